@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
 
 import pytest
 
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.grouping import Group, Interrupted, _Ticket
 from txlake.errors import InvalidRequest, Unavailable
 
 
 class Held:
     """A group whose first work waits until it is let go, and what it was given to do."""
 
-    def __init__(self, work: Callable[[Sequence[int]], Sequence[int | Exception]]) -> None:
+    def __init__(self, work: Callable[[Sequence[int]], Sequence[int | Exception | None]]) -> None:
         self.done: list[list[int]] = []
         self._work = work
         self._started = threading.Event()
@@ -33,7 +34,7 @@ class Held:
         self._go.set()
         return futures
 
-    def _do(self, asked: Sequence[int]) -> Sequence[int | Exception]:
+    def _do(self, asked: Sequence[int]) -> Sequence[int | Exception | None]:
         self.done.append(list(asked))
         self._started.set()
         assert self._go.wait(30)
@@ -144,3 +145,99 @@ def test_of_what_is_in_another_threads_hands_for_too_long_nothing_is_known(
     go.set()
     [other] = [future for future in futures[1:] if future is not told]
     assert other.result(30) in (2, 3)
+
+
+def test_who_cannot_be_answered_with_the_others_is_asked_for_alone(
+    pool: ThreadPoolExecutor,
+) -> None:
+    held = Held(lambda asked: [None if n == 3 and len(asked) > 1 else n for n in asked])
+    futures = held.ask(pool, 1, [2, 3, 4])
+    assert [future.result(30) for future in futures] == [1, 2, 3, 4]
+    assert held.done == [[1], [2, 3, 4], [3]]
+
+
+def test_who_stops_waiting_hands_the_lead_on() -> None:
+    """Each was told to do the next work, and is stopped before it does."""
+
+    class Stopped:
+        """A bell whose owner is stopped as it hears it."""
+
+        def acquire(self, timeout: float) -> bool:
+            raise KeyboardInterrupt
+
+    group: Group[int, int] = Group(lambda asked: asked)
+    first, second = _Ticket[int, int](1), _Ticket[int, int](2)
+    group._waiting, group._is_led, first.leads = [first, second], True, True
+    first.bell.release()
+    for ticket in (first, second):
+        assert ticket.leads
+        assert not ticket.bell.locked()
+        ticket.bell = Stopped()  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            group._wait(ticket)
+    assert group.waiting == 0
+    assert group.ask(3) == 3
+
+
+def test_one_that_waits_in_vain_does_not_take_the_lead_away() -> None:
+    group: Group[int, int] = Group(lambda asked: asked, patience_s=0.0)
+    group._waiting, group._is_led = [_Ticket(1)], True
+    with pytest.raises(Unavailable, match="for 0 s"):
+        group.ask(2)
+    assert group._is_led
+    assert not group._waiting[0].leads
+
+
+def test_who_waits_until_just_when_it_is_answered_is_answered() -> None:
+    class Late:
+        """A bell that is rung as soon as nobody listens any more."""
+
+        def acquire(self, timeout: float) -> bool:
+            ticket.is_done = True
+            return False
+
+    group: Group[int, int] = Group(lambda asked: asked)
+    ticket = _Ticket[int, int](1)
+    ticket.bell = Late()  # type: ignore[assignment]
+    group._wait(ticket)
+
+
+def test_who_heard_already_is_told_once_more() -> None:
+    """It waited until just when it was appointed, and leads; then its work is done."""
+    group: Group[int, int] = Group(lambda asked: asked)
+    ticket = _Ticket[int, int](1)
+    ticket.bell.release()
+    group._hand_on([ticket])
+    assert ticket.is_done
+
+
+def test_what_threads_share_is_changed_by_one_at_a_time(pool: ThreadPoolExecutor) -> None:
+    class Waiting(list[Any]):
+        """Says whether the lock is held when one comes or goes."""
+
+        def append(self, one: object) -> None:
+            held.append(group._changing.locked())
+            super().append(one)
+
+        def remove(self, one: object) -> None:
+            held.append(group._changing.locked())
+            super().remove(one)
+
+    class Watched(Group[int, int]):
+        """The same for all that is set."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in ("_waiting", "_is_led") and hasattr(self, "_is_led"):
+                held.append(self._changing.locked())
+            super().__setattr__(name, Waiting(value) if name == "_waiting" else value)
+
+    held: list[bool] = []
+    group = Watched(lambda asked: asked, patience_s=0.0)
+    assert group.ask(1) == 1
+    count = len(held)
+    assert count == 5
+    group._is_led = True
+    held.pop()
+    with pytest.raises(Unavailable):
+        group.ask(2)
+    assert held == [True] * (count + 3)

@@ -91,17 +91,25 @@ class _RLock:
         self._holder: int | None = None
         self._depth = 0
 
-    def __enter__(self) -> bool:
+    def acquire(self, timeout: float = -1) -> bool:
         me = self._threads.get_ident()
-        self._threads.wait_until(lambda: self._holder in (None, me), None)
+        limit = None if timeout < 0 else timeout
+        if not self._threads.wait_until(lambda: self._holder in (None, me), limit):
+            return False
         self._holder = me
         self._depth += 1
         return True
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._holder = None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class _Condition:

@@ -133,7 +133,9 @@ class CommitLedger:
         self._on = on
         self._fence = fence
         self._ratifier = Ratifier(on, fence)
-        self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(self._ratified)
+        self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(
+            self._ratified, turn=on.turn
+        )
         self._publications = Publications(on, fence)
 
     def sequence(self) -> int:

@@ -139,6 +139,13 @@ class Database:
         """A transaction that others see once it ended, and that a power failure may undo."""
         return self._transaction(self._light, self._writing_turn)
 
+    def turn(self) -> AbstractContextManager[object]:
+        """This process's turn to write, which `writing` and `noting` take too.
+
+        Taken before any lock that is held while one of them is open.
+        """
+        return self._writing_turn
+
     def now(self) -> sa.ColumnElement[int]:
         """The database's own clock in a statement, milliseconds since the epoch."""
         return self._clock
@@ -252,12 +259,12 @@ def _parsed(url: str | sa.URL) -> sa.URL:
 
 
 class _Turn:
-    """A lock that is waited for no longer than the database itself would be."""
+    """A thread's turn, which is waited for no longer than the database itself would be."""
 
     def __init__(self, shown: str, timeout_s: float) -> None:
         self._shown = shown
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(timeout=self._timeout_s):

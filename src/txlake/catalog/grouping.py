@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
 
 from txlake.errors import InvalidRequest, Unavailable
 
@@ -17,19 +18,30 @@ class Interrupted(Exception):
 
 
 class _Ticket(Generic[Asked, Answer]):
-    __slots__ = ("answer", "asked", "error", "is_done")
+    """A request, and its answer once it `is_done`.
+
+    `leads`: who asked it does the next work. `bell` is let go when either is so.
+    """
+
+    __slots__ = ("answer", "asked", "bell", "error", "is_done", "leads")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.answer: Answer | None = None
         self.error: BaseException | None = None
-        self.is_done = False
+        self.is_done = self.leads = False
+        self.bell = threading.Lock()
+        self.bell.acquire()
 
     def result(self) -> Answer:
-        if self.error is not None:
-            raise self.error
-        assert self.answer is not None
-        return self.answer
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+            assert self.answer is not None
+            return self.answer
+        finally:
+            del error  # its traceback has this frame
 
 
 class Group(Generic[Asked, Answer]):
@@ -37,18 +49,22 @@ class Group(Generic[Asked, Answer]):
 
     `work` gets the requests that wait, in the order they came in, and gives as many answers; an
     answer that is an exception is raised to who asked. When `work` raises InvalidRequest, nothing
-    was done for any: it gets them again one by one, so that only who asked it is refused.
+    was done for any: it gets them again one by one, so that only who asked it is refused. So it
+    does a request of several whose answer is None. `turn` gives what the work has to have
+    first: who asks while that is waited for is taken along.
     """
 
     def __init__(
         self,
-        work: Callable[[Sequence[Asked]], Sequence[Answer | Exception]],
+        work: Callable[[Sequence[Asked]], Sequence[Answer | Exception | None]],
         *,
+        turn: Callable[[], AbstractContextManager[object]] = nullcontext,
         patience_s: float = 300.0,
     ) -> None:
         self._work = work
+        self._turn = turn
         self._patience_s = patience_s
-        self._changed = threading.Condition()
+        self._changing = threading.Lock()
         self._waiting: list[_Ticket[Asked, Answer]] = []
         self._is_led = False
 
@@ -64,40 +80,71 @@ class Group(Generic[Asked, Answer]):
         didn't come to an end, Unavailable when its turn didn't come: nothing was done for it.
         """
         ticket: _Ticket[Asked, Answer] = _Ticket(asked)
-        with self._changed:
+        with self._changing:
             self._waiting.append(ticket)
-            is_mine = self._changed.wait_for(
-                lambda: ticket.is_done or not self._is_led, self._patience_s
-            )
-            if not is_mine:
-                self._give_up(ticket)
+            is_first, self._is_led = not self._is_led, True
+        if not is_first:
+            self._wait(ticket)
             if ticket.is_done:
                 return ticket.result()
-            self._is_led = True
-            taken, self._waiting = self._waiting, []
+        taken = [ticket]
         try:
-            self._answer(taken)
+            with self._turn():
+                with self._changing:
+                    taken, self._waiting = self._waiting, []
+                self._answer(taken)
         finally:
-            with self._changed:
-                self._is_led = False
-                for each in taken:
-                    each.is_done = True
-                self._changed.notify_all()
+            self._hand_on(taken)
         return ticket.result()
 
-    def _give_up(self, ticket: _Ticket[Asked, Answer]) -> None:
-        if ticket not in self._waiting:
+    def _wait(self, ticket: _Ticket[Asked, Answer]) -> None:
+        """Until it is answered, or leads the next work. Raises as `ask`."""
+        try:
+            if ticket.bell.acquire(timeout=self._patience_s):
+                return
+        except BaseException:
+            self._leave(ticket)
+            raise
+        if ticket.is_done:
+            return
+        if not self._leave(ticket):
             raise Interrupted
-        self._waiting.remove(ticket)
         raise Unavailable(
             f"another thread of this process has worked on the catalog for {self._patience_s:g} s, "
             "expected an end before; try again, or start the process again"
         )
 
+    def _leave(self, ticket: _Ticket[Asked, Answer]) -> bool:
+        """Whether nobody has begun to answer it; nobody will, and another one leads."""
+        with self._changing:
+            if ticket not in self._waiting:
+                return False
+            self._waiting.remove(ticket)
+            following = self._appointed() if ticket.leads else None
+        _ring(following)
+        return True
+
+    def _hand_on(self, taken: Sequence[_Ticket[Asked, Answer]]) -> None:
+        """Says that they are done, and has the next who waits take the lead."""
+        with self._changing:
+            self._waiting = [each for each in self._waiting if each not in taken]
+            following = self._appointed()
+            for each in taken:
+                each.is_done = True
+        _ring(following, *taken)
+
+    def _appointed(self) -> _Ticket[Asked, Answer] | None:
+        """The first who waits leads now; None: nobody does."""
+        following = self._waiting[0] if self._waiting else None
+        self._is_led = following is not None
+        if following is not None:
+            following.leads = True
+        return following
+
     def _answer(self, taken: Sequence[_Ticket[Asked, Answer]]) -> None:
         for ticket in taken:
             ticket.error = Interrupted()
-        answers: Sequence[Answer | Exception]
+        answers: Sequence[Answer | Exception | None]
         try:
             answers = self._work([ticket.asked for ticket in taken])
         except InvalidRequest as error:
@@ -108,6 +155,19 @@ class Group(Generic[Asked, Answer]):
             answers = [error]
         except Exception as error:
             answers = [error] * len(taken)
+        alone: list[_Ticket[Asked, Answer]] = []
         for ticket, answer in zip(taken, answers):
-            ticket.error = answer if isinstance(answer, Exception) else None
-            ticket.answer = None if isinstance(answer, Exception) else answer
+            if answer is None:
+                alone.append(ticket)
+            else:
+                ticket.error = answer if isinstance(answer, Exception) else None
+                ticket.answer = None if isinstance(answer, Exception) else answer
+        assert not alone or len(taken) > 1, "one that is asked for alone is answered"
+        for ticket in alone:
+            self._answer([ticket])
+
+
+def _ring(*tickets: _Ticket[Any, Any] | None) -> None:
+    for ticket in tickets:
+        if ticket is not None and ticket.bell.locked():
+            ticket.bell.release()

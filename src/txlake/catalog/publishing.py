@@ -127,7 +127,7 @@ class Publications:
     def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
         self._fence = fence
-        self._group: Group[Mapping[str, Versions], bool] = Group(self._noted)
+        self._group: Group[Mapping[str, Versions], bool] = Group(self._noted, turn=on.turn)
         self._kept: list[Note] = []
         self._carrying = threading.Lock()  # for those at the beginning
         self._later = Delayed(self._write_later, KEPT_MS)
@@ -163,7 +163,7 @@ class Publications:
         """Writes what is kept. Raises Unavailable, and as `Fence.check_epoch`."""
         if not self._kept:
             return
-        with self.carried() as notes, self._on.noting() as connection:
+        with self._on.turn(), self.carried() as notes, self._on.noting() as connection:
             standing = self._standing(connection, {note.table_id for note in notes})
             self._advance(connection, standing, confirmed(connection, notes))
 

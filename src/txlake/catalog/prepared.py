@@ -113,20 +113,19 @@ class Prepared:
         cursor.close()
 
     def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
-        if not self._lists:
-            text = self._text(dialect, ())
-            return text, text.bound(parameters)
-        filled = [_filled(parameters.pop(name)) for name in self._lists]
-        for name, values in zip(self._lists, filled):
-            parameters |= {f"{name}_{place}": one for place, one in enumerate(values)}
-        text = self._text(dialect, tuple(map(len, filled)))
+        lengths: tuple[int, ...] = ()
+        for name in self._lists:
+            values = _filled(parameters.pop(name))
+            parameters.update(zip(_places(name, len(values)), values))
+            lengths += (len(values),)
+        text = self._text(dialect, lengths)
         return text, text.bound(parameters)
 
     def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Text:
         found = self._texts.get((dialect.name, dialect.driver, lengths))
         if found is None:
             lists: list[list[sa.BindParameter[Any]]] = [
-                [sa.bindparam(f"{name}_{place}") for place in range(length)]
+                [sa.bindparam(place) for place in _places(name, length)]
                 for name, length in zip(self._lists, lengths)
             ]
             statement = self._statement(*lists) if callable(self._statement) else self._statement
@@ -233,6 +232,12 @@ def _translated(
     if is_lost:
         connection.invalidate(error)
     return made
+
+
+@lru_cache(maxsize=256)
+def _places(name: str, length: int) -> tuple[str, ...]:
+    """The names of a list's parameters."""
+    return tuple(f"{name}_{place}" for place in range(length))
 
 
 def _filled(values: Iterable[object]) -> list[object]:

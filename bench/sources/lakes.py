@@ -21,7 +21,8 @@ from sqlalchemy.engine import make_url
 import txlake
 from bench.stage import NotHere
 from txlake.catalog import Catalog, TableEntry
-from txlake.catalog.admission import Asked, Entrant, Seen
+from txlake.catalog.admission import Entrant
+from txlake.catalog.seeing import Asked, Seen
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, Remove

@@ -253,8 +253,8 @@ def test_an_announced_one_that_ends_asks_for_nothing(
 def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> None:
     one, transactions = announced(user), user.catalog.transactions
 
-    def take(error: Exception) -> int:
-        with transactions.taken(one) as rows:
+    def take(error: BaseException) -> int:
+        with transactions.taken([one]) as rows:
             if rows:
                 raise error
         return len(rows)
@@ -264,6 +264,10 @@ def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> No
             take(error)
     assert not take(AssertionError("it may have been noted"))
     assert transactions.listed() == []
+    one = announced(user)
+    with pytest.raises(SystemExit):
+        take(SystemExit())
+    assert not take(AssertionError("it may have been noted"))
 
 
 def test_announced_ones_stay_so_where_the_list_failed(
@@ -304,10 +308,10 @@ def test_an_announced_one_is_noted_by_one_thread(user: User) -> None:
     transactions._announced = Guarded(transactions)
     first, second, third = (announced(user) for _ in range(3))
     transactions.end(second)
-    with transactions.taken(second) as rows:
+    with transactions.taken([second]) as rows:
         assert rows == []
         assert not transactions._entering.locked()
-    with transactions.taken(first) as rows:
+    with transactions.taken([first]) as rows:
         assert [row["id"] for row in rows] == [first, third]
         assert transactions._entering.locked()
     fourth = announced(user)

@@ -55,7 +55,6 @@ _HEAD = _PENDING.outerjoin(commits, _OF_PENDING).where(
     tables.c.dropped_sequence.is_(None),
     tables.c.head.is_not(None),
 )
-_INSTANT = names.NEWEST_SEQUENCE.add_columns(EPOCH)
 _VERSION = (
     sa.select(commits.c.version)
     .where(commits.c.table_id == sa.bindparam("of"), commits.c.sequence <= sa.bindparam("at"))
@@ -141,7 +140,7 @@ class CommitLedger:
     def sequence(self) -> int:
         known = self._fence.newest
         with self._on.reading() as connection:
-            found = connection.execute(_INSTANT).one()
+            found = connection.execute(names.INSTANT).one()
         self._fence.check(found.epoch, found.value, known=known)
         return int(found.value)
 

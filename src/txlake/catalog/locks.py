@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Connection
@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Interrupted
-from txlake.catalog.owners import KILLED, killed, reap, release_locks, sent_state
+from txlake.catalog.owners import ACTIVE, KILLED, killed, reap, release_locks, sent_states
 from txlake.catalog.ports import Wanted
 from txlake.catalog.prepared import together
 from txlake.catalog.shielding import shielded
@@ -71,6 +71,18 @@ class LockEntry:
     status: LockStatus
     asked_ms: int
     blocking_session_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an owner asks for.
+
+    `is_new`: its transaction is going to be noted before what it is granted is.
+    """
+
+    owner: Owner
+    requests: Sequence[LockRequest]
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +211,47 @@ class Locks:
                 wanted[one.resource] = combined(mode, one.mode)
         return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
 
+    def asking(
+        self, connection: Connection, asks: Sequence[Ask]
+    ) -> Callable[[], list[Answer | None]]:
+        """Asks for several owners, and gives what waits for the answers; `grant` writes them.
+
+        None for one who can't have all of it at once beside those before, or whose transaction
+        isn't there: `ask` says more.
+        """
+        wanted = [self._wanted(ask.owner, ask.requests) for ask in asks]
+        resources = {one.resource for of_one in wanted for one in of_one}
+        count = sum(map(len, wanted))
+        old = [ask.owner.transaction for ask in asks if not ask.is_new]
+        numbered = lock_rows.taking_numbers(connection, count) if count else None
+        states = sent_states(connection, old) if old else dict
+        found = lock_rows.on_resources(connection, resources) if count else list
+
+        def answered() -> list[Answer | None]:
+            number = numbered() if numbered else 0
+            known, seen = states(), found()
+            answers: list[Answer | None] = []
+            for ask, of_one in zip(asks, wanted):
+                asked = _asked(ask.owner, of_one, number)
+                is_there = ask.is_new or known.get(ask.owner.transaction) == ACTIVE
+                if is_there and not any(_has_obstacle(one, seen) for one in asked):
+                    asked = [replace(one, status=LockStatus.GRANT) for one in asked]
+                    answers.append(Answer(asked))
+                else:
+                    answers.append(None)
+                seen += asked  # nobody overtakes who was refused
+                number += len(asked)
+            return answers
+
+        return answered
+
+    def grant(self, connection: Connection, granted: Sequence[Queued]) -> None:
+        """Writes what can be had at once, as `asking` answered; `keep` takes it after the commit.
+
+        Raises SQLAlchemy's IntegrityError where a session isn't there any more: `lost`.
+        """
+        lock_rows.add(connection, self._on, granted)
+
     def ask(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
     ) -> Answer:
@@ -208,17 +261,17 @@ class Locks:
         """
         wanted = self._wanted(owner, requests)
         if not wanted:
-            _require_registered(owner, sent_state(connection, owner.transaction)())
+            _require_registered(owner, sent_states(connection, [owner.transaction])())
             return Answer()
         granted: list[Queued] = []
         waiting: Queued | None = None
         stirs = False
         with together(connection):
             numbered = lock_rows.taking_numbers(connection, len(wanted))
-            state = sent_state(connection, owner.transaction)
+            states = sent_states(connection, [owner.transaction])
             found = lock_rows.on_resources(connection, {one.resource for one in wanted})
             number = numbered()
-            _require_registered(owner, state())
+            _require_registered(owner, states())
             seen = found()
         new: list[Queued] = []
         for place, request in enumerate(wanted):
@@ -261,7 +314,7 @@ class Locks:
         try:
             lock_rows.add(connection, self._on, requests)
         except IntegrityError as error:  # the session isn't there any more
-            raise _lost(requests[0].owner) from error
+            raise lost(requests[0].owner) from error
 
     def _settled(self, connection: Connection, asked: Queued) -> bool:
         """Grants a waiting request if that can be. Who calls it has the turn to decide.
@@ -431,6 +484,25 @@ def _all_in_the_way(
     return list(found.values())
 
 
+def _asked(owner: Owner, wanted: Sequence[LockRequest], first: int) -> list[Queued]:
+    """The requests, numbered from the first."""
+    return [
+        Queued(
+            id=number,
+            owner=owner,
+            resource=request.resource,
+            mode=request.mode,
+            status=LockStatus.WAIT,
+        )
+        for number, request in enumerate(wanted, first)
+    ]
+
+
+def _has_obstacle(asked: Queued, seen: Sequence[Queued]) -> bool:
+    """Whether somebody is in the way, or the owner has another lock on it, to be converted."""
+    return bool(blockers(asked, seen)) or _held(asked.owner, asked.resource, seen) is not None
+
+
 def _held(owner: Owner, resource: Resource, requests: Sequence[Queued]) -> Queued | None:
     for one in requests:
         if (one.owner, one.resource, one.status) == (owner, resource, LockStatus.GRANT):
@@ -442,7 +514,7 @@ def _mine(asked: Queued, requests: Sequence[Queued]) -> Queued:
     for one in requests:
         if one.id == asked.id:
             return one
-    raise _lost(asked.owner)
+    raise lost(asked.owner)
 
 
 def _with_status(one: Queued, which: Queued, status: LockStatus) -> Queued:
@@ -464,10 +536,11 @@ def _entry(one: Queued, found: lock_rows.Standing) -> LockEntry:
     )
 
 
-def _require_registered(owner: Owner, state: str | None) -> None:
+def _require_registered(owner: Owner, states: Mapping[str | None, str]) -> None:
     """Raises Unavailable for a transaction that may hold no locks: its rows would be nobody's."""
     if owner.transaction is None:
         return
+    state = states.get(owner.transaction)
     if state == KILLED:
         raise killed(owner.transaction)
     _require(state is not None, owner)
@@ -476,10 +549,11 @@ def _require_registered(owner: Owner, state: str | None) -> None:
 def _require(is_there: bool, owner: Owner) -> None:
     """Raises Unavailable where an owner's row was removed by somebody else."""
     if not is_there:
-        raise _lost(owner)
+        raise lost(owner)
 
 
-def _lost(owner: Owner) -> Unavailable:
+def lost(owner: Owner) -> Unavailable:
+    """What to raise for an owner whose row was removed by somebody else."""
     whose = f"session {owner.session}"
     if owner.transaction is not None:
         whose = f"transaction {owner.transaction} of {whose}"

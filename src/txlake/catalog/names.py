@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from txlake.catalog.fence import EPOCH
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import counters, databases, identities, tables, views
 from txlake.errors import InvalidRequest, Unavailable
@@ -27,6 +28,8 @@ NAME_LENGTH_MAX = 255
 _OBJECT = "object"
 
 NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
+INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
+"""Asks for the lake's newest instant and the catalog's epoch."""
 _NEWEST = Prepared(NEWEST_SEQUENCE)
 _LOCKED = Prepared(NEWEST_SEQUENCE.with_for_update())
 _SET_SEQUENCE = Prepared(
@@ -211,42 +214,46 @@ def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
 
 def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
     """The table of that name; letter case doesn't count."""
-    _, found = named(connection, [(database_name, name)])
+    _, found = naming(connection, [(database_name, name)])()
     return next(iter(found.values()), None)
 
 
-def named(
+def naming(
     connection: Connection, asked: Iterable[tuple[str, str]]
-) -> tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]:
-    """The databases of that many names of tables, and the tables; letter case doesn't count.
+) -> Callable[[], tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]]:
+    """Asks for that many names of tables; gives what waits for their databases, and the tables.
 
-    Both by name in lower case.
+    Both by name in lower case; letter case doesn't count.
     """
     wanted = {(owner.lower(), name.lower()) for owner, name in asked}
-    owners: dict[str, DatabaseEntry] = {}
-    found: dict[tuple[str, str], TableEntry] = {}
     if not wanted:
-        return owners, found
-    rows = _NAMED.rows(
+        return lambda: ({}, {})
+    sent = _NAMED.sent(
         connection,
         owners=sorted({owner for owner, _ in wanted}),
         names=sorted({name for _, name in wanted}),
     )
-    for row in rows:
-        if row.owner_folded_name not in owners:
-            owners[row.owner_folded_name] = DatabaseEntry(
-                id=row.owner_id,
-                number=row.owner_number,
-                name=row.owner_name,
-                created_ms=row.owner_created_ms,
-                comment=row.owner_comment,
-                isolation=row.owner_isolation,
-                properties=json.loads(row.owner_properties or "{}"),
-            )
-        key = (row.owner_folded_name, row.folded_name)
-        if key in wanted:
-            found[key] = entry_in(row, row.owner_name, row.owner_number)
-    return owners, found
+
+    def found() -> tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]:
+        owners: dict[str, DatabaseEntry] = {}
+        entries: dict[tuple[str, str], TableEntry] = {}
+        for row in sent():
+            if row.owner_folded_name not in owners:
+                owners[row.owner_folded_name] = DatabaseEntry(
+                    id=row.owner_id,
+                    number=row.owner_number,
+                    name=row.owner_name,
+                    created_ms=row.owner_created_ms,
+                    comment=row.owner_comment,
+                    isolation=row.owner_isolation,
+                    properties=json.loads(row.owner_properties or "{}"),
+                )
+            key = (row.owner_folded_name, row.folded_name)
+            if key in wanted:
+                entries[key] = entry_in(row, row.owner_name, row.owner_number)
+        return owners, entries
+
+    return found
 
 
 def add_table(

@@ -14,7 +14,7 @@ is heard of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -29,7 +29,12 @@ KILLED = "killed"
 
 _END = Prepared(lambda ids: sa.delete(transactions).where(transactions.c.id.in_(ids)), "ids")
 _RELEASE = Prepared(lambda ids: sa.delete(locks).where(locks.c.transaction_id.in_(ids)), "ids")
-_STATE = Prepared(sa.select(transactions.c.state).where(transactions.c.id == sa.bindparam("which")))
+_STATES = Prepared(
+    lambda ids: sa.select(transactions.c.id, transactions.c.state).where(
+        transactions.c.id.in_(ids)
+    ),
+    "ids",
+)
 _LIVES = sa.exists().where(
     transactions.c.id == locks.c.transaction_id, transactions.c.state == ACTIVE
 )
@@ -38,13 +43,15 @@ _RELEASE_VOID = sa.delete(locks).where(locks.c.transaction_id.is_not(None), ~_LI
 
 def state_of(connection: Connection, transaction_id: str) -> str | None:
     """ACTIVE or KILLED; None for a transaction that isn't there (any more)."""
-    return sent_state(connection, transaction_id)()
+    return sent_states(connection, [transaction_id])().get(transaction_id)
 
 
-def sent_state(connection: Connection, transaction_id: str | None) -> Callable[[], str | None]:
-    """Asks for a transaction's state, and gives what waits for it."""
-    found = _STATE.sent(connection, which=transaction_id)
-    return lambda: next((str(row.state) for row in found()), None)
+def sent_states(
+    connection: Connection, transaction_ids: Collection[str | None]
+) -> Callable[[], Mapping[str | None, str]]:
+    """Asks for transactions' states, and gives what waits for those that there are."""
+    found = _STATES.sent(connection, ids=transaction_ids)
+    return lambda: {row.id: str(row.state) for row in found()}
 
 
 def killed(transaction_id: str) -> Unavailable:

@@ -8,7 +8,7 @@ in this process asks for the list.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +18,10 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
 from txlake.catalog.database import CommitUnsettled, Database
-from txlake.catalog.fence import EPOCH, Fence
+from txlake.catalog.fence import Fence
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.holding import Holding
-from txlake.catalog.names import NEWEST_SEQUENCE, next_number
+from txlake.catalog.names import INSTANT, NEWEST_SEQUENCE, taking_numbers
 from txlake.catalog.owners import (
     ACTIVE,
     KILLED,
@@ -42,13 +42,13 @@ from txlake.ports import OpenTransactions
 _COUNTER = "transaction"
 _NAME_LENGTH = 255
 _PIN = Prepared(
-    sa.update(transactions)
-    .where(transactions.c.id == sa.bindparam("which"), transactions.c.state != KILLED)
-    .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
-    .returning(transactions.c.sequence, EPOCH)
+    lambda ids: (
+        sa.update(transactions)
+        .where(transactions.c.id.in_(ids), transactions.c.state != KILLED)
+        .values(sequence=sa.bindparam("at"))
+    ),
+    "ids",
 )
-INSTANT = Prepared(NEWEST_SEQUENCE.add_columns(EPOCH))
-"""Asks for the lake's newest instant and the catalog's epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Transactions:
         self._on = on
         self._fence = fence
         self._sessions = of
-        self._beginning: Group[dict[str, Any], int] = Group(self._begun)
+        self._beginning: Group[dict[str, Any], int] = Group(self._begun, turn=on.turn)
         self._holding: Holding[str] = Holding()
         self._announced: dict[str, dict[str, Any]] = {}
         self._entering = threading.Lock()  # taken outside of the database's transactions only
@@ -140,8 +140,8 @@ class Transactions:
         self._announced[transaction_id] = row
 
     @contextmanager
-    def taken(self, transaction_id: str) -> Iterator[Sequence[dict[str, Any]]]:
-        """The rows to note in this block, where the transaction was announced.
+    def taken(self, transaction_ids: Collection[str]) -> Iterator[Sequence[dict[str, Any]]]:
+        """The rows to note in this block, where one of the transactions was announced.
 
         With it go those that were announced before and after it: who began first has the lower
         number. They stay announced where the block fails; not where nobody knows whether they were
@@ -150,13 +150,15 @@ class Transactions:
         with ExitStack() as held:
             held.enter_context(self._entering)
             rows = list(self._announced.values())
-            if transaction_id not in self._announced:
+            if self._announced.keys().isdisjoint(transaction_ids):
                 held.close()
                 rows = []
             try:
                 yield rows
-            except CommitUnsettled:
-                self._forget_announced(rows)
+            except BaseException as error:
+                # Of a thread that was stopped nobody knows either how far it came.
+                if isinstance(error, CommitUnsettled) or not isinstance(error, Exception):
+                    self._forget_announced(rows)
                 raise
             self._forget_announced(rows)
 
@@ -171,7 +173,7 @@ class Transactions:
 
     def enter_announced(self) -> None:
         """Notes the transactions that were announced."""
-        with self._entering:
+        with self._on.turn(), self._entering:
             rows = list(self._announced.values())
             if rows:
                 with self._on.noting() as connection:
@@ -185,14 +187,33 @@ class Transactions:
     def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Notes new transactions, as `begin` does, and gives their numbers."""
         with together(connection):
-            renewed = self._sessions.renewing(connection, {row["session_id"] for row in rows})
-            first = next_number(connection, _COUNTER, len(rows))
-            gone = {row["session_id"] for row in rows} - renewed()
-        self._sessions.revive(connection, gone)
-        numbers = range(first, first + len(rows))
-        numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
-        self._insertion.run_all(connection, numbered)
-        return numbers
+            numbered = self.entering(connection, rows)
+        found = numbered()
+        self.insert(connection, found)
+        return [row["number"] for row in found]
+
+    def entering(
+        self, connection: Connection, rows: Sequence[dict[str, Any]]
+    ) -> Callable[[], list[dict[str, Any]]]:
+        """Renews the leases of new transactions' sessions, and gives what waits for their numbers.
+
+        The rows with these are for `insert`. A session that isn't there any more is by then.
+        """
+        if not rows:
+            return list
+        sessions_of = {row["session_id"] for row in rows}
+        renewed = self._sessions.renewing(connection, sessions_of)
+        first = taking_numbers(connection, _COUNTER, len(rows))
+
+        def numbered() -> list[dict[str, Any]]:
+            self._sessions.revive(connection, sessions_of - renewed())
+            return [{**row, "number": number} for number, row in enumerate(rows, first())]
+
+        return numbered
+
+    def insert(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+        """Notes new transactions that have their numbers."""
+        self._insertion.run_all(connection, rows)
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
         """Notes which level an open transaction asks for now."""
@@ -206,15 +227,17 @@ class Transactions:
         self.enter_announced()
         known = self._fence.newest
         with self._on.noting() as connection:
-            sequence, epoch = self.pinned(connection, transaction_id)
-            self._fence.check(epoch, sequence, known=known)
-        return sequence
+            found = connection.execute(INSTANT).one()
+            self.note_instant(connection, [transaction_id], found.value)
+            self._fence.check(found.epoch, found.value, known=known)
+        return int(found.value)
 
-    def pinned(self, connection: Connection, transaction_id: str) -> tuple[int, int]:
-        """As `pin`, and the catalog's epoch; both are for who calls it to check."""
-        noted = _PIN.row(connection, which=transaction_id)
-        sequence, epoch = noted or INSTANT.rows(connection)[0]
-        return int(sequence), int(epoch)
+    def note_instant(
+        self, connection: Connection, transaction_ids: Collection[str], sequence: int
+    ) -> None:
+        """Notes which instant open transactions read from now on."""
+        if transaction_ids:
+            _PIN.run(connection, ids=transaction_ids, at=sequence)
 
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""

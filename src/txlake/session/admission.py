@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from txlake.catalog import TableEntry, check_name
-from txlake.catalog.admission import Admission, Asked, Name, Seen
+from txlake.catalog.admission import Admission
+from txlake.catalog.seeing import Asked, Name, Seen
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout

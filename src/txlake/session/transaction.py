@@ -14,7 +14,8 @@ from enum import Enum
 from functools import partial
 
 from txlake.catalog import DatabaseEntry
-from txlake.catalog.admission import Admission, Asked, Entrant, Needs, Seen
+from txlake.catalog.admission import Admission, Entrant, Needs
+from txlake.catalog.seeing import Asked, Seen
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity

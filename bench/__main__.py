@@ -39,6 +39,7 @@ _TABLE_WIDTH = 160
 _NOT_WARMED_UP_IN_QUICK = "tpch"
 # Many statements, or rounds of them, take their time whatever the data.
 _NOT_IN_QUICK = ("few", "merge", "retail", "growth", "contention")
+_FREE_BYTES_MIN = 20 << 30
 NOTE = Console(stderr=True, highlight=False)
 
 
@@ -47,9 +48,13 @@ def main() -> None:
     arguments = _arguments()
     results = load(arguments.json)
     if not arguments.report:
-        for suite in arguments.suites:
-            results.suites[suite] = _run(suite, arguments)
-            save(arguments.json, results)
+        over = _Over()
+        try:
+            for suite in arguments.suites:
+                results.suites[suite] = _run(suite, arguments, over)
+                save(arguments.json, results)
+        finally:
+            over.clear()
     console = Console()
     console.width = max(console.width, _TABLE_WIDTH)
     console.print(console_table(results))
@@ -100,7 +105,29 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
+class _Over:
+    """The folders of processes that are over, which are removed once nothing is measured any more.
+
+    Where ext4 has no journal it makes files slowly, a millisecond each, for some minutes after many
+    were removed. Only where the disk fills up they are removed before.
+    """
+
+    def __init__(self) -> None:
+        self._folders: list[Path] = []
+
+    def add(self, folder: Path) -> None:
+        """Has it removed."""
+        self._folders.append(folder)
+        if shutil.disk_usage(folder).free < _FREE_BYTES_MIN:
+            self.clear()
+
+    def clear(self) -> None:
+        """Removes them now."""
+        while self._folders:
+            shutil.rmtree(self._folders.pop(), ignore_errors=True)
+
+
+def _run(suite: str, arguments: argparse.Namespace, over: _Over) -> SuiteRun:
     NOTE.print(f"{suite}: making its data, unless it is there")
     for sizes in (WARM_UP, arguments.sizes):
         make_data(suite, arguments.data, sizes)
@@ -124,7 +151,7 @@ def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
                         f"{suite}, round {number + 1} of {arguments.rounds}: "
                         f"{process}, {TITLES[engine]}"
                     )
-                    measured = _measured(suite, process, engine, arguments)
+                    measured = _measured(suite, process, engine, arguments, over)
                     for work, reason in measured.left_out.items():
                         NOTE.print(f"{work} was left out: {reason}", markup=False)
                     _add(run, engine, measured)
@@ -168,7 +195,9 @@ def _in_turn(engines: list[str], number: int) -> list[str]:
     return engines[first:] + engines[:first]
 
 
-def _measured(suite: str, process: str, engine: str, arguments: argparse.Namespace) -> Measured:
+def _measured(
+    suite: str, process: str, engine: str, arguments: argparse.Namespace, over: _Over
+) -> Measured:
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=arguments.data))
     try:
         task = Task(
@@ -200,7 +229,7 @@ def _measured(suite: str, process: str, engine: str, arguments: argparse.Namespa
             raise SystemExit(f"{TITLES[engine]} failed at {suite}; what it said stands above")
         return msgspec.json.decode(Path(task.result).read_bytes(), type=Measured)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        over.add(scratch)
 
 
 def _add(run: SuiteRun, engine: str, measured: Measured) -> None:

@@ -67,6 +67,7 @@ MODULES = {
         "pruning",
         "publishing",
         "ratifying",
+        "seeing",
         "sessions",
         "transactions",
     ),

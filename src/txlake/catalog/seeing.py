@@ -22,25 +22,28 @@ Name = tuple[str, str]
 """Database and table, in lower case."""
 
 
-def _version(at: sa.ColumnElement[int]) -> sa.Label[int]:
-    """A table's version at an instant: from the newest back, so that a long history is nothing."""
-    return (
-        sa.select(commits.c.version)
-        .where(commits.c.table_id == tables.c.id, commits.c.sequence <= at)
-        .order_by(commits.c.version.desc())
-        .limit(1)
-        .scalar_subquery()
-        .label("version")
-    )
-
-
+# From the newest version back, so that a long history costs nothing.
+_NEWEST_VERSION = (
+    sa.select(commits.c.version)
+    .where(commits.c.table_id == tables.c.id)
+    .order_by(commits.c.version.desc())
+    .limit(1)
+)
+_VERSION_AT = _NEWEST_VERSION.where(commits.c.sequence <= sa.bindparam("at"))
 _VERSIONS = Prepared(
-    lambda ids: sa.select(tables.c.id, _version(sa.bindparam("at"))).where(tables.c.id.in_(ids)),
+    lambda ids: sa.select(tables.c.id, _VERSION_AT.scalar_subquery().label("version")).where(
+        tables.c.id.in_(ids)
+    ),
     "ids",
 )
 _NEWEST = Prepared(
     lambda ids: (
-        sa.select(counters.c.value.label("instant"), EPOCH, tables.c.id, _version(counters.c.value))
+        sa.select(
+            counters.c.value.label("instant"),
+            EPOCH,
+            tables.c.id,
+            _NEWEST_VERSION.scalar_subquery().label("version"),
+        )
         .select_from(counters.outerjoin(tables, tables.c.id.in_(ids)))
         .where(counters.c.name == names.SEQUENCE)
     ),

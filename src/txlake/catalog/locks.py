@@ -260,9 +260,6 @@ class Locks:
         Raises as `acquire`; where it doesn't wait, LockTimeout at once.
         """
         wanted = self._wanted(owner, requests)
-        if not wanted:
-            _require_registered(owner, sent_states(connection, [owner.transaction])())
-            return Answer()
         granted: list[Queued] = []
         waiting: Queued | None = None
         stirs = False

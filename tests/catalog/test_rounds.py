@@ -20,7 +20,7 @@ from txlake.catalog import Catalog, lock_rows, prepared
 from txlake.catalog.admission import Admission, Entrant
 from txlake.catalog.database import Database
 from txlake.catalog.relations import counters
-from txlake.catalog.seeing import Asked, Seen
+from txlake.catalog.seeing import Asked, Seen, newest
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 
@@ -428,3 +428,19 @@ def test_who_asks_while_another_process_writes_is_taken_along(
             until(lambda: group.waiting == number)  # noqa: B023
     assert all(one.result(60).is_granted for one in told)
     assert rounds == [2]
+
+
+@pytest.mark.usefixtures("direct")
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_reversed", [0, 1])
+def test_the_newest_instant_is_no_other_counter(user: User, is_reversed: int) -> None:
+    """In whichever order the database has them."""
+    for _ in range(9):
+        user.begin()
+    user.write(version("a", 1))
+    user.write(version("b", 1))
+    with user.catalog._on.reading() as connection:
+        connection.exec_driver_sql(f"PRAGMA reverse_unordered_selects={is_reversed}")
+        now = newest(connection, ["a", "c"])()
+        connection.exec_driver_sql("PRAGMA reverse_unordered_selects=0")
+    assert (now.instant, now.versions) == (3, {"a": 1, "c": 0})

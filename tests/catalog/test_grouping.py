@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -241,3 +242,32 @@ def test_what_threads_share_is_changed_by_one_at_a_time(pool: ThreadPoolExecutor
     with pytest.raises(Unavailable):
         group.ask(2)
     assert held == [True] * (count + 3)
+
+
+def test_where_the_turn_cannot_be_had_all_who_wait_are_told(pool: ThreadPoolExecutor) -> None:
+    """None of them waits for it once more, each for as long."""
+    started, go = threading.Event(), threading.Event()
+    turns: list[None] = []
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        turns.append(None)
+        if len(turns) == 1:
+            started.set()
+            assert go.wait(30)
+            raise Unavailable("another thread has written for 30 s")
+        yield
+
+    group: Group[int, int] = Group(lambda asked: asked, turn=turn)
+    told = [pool.submit(group.ask, 1)]
+    assert started.wait(30)
+    for number in (2, 3):
+        told.append(pool.submit(group.ask, number))
+        while group.waiting < number:
+            pass
+    go.set()
+    for one in told:
+        with pytest.raises(Unavailable, match="has written for 30 s"):
+            one.result(30)
+    assert len(turns) == 1
+    assert group.ask(4) == 4

@@ -51,7 +51,7 @@ class Group(Generic[Asked, Answer]):
     answer that is an exception is raised to who asked. When `work` raises InvalidRequest, nothing
     was done for any: it gets them again one by one, so that only who asked it is refused. So it
     does a request of several whose answer is None. `turn` gives what the work has to have
-    first: who asks while that is waited for is taken along.
+    first: who asks while that is waited for is taken along, and told where it can't be had.
     """
 
     def __init__(
@@ -90,12 +90,21 @@ class Group(Generic[Asked, Answer]):
         taken = [ticket]
         try:
             with self._turn():
-                with self._changing:
-                    taken, self._waiting = self._waiting, []
+                taken = self._taken()
                 self._answer(taken)
+        except Exception as error:  # the turn's: what the work raises is an answer
+            taken = self._taken()
+            for each in taken:
+                each.error = error
         finally:
             self._hand_on(taken)
         return ticket.result()
+
+    def _taken(self) -> list[_Ticket[Asked, Answer]]:
+        """The requests that wait, which are answered now."""
+        with self._changing:
+            taken, self._waiting = self._waiting, []
+        return taken
 
     def _wait(self, ticket: _Ticket[Asked, Answer]) -> None:
         """Until it is answered, or leads the next work. Raises as `ask`."""

@@ -7,9 +7,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.transaction.log_of import add, vector
+from txlake.log.block import totals_of_adds
 from txlake.log.file_columns import FileColumns
 from txlake.log.files import FILES_SCHEMA, Files, Totals, adds_of, files_table
-from txlake.protocol.actions import Add, FileKey
+from txlake.protocol.actions import Add, DeletionVector, FileKey
 from txlake.protocol.lazy_stats import GivenStats, LazyStats
 
 
@@ -101,29 +102,44 @@ def test_columns_of_a_large_base_are_shared() -> None:
     assert paths == [f"f{i}" for i in range(1_000) if i != 500] + ["new"]
 
 
+def _key(chance: random.Random, names: list[str], vectors: list[DeletionVector | None]) -> FileKey:
+    found = chance.choice(vectors)
+    return chance.choice(names), found and found.unique_id
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("form", [0, 1])
-def test_many_commits_equal_a_dictionary(seed: int, form: int) -> None:
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_many_commits_equal_a_dictionary(seed: int, form: int, has_vectors: bool) -> None:
     chance = random.Random(seed)
     names = [f"f{i}" for i in range(300)]
     start = {item.key: item for item in (add(name) for name in names[:100])}
     files = _both(list(start.values()))[form]
     expected: dict[FileKey, Add] = dict(start)
+    vectors = [None, None, None, vector()] if has_vectors else [None]
     for step in range(60):
-        gone: list[FileKey] = [(chance.choice(names), None) for _ in range(chance.randrange(80))]
-        new = {item.key: item for item in (add(chance.choice(names), size=step) for _ in range(70))}
+        gone = [_key(chance, names, vectors) for _ in range(chance.randrange(80))]
+        added = [
+            add(chance.choice(names), size=step, vector=chance.choice(vectors)) for _ in range(30)
+        ]
+        new = {item.key: item for item in added}
         files = files.apply(new.values(), gone)
         for key in gone:
             expected.pop(key, None)
         expected.update(new)
         if step % 7 == 0:  # what is asked in between must not change the answer
             assert len(files) == len(expected)
+            assert files.totals == totals_of_adds(expected.values())
+            for name in names[:40]:
+                of_path = [item for item in expected.values() if item.path == name]
+                found = files.by_path(name)
+                assert found in of_path if of_path else found is None
         if step % 11 == 0:
             _ = files.table
     assert {item.key: item for item in files.adds()} == expected
     assert {item.key: item for item in adds_of(files.table)} == expected
     assert all(files.get(key) == item for key, item in expected.items())
-    assert files.totals.size_bytes == sum(item.size for item in expected.values())
+    assert files.totals == totals_of_adds(expected.values())
 
 
 @pytest.mark.parametrize("form", [0, 1])

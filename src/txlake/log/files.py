@@ -37,8 +37,9 @@ __all__ = [
     "files_table",
 ]
 
-_OVERLAY_MIN = 2_048
+_OVERLAY_MIN = 256
 _SLICES_MAX = 128
+_NOTHING = Totals()
 
 
 class Files:
@@ -47,7 +48,15 @@ class Files:
     What is computed lazily is kept, and reading from several threads is safe.
     """
 
-    __slots__ = ("_base", "_gone", "_pending", "_table", "_tail", "_tail_by_path")
+    __slots__ = (
+        "_base",
+        "_gone",
+        "_pending",
+        "_table",
+        "_tail",
+        "_tail_by_path",
+        "_tail_totals",
+    )
 
     def __init__(
         self,
@@ -55,11 +64,13 @@ class Files:
         gone: frozenset[int] = frozenset(),
         pending: frozenset[FileKey] = frozenset(),
         tail: dict[FileKey, Add] | None = None,
+        tail_totals: Totals = _NOTHING,
     ) -> None:
         self._base = base
         self._gone = gone  # rows of the base that are live no more
         self._pending = pending  # keys that may be in the base and, if so, are live no more
         self._tail = tail or {}  # live files on top of the base
+        self._tail_totals = tail_totals
         self._table: pa.Table | None = None
         self._tail_by_path: dict[str, Add] | None = None
 
@@ -102,9 +113,7 @@ class Files:
     def by_path(self, path: str) -> Add | None:
         """The live file at a path as in the log, whatever its deletion vector."""
         path = canonical_path(path)
-        if self._tail_by_path is None:
-            self._tail_by_path = {key[0]: add for key, add in self._tail.items()}
-        add = self._tail_by_path.get(path)
+        add = self._in_tail(path)
         if add is not None:
             return add
         dead = self._dead()
@@ -160,7 +169,7 @@ class Files:
         totals = self._base.totals
         if dead:
             totals = totals.plus(self._base.totals_of(dead), -1)
-        return totals.plus(totals_of_adds(self._tail.values()))
+        return totals.plus(self._tail_totals)
 
     def apply(self, adds: Iterable[Add], removed_keys: Iterable[FileKey]) -> Files:
         """The files after the removals and then the additions; costs what the change costs.
@@ -169,18 +178,23 @@ class Files:
         """
         tail = dict(self._tail)
         touched: list[FileKey] = []
+        came: list[Add] = []
+        went: list[Add | None] = []
         for key in map(canonical_key, removed_keys):
-            tail.pop(key, None)
+            went.append(tail.pop(key, None))
             touched.append(key)
         for add in adds:
             key = canonical_key(add.key)
-            tail.pop(key, None)
+            went.append(tail.pop(key, None))
             tail[key] = add
+            came.append(add)
             touched.append(key)
         if not touched:
             return self
         pending = self._pending.union(touched) if len(self._base) else frozenset[FileKey]()
-        changed = Files(self._base, self._gone, pending, tail)
+        totals = self._tail_totals.plus(totals_of_adds(came))
+        totals = totals.plus(totals_of_adds(add for add in went if add is not None), -1)
+        changed = Files(self._base, self._gone, pending, tail, totals)
         overlay = len(tail) + len(self._gone) + len(pending)
         return changed._folded() if overlay > max(_OVERLAY_MIN, len(self._base) // 4) else changed
 
@@ -189,6 +203,13 @@ class Files:
         if self._base.has_adds or not len(self._base):
             return Files(Block(adds=list(self.adds())))
         return Files(Block.of_table(self.table))
+
+    def _in_tail(self, canonical: str) -> Add | None:
+        if not self._tail_totals.deletion_vectors:
+            return self._tail.get((canonical, None))
+        if self._tail_by_path is None:
+            self._tail_by_path = {key[0]: add for key, add in self._tail.items()}
+        return self._tail_by_path.get(canonical)
 
     def _live(self) -> Mask | None:
         """Which rows of the base are live; None when all are."""

@@ -144,6 +144,11 @@ def test_columns_are_those_of_the_specification() -> None:
     assert removed.get_field_index("stats") == removed.get_field_index("tags") == -1
 
 
+def test_a_checkpoint_is_for_every_reader() -> None:
+    data = classic_checkpoint(_state([add("a")], [remove("r")]))
+    assert not pq.read_metadata(io.BytesIO(data)).metadata, "what only Arrow reads takes room"
+
+
 @pytest.mark.parametrize(
     ("as_json", "as_struct"), [(True, False), (False, True), (True, True), (False, False)]
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import attrgetter
 from typing import cast
 
@@ -204,8 +205,9 @@ class _Writer:
             compression="snappy",
             use_dictionary=not is_small,
             write_statistics=not is_small,
+            store_schema=False,  # for Arrow alone, and half of a small file
         )
-        self._waiting: list[pa.Table] = []
+        self._waiting: list[tuple[str, pa.StructArray]] = []
 
     def others(self, actions: Sequence[Action]) -> None:
         """Rows of actions that aren't of files."""
@@ -233,20 +235,25 @@ class _Writer:
         return cast(bytes, self._sink.getvalue().to_pybytes())
 
     def _rows(self, name: str, rows: pa.StructArray) -> None:
-        columns = [
-            rows if column == name else pa.nulls(len(rows), kind)
-            for column, kind in self._types.items()
-        ]
         if len(rows):
-            self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
-        if sum(table.num_rows for table in self._waiting) >= _BATCH_ROWS:
+            self._waiting.append((name, rows))
+        if sum(len(rows) for _, rows in self._waiting) >= _BATCH_ROWS:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
         # A row group costs milliseconds however few its rows are.
         if self._waiting:
-            self._parquet.write_table(pa.concat_tables(self._waiting).combine_chunks())
+            columns = [self._column(*column) for column in self._types.items()]
+            self._parquet.write_table(pa.Table.from_arrays(columns, schema=self._schema))
             self._waiting = []
+
+    def _column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """One column of the rows that wait: null in those of another kind of action."""
+        parts: list[pa.Array] = []
+        for own, waiting in groupby(self._waiting, lambda each: each[0] == name):
+            rows = [rows for _, rows in waiting]
+            parts += rows if own else [pa.nulls(sum(map(len, rows)), kind)]
+        return pa.concat_arrays(parts)
 
     def _add_structs(self, batch: pa.Table) -> pa.StructArray:
         state = self._layout.state

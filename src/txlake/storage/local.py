@@ -67,11 +67,13 @@ class LocalStore:
         return True
 
     def get(self, path: str) -> bytes:
-        with _reading(self._file(path)) as file, open(file, "rb") as stream:
+        file = self._file(path)
+        with _Reading(file), open(file, "rb") as stream:
             return stream.read()
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        with _reading(self._file(path)) as file, open(file, "rb", buffering=0) as stream:
+        file = self._file(path)
+        with _Reading(file), open(file, "rb", buffering=0) as stream:
             parts: list[bytes] = []
             # What is asked for is set aside before it is read: never more than there is.
             length = min(length, os.fstat(stream.fileno()).st_size - offset)
@@ -83,7 +85,7 @@ class LocalStore:
 
     def head(self, path: str) -> StoredObject | None:
         file = self._file(path)
-        with _translating("read", file):
+        with _Translating("read", file):
             try:
                 return _stored(path, os.stat(file))
             except _NOT_THERE:
@@ -96,13 +98,13 @@ class LocalStore:
 
     def put(self, path: str, data: bytes) -> None:
         file = self._file(path)
-        with _translating("write", file), _temporary(file, data) as temporary:
+        with _Translating("write", file), _temporary(file, data) as temporary:
             os.replace(temporary, file)
             sync_folder(os.path.dirname(file))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         file = self._file(path)
-        with _translating("write", file), _temporary(file, data) as temporary:
+        with _Translating("write", file), _temporary(file, data) as temporary:
             is_mine = _publish(temporary, file)
             if not is_mine and os.path.isdir(file):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -115,7 +117,7 @@ class LocalStore:
 
     def put_unsynced(self, path: str, data: bytes) -> None:
         file = self._file(path)
-        with _translating("write", file), _temporary(file, data, is_synced=False) as temporary:
+        with _Translating("write", file), _temporary(file, data, is_synced=False) as temporary:
             _publish(temporary, file)
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -125,7 +127,7 @@ class LocalStore:
             if outside(os.path.dirname(file)):
                 _log.warning("%s isn't deleted: a symbolic link leads out of %s", file, self._root)
                 continue
-            with _translating("delete", file):
+            with _Translating("delete", file):
                 try:
                     os.unlink(file)
                 except _NOT_THERE:
@@ -137,7 +139,7 @@ class LocalStore:
     def sweep(self, prefix: str, before_ms: int) -> None:
         path = prefix.rstrip("/")
         folder = self._file(path) if path else self._root
-        with _translating("clean up", folder):
+        with _Translating("clean up", folder):
             for parent, _, names in os.walk(folder):
                 for name in filter(is_temporary, names):
                     file = os.path.join(parent, name)
@@ -176,24 +178,35 @@ def translated(error: OSError, action: str, file: str) -> TxlakeError:
     return Unavailable(f"can't {action} {file}: {reason}; try again when the disk answers")
 
 
-@contextmanager
-def _translating(action: str, file: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise translated(error, action, file) from error
+class _Translating:
+    """The operating system's errors inside, after a failed `action` on `file`, become ours."""
+
+    __slots__ = ("_action", "_file")
+
+    def __init__(self, action: str, file: str) -> None:
+        self._action = action
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            raise translated(error, self._action, self._file) from error
 
 
-@contextmanager
-def _reading(file: str) -> Iterator[str]:
-    with _translating("read", file):
-        try:
-            yield file
-        except _NOT_THERE as error:
-            missing: OSError = error
-        else:
-            return
-    raise FileNotFoundError(errno.ENOENT, "no such file", file) from missing
+class _Reading(_Translating):
+    """The same of a file that is read; where there is none, FileNotFoundError is left."""
+
+    __slots__ = ()
+
+    def __init__(self, file: str) -> None:
+        super().__init__("read", file)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _NOT_THERE):
+            raise FileNotFoundError(errno.ENOENT, "no such file", self._file) from error
+        super().__exit__(kind, error, trace)
 
 
 def _stored(path: str, status: os.stat_result) -> StoredObject | None:
@@ -210,7 +223,7 @@ def _listed(
     A folder sorts as its name with the slash, so that walking it in place keeps the whole order.
     `above` has the folders on the way down: a symbolic link back to one of them is not followed.
     """
-    with _translating("list", folder):
+    with _Translating("list", folder):
         try:
             status = os.stat(folder)
             with os.scandir(folder) as found:
@@ -225,7 +238,7 @@ def _listed(
         if name.endswith("/"):
             yield from _listed(entry.path, below[:-1], start_after, above | {identity})
         elif not is_temporary(name):
-            with _translating("list", entry.path):
+            with _Translating("list", entry.path):
                 try:
                     found_file = _stored(below, entry.stat())
                 except _NOT_THERE:

@@ -17,6 +17,7 @@ from txlake.errors import InvalidRequest
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _SAFE = "/=:@,"
+_NO_NAMES = frozenset({"", ".", ".."})
 _CLOUD_SCHEMES = {
     "s3": "s3",
     "s3a": "s3",
@@ -138,7 +139,7 @@ def checked_path(path: str) -> str:
     Raises:
         InvalidRequest: when it doesn't.
     """
-    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+    if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidRequest(
             f"{path!r} is not a path below a table's or store's root: "
             "it must be relative and without empty parts, '.' and '..'"

@@ -23,7 +23,6 @@ from txlake.log.files import FILES_SCHEMA, files_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import action_to_object
-from txlake.protocol.features import check_writable
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import Source, sources_text
 from txlake.protocol.types import type_to_json
@@ -91,7 +90,7 @@ class Log:
         cut short is never read.
         """
         snapshot = self._log.snapshot()
-        check_writable(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+        snapshot.require_writable()
         return write_checkpoint(self._log, snapshot)
 
     def history(self, limit: int | None = None) -> list[dict[str, object]]:

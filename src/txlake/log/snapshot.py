@@ -31,6 +31,7 @@ from txlake.protocol.actions import (
 )
 from txlake.protocol.column_mapping import schema_in_force
 from txlake.protocol.features import (
+    check_writable,
     column_mapping_mode,
     is_iceberg_compatible,
     materializes_partitions,
@@ -51,6 +52,7 @@ _OF_DEFINITION = (
     "features",
     "materializes_partitions",
     "is_iceberg_compatible",
+    "_is_writable",
 )
 _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 _NO_METADATA = Metadata(id="")
@@ -175,6 +177,18 @@ class Snapshot:
                 f"rowIdHighWaterMark, found {domain.configuration!r:.80}"
             ) from error
         return int(mark)
+
+    def require_writable(self) -> None:
+        """Raises UnsupportedFeature as `check_writable`; a version that passed isn't asked again.
+
+        Nor is one with the same protocol and metadata.
+        """
+        _ = self._is_writable
+
+    @cached_property
+    def _is_writable(self) -> bool:
+        check_writable(self.protocol, self.metadata, table=self.table)
+        return True
 
     def app_version(self, app_id: str) -> int | None:
         """The newest version that this application has written."""

@@ -17,7 +17,6 @@ from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
@@ -216,7 +215,7 @@ class Context:
             self.transaction.require_writes(handle)
             view = self.transaction.open(handle).view
             if view.is_created:
-                check_writable(view.protocol, view.metadata, table=view.table)
+                view.require_writable()
                 if removes_rows:
                     check_removable(view)
             handle.store.ensure_safe()

@@ -17,7 +17,6 @@ from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.conversion import is_alike
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.features import check_writable
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
 from txlake.session.engine import Engine, Handle
@@ -48,7 +47,7 @@ def staging(engine: Engine, handle: Handle, incoming: Struct, out: WaysOut) -> S
     Spark, or that txlake doesn't write.
     """
     snapshot = handle.log.latest()
-    check_writable(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+    snapshot.require_writable()
     if rows.has_rules(snapshot) or any(map(is_identity, snapshot.schema)):
         raise UnsupportedFeature(
             f"{snapshot.table} has rules that Spark checks or fills in (a constraint, a generated "

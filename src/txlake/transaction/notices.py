@@ -15,7 +15,6 @@ from txlake.errors import OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Remove
-from txlake.protocol.features import check_writable
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
@@ -53,7 +52,7 @@ def tell(
     txn_id = log.system.new_id()
     for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
         base = log.latest()
-        check_writable(base.protocol, base.metadata, table=log.name)
+        base.require_writable()
         if is_catalog_managed(base.protocol):
             raise refusal(log.name, base.version, tuple(base.domains.values()))
         about = _about(operation, parameters, metrics, base, txn_id)
@@ -93,7 +92,7 @@ def _tell_together(
     removed: Sequence[Remove],
 ) -> None:
     base = log.latest()
-    check_writable(base.protocol, base.metadata, table=log.name)
+    base.require_writable()
     with begin() as transaction_id:
         proposal = Proposal(
             base=base,

@@ -18,7 +18,6 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import OpenTransactions, StoredObject
 from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import vector_path
-from txlake.protocol.features import check_writable
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
@@ -85,7 +84,7 @@ def plan_vacuum(
     UnsupportedFeature when the table's protocol isn't one that we write.
     """
     snapshot = log.latest()
-    check_writable(snapshot.protocol, snapshot.metadata, table=log.name)
+    snapshot.require_writable()
     least = snapshot.properties.deleted_file_retention_ms
     retention = least if retention_ms is None else retention_ms
     if retention < 0:

@@ -29,7 +29,7 @@ from txlake.protocol.actions import (
     Remove,
     Txn,
 )
-from txlake.protocol.features import CATALOG_FEATURE, CATALOG_MANAGED, check_writable
+from txlake.protocol.features import CATALOG_FEATURE, CATALOG_MANAGED
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
@@ -141,7 +141,7 @@ def validated(
                 f"{snapshot.table}: {type(action).__name__} is txlake's to write; leave it out"
             )
     after = snapshot.apply([a for a in actions if isinstance(a, Metadata | Protocol)])
-    check_writable(after.protocol, after.metadata, table=snapshot.table)
+    after.require_writable()
     request = _Request(tuple(actions), snapshot, after, operation)
     for rule in RULES:
         if not (is_foreign and rule is row_ids_are_ours):
@@ -314,10 +314,8 @@ def added_files_are_alone(request: _Request) -> None:
     removed = {file.key for file in request.removed}
     live = request.before.files
     for file in request.added:
-        if file.key in live:
-            continue
         other = live.by_path(file.path)
-        if other is not None and other.key not in removed:
+        if other is not None and other.key not in removed and file.key not in live:
             raise request.refuse_file(
                 file, "it is in the table with another deletion vector; remove that entry too"
             )

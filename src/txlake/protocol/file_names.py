@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from txlake.errors import CorruptTable
@@ -161,6 +162,7 @@ def _name(file: LogFile) -> str:
             return "_last_checkpoint"
 
 
+@lru_cache(maxsize=256)
 def commit_path(version: int) -> str:
     """`_delta_log/<20 digits>.json`."""
     return log_path(CommitFile(version))

@@ -108,6 +108,12 @@ class _Attempt:
     content: bytes
     snapshot: Snapshot
 
+    @property
+    def whole(self) -> TableCommit:
+        """The commit with its bytes, wherever they are kept."""
+        commit = self.commit
+        return commit if commit.staged is None else replace(commit, content=self.content)
+
 
 class LakeCommitter:
     """A Committer: what the lake's ledger ratifies is true, all of it or nothing."""
@@ -236,7 +242,7 @@ class LakeCommitter:
         newest = [
             Newest(
                 one.following.log.store,
-                replace(one.commit, content=one.content),
+                one.whole,
                 one.following.log.name,
                 ratified.published.get(one.commit.table_id),
             )

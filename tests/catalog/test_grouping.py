@@ -157,6 +157,13 @@ def test_who_cannot_be_answered_with_the_others_is_asked_for_alone(
     assert held.done == [[1], [2, 3, 4], [3]]
 
 
+def test_who_is_not_answered_alone_either_is_told() -> None:
+    """It isn't Interrupted, after which one would ask again and again."""
+    group: Group[int, int] = Group(lambda asked: [None for _ in asked])
+    with pytest.raises(AssertionError, match="alone"):
+        group.ask(1)
+
+
 def test_who_stops_waiting_hands_the_lead_on() -> None:
     """Each was told to do the next work, and is stopped before it does."""
 

@@ -365,7 +365,10 @@ def test_where_the_thread_that_does_it_is_stopped_the_others_ask_again(
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_what_a_statement_asks_of_the_database(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names; lease, two counters, locks, what is newest; transaction, locks, instant."""
+    """Names; lease, two counters, locks, what is newest; the transaction with its instant, locks.
+
+    One that was there before says what it reads from now on in a statement of its own.
+    """
     sent: list[sa.Connection] = []
     cursor = prepared._cursor
 
@@ -382,8 +385,11 @@ def test_what_a_statement_asks_of_the_database(user: User, monkeypatch: pytest.M
 
     begin = 1
     first = entrant(user)
-    assert cost(first) == begin + 1 + 5 + 3
+    assert cost(first) == begin + 1 + 5 + 2
     assert cost(entrant(user, explicit=False)) == begin + 1 + 5 + 2
+    begun = entrant(user)
+    user.catalog.transactions.begin(begun.id, user.session)
+    assert cost(replace(begun, is_new=False)) == begin + 1 + 4 + 2
     sent.clear()
     assert user.catalog.admissions.admit(
         entrant(user), Asked(), lambda _: [], timeout_ms=0

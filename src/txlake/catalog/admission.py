@@ -78,6 +78,7 @@ class Entrant:
             "isolation": self.isolation,
             "read_only": self.read_only,
             "explicit": self.explicit,
+            "sequence": None,
         }
 
 
@@ -355,9 +356,14 @@ class _Round:
         """Notes new transactions, locks, and the instant for those who read it from now on."""
         staying = [guest for guest in self.guests if guest.locks is not None and not guest.is_apart]
         apart = {guest.who.id for guest in self.guests if guest.is_apart and guest.who.is_new}
-        entered = [row for row in rows if row["id"] not in apart]
         granted = [lock for guest in staying for lock in guest.grants]
-        pinned = [one.who.id for one in staying if one.reads_newest and one.who.explicit]
+        pinned = {one.who.id for one in staying if one.reads_newest and one.who.explicit}
+        entered = [
+            {**row, "sequence": instant} if row["id"] in pinned else row
+            for row in rows
+            if row["id"] not in apart
+        ]
+        pinned.difference_update(row["id"] for row in entered)
         try:
             with together(self._connection):
                 self._transactions.insert(self._connection, entered)

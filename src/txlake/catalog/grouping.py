@@ -38,7 +38,7 @@ class _Ticket(Generic[Asked, Answer]):
         try:
             if error is not None:
                 raise error
-            assert self.answer is not None
+            assert self.answer is not None, "one that is asked for alone is answered"
             return self.answer
         finally:
             del error  # its traceback has this frame
@@ -166,12 +166,11 @@ class Group(Generic[Asked, Answer]):
             answers = [error] * len(taken)
         alone: list[_Ticket[Asked, Answer]] = []
         for ticket, answer in zip(taken, answers):
-            if answer is None:
+            if answer is None and len(taken) > 1:
                 alone.append(ticket)
             else:
                 ticket.error = answer if isinstance(answer, Exception) else None
                 ticket.answer = None if isinstance(answer, Exception) else answer
-        assert not alone or len(taken) > 1, "one that is asked for alone is answered"
         for ticket in alone:
             self._answer([ticket])
 

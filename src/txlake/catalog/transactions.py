@@ -212,7 +212,7 @@ class Transactions:
         return numbered
 
     def insert(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-        """Notes new transactions that have their numbers."""
+        """Notes new transactions that have their numbers, and the instant that they read."""
         self._insertion.run_all(connection, rows)
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
@@ -353,4 +353,5 @@ def _row(
         "isolation": isolation,
         "read_only": read_only,
         "explicit": explicit,
+        "sequence": None,
     }

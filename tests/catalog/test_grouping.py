@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.catalog.locking import until
+from txlake.catalog import grouping
 from txlake.catalog.grouping import Group, Interrupted, _Ticket
 from txlake.errors import InvalidRequest, Unavailable
 
@@ -53,6 +55,36 @@ def test_who_waits_is_taken_along(pool: ThreadPoolExecutor) -> None:
     assert [future.result(30) for future in futures] == [2, 4, 6, 8]
     assert held.done == [[1], [2, 3, 4]]
     assert held.group.ask(5) == 10
+
+
+def test_as_many_are_waited_for_as_came_before(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grouping, "_GATHERING_S", 20.0)
+    held = Held(lambda asked: asked)
+    for future in held.ask(pool, 1, [2, 3, 4]):
+        future.result(30)
+    futures = []
+    for number in (5, 6):
+        futures.append(pool.submit(held.group.ask, number))
+        until(lambda: held.group.waiting == len(futures))
+    assert not any(future.done() for future in futures)
+    assert pool.submit(held.group.ask, 7).result(10) == 7
+    assert [future.result(30) for future in futures] == [5, 6]
+    assert held.done == [[1], [2, 3, 4], [5, 6, 7]]
+
+
+def test_a_crowd_that_is_over_is_waited_for_a_few_times_and_not_long(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(lambda asked: asked)
+    for future in held.ask(pool, 1, [2, 3, 4]):
+        future.result(30)
+    assert held.group.ask(5) == 5
+    assert held.group.ask(6) == 6
+    monkeypatch.setattr(grouping, "_GATHERING_S", 20.0)
+    assert pool.submit(held.group.ask, 7).result(10) == 7
+    assert held.done[2:] == [[5], [6], [7]]
 
 
 def test_each_is_answered_for_itself(pool: ThreadPoolExecutor) -> None:

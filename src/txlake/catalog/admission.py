@@ -264,7 +264,9 @@ class _Round:
 
         `announced`: transactions to note besides.
         """
-        seen = seeing(self._connection, self._asked)()
+        with together(self._connection):
+            looking = seeing(self._connection, self._asked)
+        seen = looking()
         self._look(self.guests, seen)
         asking = [guest for guest in self.guests if guest.asks]
         rows = [*announced, *(guest.who.row for guest in asking if guest.who.is_new)]

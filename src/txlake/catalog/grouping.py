@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from txlake.errors import InvalidRequest, Unavailable
 
+_GATHERING_S = 0.002
+
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -20,7 +22,8 @@ class Interrupted(Exception):
 class _Ticket(Generic[Asked, Answer]):
     """A request, and its answer once it `is_done`.
 
-    `leads`: who asked it does the next work. `bell` is let go when either is so.
+    `leads`: who asked it does the next work. `bell` is let go when either is so, and for who leads
+    when a crowd is there.
     """
 
     __slots__ = ("answer", "asked", "bell", "error", "is_done", "leads")
@@ -52,6 +55,9 @@ class Group(Generic[Asked, Answer]):
     was done for any: it gets them again one by one, so that only who asked it is refused. So it
     does a request of several whose answer is None. `turn` gives what the work has to have
     first: who asks while that is waited for is taken along, and told where it can't be had.
+
+    Where several came together the last times as many are waited for, but not long: a crowd needs
+    fewer groups so. Who is alone waits for nobody.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class Group(Generic[Asked, Answer]):
         self._changing = threading.Lock()
         self._waiting: list[_Ticket[Asked, Answer]] = []
         self._is_led = False
+        self._crowd = 1
+        self._gathering: _Ticket[Asked, Answer] | None = None
 
     @property
     def waiting(self) -> int:
@@ -83,6 +91,8 @@ class Group(Generic[Asked, Answer]):
         with self._changing:
             self._waiting.append(ticket)
             is_first, self._is_led = not self._is_led, True
+            if len(self._waiting) >= self._crowd:
+                _ring(self._gathering)
         if not is_first:
             self._wait(ticket)
             if ticket.is_done:
@@ -90,6 +100,7 @@ class Group(Generic[Asked, Answer]):
         taken = [ticket]
         try:
             with self._turn():
+                self._gather(ticket)
                 taken = self._taken()
                 self._answer(taken)
         except Exception as error:  # the turn's: what the work raises is an answer
@@ -100,10 +111,18 @@ class Group(Generic[Asked, Answer]):
             self._hand_on(taken)
         return ticket.result()
 
+    def _gather(self, leading: _Ticket[Asked, Answer]) -> None:
+        """Until a crowd is there again, or a moment has passed. Who completes it rings."""
+        self._gathering = leading  # before it looks who is there: who comes then rings
+        if len(self._waiting) < self._crowd:
+            leading.bell.acquire(timeout=_GATHERING_S)
+
     def _taken(self) -> list[_Ticket[Asked, Answer]]:
         """The requests that wait, which are answered now."""
         with self._changing:
             taken, self._waiting = self._waiting, []
+            self._gathering = None
+            self._crowd = max(len(taken), self._crowd - 1)
         return taken
 
     def _wait(self, ticket: _Ticket[Asked, Answer]) -> None:

@@ -7,7 +7,7 @@ would be given them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,21 +53,21 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
             return
         dialect: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
         made = statement.compile(dialect=dialect)
-        note(str(made), made.params)
+        note(str(made), made.params.values())
 
-    def note(sql: str, parameters: Mapping[str, object]) -> None:
+    def note(sql: str, parameters: Iterable[object]) -> None:
         if locked := LOCKED.search(sql):
             relation, how, of = locked.groups()
-            values = [str(value) for value in parameters.values() if isinstance(value, str)]
+            values = [str(value) for value in parameters if isinstance(value, str)]
             name = values[0] if relation == "txlake_counters" else (of or relation)
             found.append(name.replace("txlake_", "") + ("" if how == "UPDATE" else " shared"))
 
     bound = Prepared._bound
-    server: sa.Dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
+    server: sa.Dialect = psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
 
     def noted(self: Prepared, dialect: sa.Dialect, parameters: dict[str, Any]) -> Any:
         text, values = bound(self, server, dict(parameters))
-        assert isinstance(values, Mapping)
+        assert isinstance(values, list), "as the driver takes them"
         note(text.sql, values)
         return bound(self, dialect, parameters)
 

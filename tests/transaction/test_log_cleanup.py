@@ -53,6 +53,19 @@ def test_what_open_transactions_of_a_lake_read_stays_whatever_the_clock_says(
     )
 
 
+def test_the_catalog_is_asked_only_where_something_is_old_enough() -> None:
+    lake = LakeOf().create("a", configuration={"delta.checkpointInterval": "3"})
+    for number in range(1, 4):
+        lake.append("a", add(f"f{number}"))
+    log = lake.open("a")
+    lake.ledger.requests.clear()
+    clean_log(log, retention_ms=_MONTH)
+    assert lake.ledger.requests == []
+    lake.clock.time_ms += 1_000 * DAY
+    clean_log(log, retention_ms=_MONTH)
+    assert lake.ledger.requests[0] == "oldest_read"
+
+
 @pytest.mark.parametrize(
     ("checkpoints", "now_day", "first_kept"),
     [

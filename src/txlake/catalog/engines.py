@@ -88,7 +88,12 @@ def postgresql_engine(
     url: sa.URL, liveness: Liveness, busy_timeout_s: float, *, is_durable: bool
 ) -> sa.Engine:
     """An engine for a PostgreSQL server."""
-    engine = sa.create_engine(url, isolation_level="READ COMMITTED", **_pool(busy_timeout_s))
+    engine = sa.create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        paramstyle="format",  # the driver finds the places of named ones at each execution
+        **_pool(busy_timeout_s),
+    )
     settings = [f"SET lock_timeout = {max(1, round(busy_timeout_s * 1000))}"]
     if not is_durable:
         settings.append("SET synchronous_commit = off")

@@ -90,9 +90,11 @@ def oldest_kept(
 ) -> int | None:
     """The version with which the log begins after `clean_log`; None where it deletes nothing."""
     governed = log.governed
-    read = None if governed is None else governed.ledger.oldest_read(governed.table_id)
     cutoff = begun(log.system.now_ms() - retention_ms, unit_ms)
-    return oldest_kept_checkpoint(listing, cutoff, read)
+    kept = oldest_kept_checkpoint(listing, cutoff)
+    if kept is None or governed is None:
+        return kept
+    return oldest_kept_checkpoint(listing, cutoff, governed.ledger.oldest_read(governed.table_id))
 
 
 def midnight(time_ms: int) -> int:

@@ -24,6 +24,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Reserved, System
 from txlake.settings import Settings
 from txlake.telemetry import count, span, timed
+from txlake.transaction.at_once import at_once
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.publication import Occupied, Publication
 from txlake.transaction.rebase import Committed, Rebase, wait_after
@@ -160,12 +161,15 @@ class CommitLoop:
                 raise
             raise doubt from error
         publication = made.publication
-        for table_id, snapshot in made.snapshots.items():
-            one = self._tables[table_id]
-            if table_id in publication.tables:
-                after_commit(one.log, snapshot, txn_id=one.proposal.about.txn_id)
-            elif publication.occupied is not None:
-                one.log.forget()  # who uses it next is to meet the wrong file
+        published = [table_id for table_id in made.snapshots if table_id in publication.tables]
+        at_once(
+            lambda table_id: self._after_commit(table_id, made.snapshots[table_id]),
+            published,
+            store=lambda table_id: self._tables[table_id].log.store,
+        )
+        if publication.occupied is not None:
+            for table_id in made.snapshots.keys() - published:
+                self._tables[table_id].log.forget()  # who uses it next is to meet the wrong file
         return CommittedTogether(
             sequence=made.sequence,
             attempts=attempts,
@@ -175,6 +179,10 @@ class CommitLoop:
             },
             occupied=publication.occupied,
         )
+
+    def _after_commit(self, table_id: str, snapshot: Snapshot) -> None:
+        one = self._tables[table_id]
+        after_commit(one.log, snapshot, txn_id=one.proposal.about.txn_id)
 
     def _run(self) -> tuple[int, Made]:
         """What stands, and after how many attempts."""

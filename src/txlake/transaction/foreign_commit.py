@@ -309,8 +309,7 @@ def _ratified(
 def _ratify(
     kept: Sequence[tuple[_Sound, TableCommit]], unchanged: Mapping[str, int], transaction_id: str
 ) -> Ratified | Moved | Reserved:
-    for one, commit in kept:
-        require_free(one.log, commit.version)
+    require_free([(one.log, commit.version) for one, commit in kept])
     request = Ratification(
         transaction_id=transaction_id,
         commits=tuple(commit for _, commit in kept),

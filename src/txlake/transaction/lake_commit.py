@@ -27,6 +27,7 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
+from txlake.transaction.at_once import at_once
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.commit_info import group_of
 from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
@@ -234,8 +235,7 @@ class LakeCommitter:
             drop_kept(one.following.log, one.commit)
 
     def _check_free(self, made: Sequence[_Attempt]) -> None:
-        for one in made:
-            require_free(one.following.log, one.commit.version)
+        require_free([(one.following.log, one.commit.version) for one in made])
 
     def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
         """Never raises."""
@@ -284,14 +284,19 @@ def drop_kept(log: TableLog, kept: TableCommit) -> None:
         _logger.info("%s: a staged commit was left behind: %s", log.name, error)
 
 
-def require_free(log: TableLog, version: int) -> None:
-    """Looks whether a log ends where a version is to follow.
+def require_free(versions: Sequence[tuple[TableLog, int]]) -> None:
+    """Looks whether each log ends where its version is to follow.
 
     A file at that version is that of a transaction which was ratified meanwhile, or one that the
     catalog doesn't know; the version before isn't published yet, or its file was removed. A log
     that is ahead of its catalog, or behind it, raises CorruptTable. Of a table that is only being
     made it is another table's: InvalidRequest.
     """
+    at_once(_require_free, versions, store=lambda one: one[0].store)
+
+
+def _require_free(following: tuple[TableLog, int]) -> None:
+    log, version = following
     path, before = commit_path(version), version - 1
     if log.store.head(path) is None:
         if before >= 0 and log.store.head(commit_path(before)) is None:

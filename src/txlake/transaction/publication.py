@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from txlake.errors import CorruptTable, TxlakeError, Unavailable
 from txlake.log.replay import commit_info_of
 from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, Versions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.telemetry import span
+from txlake.transaction.at_once import at_once
 from txlake.transaction.commit_info import PRODUCT
 
 _log = logging.getLogger(__name__)
@@ -127,26 +129,8 @@ def publish_newest(
     that had nothing else to publish are noted by what this process does next. Never raises: the
     commits stand, what fails is logged, and the next process that meets a commit publishes it.
     """
-    tables: set[str] = set()
-    made: list[tuple[Newest, Sequence[TableCommit]]] = []
-    occupied: Occupied | None = None
-    for one in newest:
-        commits: Sequence[TableCommit] = (one.commit,)
-        try:
-            found = _with_those_before(ledger, one)
-            if found is None:
-                continue
-            commits = found
-            for commit in commits:
-                put_ratified(one.store, commit, one.table)
-        except Exception as error:
-            _log_unpublished(one.table, commits, error)
-            if isinstance(error, Occupied):
-                occupied = occupied or error
-        else:
-            tables.add(one.commit.table_id)
-            if commits:
-                made.append((one, commits))
+    put = at_once(partial(_put, ledger), newest, store=lambda one: one.store)
+    made = [(one.newest, one.commits) for one in put if one.commits]
     if soon is not None:
         alone = [one.commit for one, commits in made if _is_alone(one, commits)]
         made = [(one, commits) for one, commits in made if not _is_alone(one, commits)]
@@ -154,7 +138,42 @@ def publish_newest(
             ledger.has_published(soon, {commit.table_id: commit.version for commit in alone})
     if made:
         _note(ledger, made)
-    return Publication(frozenset(tables), occupied)
+    return Publication(
+        tables=frozenset(one.newest.commit.table_id for one in put if one.is_there),
+        occupied=next((one.occupied for one in put if one.occupied is not None), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """What became of a table's newest commit.
+
+    Attributes:
+        is_there: the table's log has it.
+        commits: it and those before it, as far as they were put there now.
+        occupied: why one of them couldn't be.
+    """
+
+    newest: Newest
+    is_there: bool = False
+    commits: Sequence[TableCommit] = ()
+    occupied: Occupied | None = None
+
+
+def _put(ledger: Ledger, newest: Newest) -> _Put:
+    """Puts a table's commits into its log. Never raises: what fails is logged."""
+    commits: Sequence[TableCommit] = (newest.commit,)
+    try:
+        found = _with_those_before(ledger, newest)
+        if found is None:
+            return _Put(newest)
+        commits = found
+        for commit in commits:
+            put_ratified(newest.store, commit, newest.table)
+    except Exception as error:
+        _log_unpublished(newest.table, commits, error)
+        return _Put(newest, occupied=error if isinstance(error, Occupied) else None)
+    return _Put(newest, is_there=True, commits=commits)
 
 
 def _is_alone(newest: Newest, commits: Sequence[TableCommit]) -> bool:

@@ -104,7 +104,7 @@ def test_columns_of_a_large_base_are_shared() -> None:
 
 def _key(chance: random.Random, names: list[str], vectors: list[DeletionVector | None]) -> FileKey:
     found = chance.choice(vectors)
-    return chance.choice(names), found and found.unique_id
+    return chance.choice(names), None if found is None else found.unique_id
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,7 +116,7 @@ def test_many_commits_equal_a_dictionary(seed: int, form: int, has_vectors: bool
     start = {item.key: item for item in (add(name) for name in names[:100])}
     files = _both(list(start.values()))[form]
     expected: dict[FileKey, Add] = dict(start)
-    vectors = [None, None, None, vector()] if has_vectors else [None]
+    vectors: list[DeletionVector | None] = [None, None, None, vector() if has_vectors else None]
     for step in range(60):
         gone = [_key(chance, names, vectors) for _ in range(chance.randrange(80))]
         added = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -239,15 +239,7 @@ def naming(
         entries: dict[tuple[str, str], TableEntry] = {}
         for row in sent():
             if row.owner_folded_name not in owners:
-                owners[row.owner_folded_name] = DatabaseEntry(
-                    id=row.owner_id,
-                    number=row.owner_number,
-                    name=row.owner_name,
-                    created_ms=row.owner_created_ms,
-                    comment=row.owner_comment,
-                    isolation=row.owner_isolation,
-                    properties=json.loads(row.owner_properties or "{}"),
-                )
+                owners[row.owner_folded_name] = database_entry(row, prefix="owner_")
             key = (row.owner_folded_name, row.folded_name)
             if key in wanted:
                 entries[key] = entry_in(row, row.owner_name, row.owner_number)
@@ -495,17 +487,10 @@ def matches(name: str, pattern: str | None) -> bool:
     return any(fnmatch.fnmatchcase(folded, part.strip()) for part in parts)
 
 
-def database_entry(row: sa.Row[Any]) -> DatabaseEntry:
-    """The entry of a row of `databases`."""
-    return DatabaseEntry(
-        id=row.id,
-        number=row.number,
-        name=row.name,
-        created_ms=row.created_ms,
-        comment=row.comment,
-        isolation=row.isolation,
-        properties=json.loads(row.properties or "{}"),
-    )
+def database_entry(row: sa.Row[Any], *, prefix: str = "") -> DatabaseEntry:
+    """The entry of a row of `databases`; the names of its columns begin with the prefix."""
+    told = {one.name: getattr(row, prefix + one.name) for one in fields(DatabaseEntry)}
+    return DatabaseEntry(**{**told, "properties": json.loads(told["properties"] or "{}")})
 
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:

@@ -121,7 +121,6 @@ class Group(Generic[Asked, Answer]):
         """The requests that wait, which are answered now."""
         with self._changing:
             taken, self._waiting = self._waiting, []
-            self._gathering = None
             self._crowd = max(len(taken), self._crowd - 1)
         return taken
 
@@ -156,6 +155,7 @@ class Group(Generic[Asked, Answer]):
         """Says that they are done, and has the next who waits take the lead."""
         with self._changing:
             self._waiting = [each for each in self._waiting if each not in taken]
+            self._gathering = None
             following = self._appointed()
             for each in taken:
                 each.is_done = True

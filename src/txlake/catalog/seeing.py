@@ -115,11 +115,6 @@ class Newest:
     versions: Mapping[str, int]
 
 
-def seen(connection: Connection, asked: Asked) -> Seen:
-    """What there is of it."""
-    return seeing(connection, asked)()
-
-
 def seeing(connection: Connection, asked: Asked) -> Callable[[], Seen]:
     """Asks what there is of it, and gives what waits for the tables and finds the rest."""
     named = names.naming(connection, asked.names)

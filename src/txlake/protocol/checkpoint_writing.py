@@ -205,7 +205,7 @@ class _Writer:
             compression="snappy",
             use_dictionary=not is_small,
             write_statistics=not is_small,
-            store_schema=False,  # for Arrow alone, and half of a small file
+            store_schema=False,  # for Arrow alone, and a third of a small file
         )
         self._waiting: list[tuple[str, pa.StructArray]] = []
 

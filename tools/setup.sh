@@ -9,12 +9,13 @@ say() { printf '%s\n' "txlake setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 
+# Other targets write their logs there.
+mkdir -p .cache
 log=.cache/setup.log
 apt_update_done=
 # install WHAT PACKAGE...: the first of the packages that this release of Debian has.
 install() {
     what=$1; shift
-    mkdir -p .cache
     if may_install && [ -z "$apt_update_done" ]; then
         apt-get update -qq >"$log" 2>&1 ||
             fail "apt-get update failed ($log); install $what and run again"

@@ -22,8 +22,9 @@ KILLS ?= 300
 FREEZES ?= 30
 RESTORES ?= 10
 CATALOG ?= sqlite
-# The releases that the tests know beside the one in requirements.lock, and that one's client.
-SPARK_RELEASES := 4.0.5 4.1.4 4.3.0
+# The releases that the tests know beside the one in requirements.lock, and that one's client; with
+# the locked pandas or another one.
+SPARK_RELEASES := 4.0.5 4.1.4 4.3.0 4.3.0-pandas-3.1.1
 SPARK_OTHERS = $(if $(SHARE),$(word $(firstword $(subst /, ,$(SHARE))),$(SPARK_RELEASES) $(SPARK_RELEASES)),$(SPARK_RELEASES))
 SPARK_CLIENT := 4.2.0
 # The older ones leave sockets for the garbage collector to close.
@@ -78,7 +79,7 @@ test-connect: setup ## those for every Spark, on a Spark Connect server; the cli
 test-cluster: setup ## those for every Spark, on a cluster; executors that die, second attempts
 	@$(PYTHON) -m pytest --spark=cluster $(EVERYWHERE)
 
-test-versions: setup ## a short suite on the other releases of PySpark, the newest with pandas 3
+test-versions: setup ## a short suite on the other releases of PySpark, the newest with pandas 3 too
 	@for version in $(SPARK_OTHERS); do \
 		tools/pyspark_venv.sh pyspark $$version || exit 1; \
 		python=$$PWD/.cache/pyspark-$$version/bin/python; \

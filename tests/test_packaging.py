@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -56,6 +57,25 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(built: Path) -> No
         inside = {name.partition("/")[2] for name in packed.getnames()}
     assert {f"src/{name}" for name in names} <= inside
     assert {"LICENSE", "README.md", "pyproject.toml"} <= inside
+
+
+def test_pip_installs_no_release_that_is_untested_or_is_warned_of() -> None:
+    dependencies = tomllib.loads(page("pyproject.toml"))["project"]["dependencies"]
+    bounded = {
+        name: bounds for name, bounds in map(_name_and_bounds, dependencies) if "<" in bounds
+    }
+    [others] = re.findall(r"^SPARK_RELEASES := (.*)$", page("Makefile"), re.MULTILINE)
+    tested = {tuple(map(int, one.partition("-")[0].split(".")[:2])) for one in others.split()}
+    first, last = min(tested), max(tested)
+    assert bounded == {
+        "pandas": ">=2.2,<3",
+        "pyspark": f">={first[0]}.{first[1]},<{last[0]}.{last[1] + 1}",
+    }
+
+
+def _name_and_bounds(requirement: str) -> tuple[str, str]:
+    name, sign, bounds = requirement.partition(">=")
+    return name, sign + bounds
 
 
 @pytest.mark.broad

@@ -1,7 +1,7 @@
 #!/bin/sh
 # pyspark_venv.sh PACKAGE VERSION: makes .cache/PACKAGE-VERSION, .venv with another PySpark in place of
-# its own (PACKAGE is pyspark, or pyspark-client, which has no Java); from 4.3 on pandas 3
-# is in place of the locked pandas. A second run does nothing.
+# its own (PACKAGE is pyspark, or pyspark-client, which has no Java), and with another pandas in place
+# of the locked one where the version says so: 4.3.0-pandas-3.1.1. A second run does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -9,8 +9,8 @@ package=$1
 version=$2
 venv=.cache/$package-$version
 case $version in
-    4.[0-2].*) pandas= ;;
-    *) pandas=pandas==3.1.1 ;;
+    *-pandas-*) pandas=pandas==${version#*-pandas-} ;;
+    *) pandas= ;;
 esac
 # As in tools/setup.sh: another place, lock or Python makes it stale.
 wanted=$(pwd; cksum requirements.lock; .venv/bin/python --version; printf '%s\n' "$pandas")
@@ -19,7 +19,7 @@ wanted=$(pwd; cksum requirements.lock; .venv/bin/python --version; printf '%s\n'
 printf '%s\n' "txlake setup: making $venv" >&2
 .venv/bin/python -m venv --clear --without-pip "$venv"
 .venv/bin/python -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check \
-    --no-deps "$package==$version" ${pandas:+"$pandas"}
+    --no-deps "$package==${version%%-*}" ${pandas:+"$pandas"}
 # Everything else is found in .venv, later on the path than what is here.
 sites='import sysconfig; print(sysconfig.get_path("purelib"))'
 printf "import site; site.addsitedir('%s')\n" "$(.venv/bin/python -c "$sites")" \

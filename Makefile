@@ -53,7 +53,7 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two idle cores
+test: core-peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two idle cores
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part core $(PYTEST_ARGS)
 
 .PHONY: test-quick
@@ -67,7 +67,7 @@ test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, 
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 
 .PHONY: test-rest
-test-rest: peers ## the tests that are marked broad
+test-rest: core-peers peers ## the tests that are marked broad or peer
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part rest $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
@@ -205,14 +205,16 @@ setup:
 setup-python:
 	@tools/setup.sh --no-java
 
-# What the tests compare with and talk to, and the classes of their JVMs.
-.PHONY: peers
-peers: setup
+# What the tests' core compares with, and the classes of the tests' JVMs.
+.PHONY: core-peers
+core-peers: setup
 	@PYTHONPATH=src:. $(PYTHON) -m tests.class_archive >.cache/class-archive.log 2>&1 || \
 		cat .cache/class-archive.log
 	@tools/delta_jars.sh
-	@tools/servers.sh
-	@tools/judge.sh
-	@tools/rust_kernel.sh
-	@tools/duckdb_venv.sh
-	@tools/dbt_venv.sh
+
+# The programs of tests/peers.py, for the tests that `make test` leaves out: a script each.
+PEERS := peer-servers peer-judge peer-rust_kernel peer-duckdb_venv peer-dbt_venv
+.PHONY: peers $(PEERS)
+peers: $(PEERS)
+$(PEERS): peer-%: setup
+	@tools/$*.sh

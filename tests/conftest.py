@@ -29,6 +29,7 @@ from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
 from tests.parts import PARTS, of_part, of_share
+from tests.peers import running
 from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 
@@ -73,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=PARTS,
         default=PARTS[0],
-        help="core: what isn't marked broad, and a few of what is; rest: the others",
+        help="core: what isn't marked broad or peer, and a few of what is broad; rest: the others",
     )
     parser.addoption(
         "--share", default="1/1", help="2/3: every third file of what is chosen, from the second on"
@@ -90,6 +91,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[VARIABLE] = java_options()
     config.addinivalue_line(
         "markers", "broad(keep=0): make test runs so many of its cells, make test-all the others"
+    )
+    config.addinivalue_line(
+        "markers", "peer(name): needs a program of tests/peers.py, and is left to make test-all"
     )
 
 
@@ -183,6 +187,12 @@ def _read_files(table: Path, version: int) -> list[str]:
 
     paths = txlake.Log(str(table)).snapshot(version=version).files().column("path")
     return [str(path) for path in paths.to_pylist()]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with running(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

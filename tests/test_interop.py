@@ -21,6 +21,7 @@ from tests.interop import (
     marked_versions,
     readable_versions,
 )
+from tests.peers import need
 
 ROWS = pa.table(
     {
@@ -153,12 +154,12 @@ class TestCheckTable:
 def duckdb() -> Iterator[DuckDB]:
     """DuckDB with its Delta extension."""
     python = Path(__file__).parents[1] / ".cache/duckdb-delta/bin/python"
-    if not python.exists():
-        pytest.skip("there is no DuckDB with a Delta extension: tools/duckdb_venv.sh brings it")
+    need("duckdb", found=python.exists())
     with closing(DuckDB(python)) as made:
         yield made
 
 
+@pytest.mark.peer("duckdb")
 @pytest.mark.no_interop("this module checks the check")
 class TestCheckNewest:
     def test_equal_rows_pass_and_others_are_found(self, tmp_path: Path, duckdb: DuckDB) -> None:

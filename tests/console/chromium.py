@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import uvicorn
 from selenium import webdriver
 from selenium.webdriver.chrome.webdriver import WebDriver
 from starlette.types import ASGIApp
+
+from tests.peers import need
 
 _BROWSER, _DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 WIDE, NARROW = (1280, 900), (360, 740)
@@ -23,9 +24,9 @@ DEADLINE_S = 30
 @contextmanager
 def chromium(folder: Path, *, dark: bool = False) -> Iterator[WebDriver]:
     """A browser with a new profile; the test is skipped where there is none."""
-    if _BROWSER is None or _DRIVER is None:
-        pytest.skip("Chromium isn't there: apt-get install chromium chromium-driver")
+    need("chromium", found=_BROWSER is not None and _DRIVER is not None)
     options = webdriver.ChromeOptions()
+    assert _BROWSER is not None
     options.binary_location = _BROWSER
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for argument in (

@@ -23,6 +23,7 @@ from txlake.console.playground import Playgrounds
 from txlake.console.serving import playground_room
 from txlake.server.tokens import Tokens
 
+pytestmark = pytest.mark.peer("chromium")
 PATHS = (
     "/",
     "/history",

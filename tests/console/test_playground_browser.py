@@ -19,6 +19,8 @@ from txlake.console.playground_pages import PATH
 from txlake.console.serving import playground_room
 from txlake.server.tokens import Tokens
 
+pytestmark = pytest.mark.peer("chromium")
+
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:

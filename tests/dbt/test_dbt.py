@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.pages import ROOT
+from tests.peers import need
 
 # Where another environment with dbt-spark is.
 VARIABLE = "TXLAKE_TEST_DBT"
 PYTHON = Path(os.environ.get(VARIABLE, ROOT / ".cache" / "dbt-spark" / "bin" / "python"))
 
 
-@pytest.mark.broad(keep=0)
+@pytest.mark.peer("dbt")
 def test_models_snapshots_tests_and_docs(tmp_path: Path) -> None:
-    if not PYTHON.exists():
-        pytest.skip(f"dbt-spark isn't there ({PYTHON}): tools/dbt_venv.sh brings it")
+    need("dbt", found=PYTHON.exists())
     done = subprocess.run(
         [str(PYTHON), str(ROOT / "tests" / "dbt" / "program.py"), str(tmp_path)],
         capture_output=True,

@@ -11,11 +11,10 @@ import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
+from tests.peers import need
 
 _ROOT = Path(__file__).resolve().parents[2]
 BINARY = _ROOT / ".cache" / "judge" / "judge"
@@ -56,11 +55,9 @@ class Verdict:
         return "\n".join((f"{level}: {sorted(self.anomalies[level])}", *self.why[level]))
 
 
-@cache
 def binary() -> Path:
     """The judge; the test is skipped where it hasn't been built."""
-    if not BINARY.exists():
-        pytest.skip("no judge: install cargo, then run tools/judge.sh")
+    need("judge", found=BINARY.exists())
     return BINARY
 
 

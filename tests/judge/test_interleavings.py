@@ -30,9 +30,10 @@ from txlake.transaction import rebase
 WRITE_SERIALIZABLE = "write-serializable"
 SEEDS = 2
 TRANSACTIONS = 30
-pytestmark = pytest.mark.no_interop(
-    "delta-rs has read every version when a history is put in order"
-)
+pytestmark = [
+    pytest.mark.peer("judge"),
+    pytest.mark.no_interop("delta-rs has read every version when a history is put in order"),
+]
 
 
 class Run:

@@ -14,6 +14,8 @@ import pytest
 
 from tests.judge.histories import Access, Operation, Verdict, judged
 
+pytestmark = pytest.mark.peer("judge")
+
 SERIALIZABLE, WRITE_SERIALIZABLE, SNAPSHOT = "serializable", "write-serializable", "snapshot"
 ALL = (SERIALIZABLE, WRITE_SERIALIZABLE, SNAPSHOT)
 WEAKER = (WRITE_SERIALIZABLE, SNAPSHOT)

@@ -15,6 +15,7 @@ from tests.lake.programs import together
 from tests.storage.conftest import s3_options  # noqa: F401
 
 pytestmark = [
+    pytest.mark.peer("judge"),
     pytest.mark.timeout(1800),
     pytest.mark.no_interop("delta-rs reads every version to put a history in order"),
 ]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.judge.histories import Access, Operation, judged_all
 
+pytestmark = pytest.mark.peer("judge")
+
 KEYS = ("x", "y")
 HISTORIES = 1_500
 State = Mapping[str, tuple[int, ...]]

@@ -18,7 +18,7 @@ from txlake.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad
+pytestmark = [pytest.mark.peer("hdfs"), pytest.mark.broad]
 
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b c"]})
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.peers import need
+
 pytestmark = pytest.mark.timeout(1800)
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -50,14 +52,12 @@ BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("LIVE", "VACUUMING"), "files_stay"),
     ],
 }
-_HAS_SPIN = shutil.which("spin") is not None and shutil.which("gcc") is not None
-needs_spin = pytest.mark.skipif(
-    not _HAS_SPIN, reason="install Spin and a C compiler: apt-get install spin gcc"
-)
+needs_spin = pytest.mark.peer("spin")
 
 
 def searched(model: str, defined: tuple[str, ...], folder: Path, *, optimised: bool) -> str:
     """What Spin's verifier says of all runs, or up to the first that violates something."""
+    need("spin", found=shutil.which("spin") is not None and shutil.which("gcc") is not None)
     flags = [f"-D{name}" for name in defined]
     for command in (
         ["spin", "-a", *flags, str(MODELS / f"{model}.pml")],

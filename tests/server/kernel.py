@@ -16,9 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pytest
-
 from tests.pages import ROOT
+from tests.peers import need
 
 _FOLDER = ROOT / ".cache" / "servers"
 _SOURCE = Path(__file__).with_name("KernelClient.java")
@@ -32,8 +31,8 @@ class Died(Exception):
 
 def compiled(folder: Path) -> tuple[str, ...]:
     """The command of Kernel in Java; the test is skipped where it isn't there."""
-    if not (_FOLDER / "kernel.stamp").exists() or shutil.which("javac") is None:
-        pytest.skip("Delta Kernel isn't there: run tools/servers.sh, which says what it needs")
+    is_there = (_FOLDER / "kernel.stamp").exists() and shutil.which("javac") is not None
+    need("kernel", found=is_there)
     jars = f"{_FOLDER / 'kernel'}/*"
     command = ["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(_SOURCE)]
     subprocess.run(command, check=True, timeout=_ANSWER_S, capture_output=True)
@@ -42,10 +41,7 @@ def compiled(folder: Path) -> tuple[str, ...]:
 
 def built() -> tuple[str, ...]:
     """The command of Kernel in Rust; the test is skipped where it isn't there."""
-    if not _RUST.exists():
-        pytest.skip(
-            "Delta Kernel in Rust isn't there: install cargo, then run tools/rust_kernel.sh"
-        )
+    need("rust-kernel", found=_RUST.exists())
     return (str(_RUST),)
 
 

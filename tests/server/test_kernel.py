@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.broad(keep=2),
+    pytest.mark.peer("kernel"),
+    pytest.mark.broad,
     pytest.mark.timeout(900),
     pytest.mark.no_interop("path readers refuse open tables"),
 ]

@@ -412,6 +412,7 @@ def _summary(told: Told) -> tuple[object, ...]:
     return told.status, told.kind, body.get("latest-table-version")
 
 
+@pytest.mark.peer("unity-server")
 @pytest.mark.parametrize("case", CASES, ids=lambda one: one.__name__)
 def test_both_answer_alike(sides: tuple[Side, Side], case: Case) -> None:
     reference, ours = sides

@@ -26,6 +26,7 @@ from txlake.statements import TableName
 from txlake.storage.local import LocalStore
 
 pytestmark = [
+    pytest.mark.peer("rust-kernel"),
     pytest.mark.timeout(900),
     pytest.mark.no_interop("path readers refuse open tables"),
 ]
@@ -268,6 +269,7 @@ def test_killed_between_staging_and_commit(
     assert rows(lake, "abandoned") == [2, 3]
 
 
+@pytest.mark.peer("kernel")
 def test_both_kernels_beside_each_other(
     server: ServerProcess, kernel: Kernel, lake: txlake.Lake, tmp_path: Path
 ) -> None:

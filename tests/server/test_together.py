@@ -89,12 +89,14 @@ def by_path(lake: txlake.Lake, table: str) -> list[int]:
     return sorted(pa.table(found)["id"].to_pylist())
 
 
+@pytest.mark.peer("kernel", "rust-kernel")
 def test_nothing_is_lost_or_doubled(
     java: tuple[str, ...], spark: SparkSession, tmp_path: Path
 ) -> None:
     written(java, spark, tmp_path, Plan(turns=10, kills=2, server_kills=1), 3)
 
 
+@pytest.mark.peer("kernel", "rust-kernel")
 @pytest.mark.broad
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_for_longer_nothing_is_lost_or_doubled(

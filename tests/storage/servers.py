@@ -150,8 +150,9 @@ def _says(url: str, text: str) -> bool:
 
 
 def _brought(name: str) -> Path:
-    if not (SERVERS / f"{name}.stamp").exists():
-        pytest.skip(f"{name} isn't there: run tools/servers.sh, which says what it needs")
+    from tests.peers import need  # the keeper runs this file alone, without the path of the tests
+
+    need(name, found=(SERVERS / f"{name}.stamp").exists())
     return SERVERS / name
 
 

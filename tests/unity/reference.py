@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.pages import ROOT
+from tests.peers import need
 
 BUILT = ROOT / ".cache" / "unity_server"
 _SOURCE = Path(__file__).with_name("UnityServer.java")
@@ -23,8 +22,8 @@ _TRIES = 3
 
 def compiled(folder: Path) -> str:
     """The class path of the program; the test is skipped where the server wasn't built."""
-    if not (BUILT / "server.stamp").exists() or shutil.which("javac") is None:
-        pytest.skip("Unity Catalog's server isn't built: run tools/unity_server.sh CHECKOUT")
+    is_there = (BUILT / "server.stamp").exists() and shutil.which("javac") is not None
+    need("unity-server", found=is_there)
     jars = (BUILT / "server.class_path").read_text().strip()
     command = ["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(_SOURCE)]
     subprocess.run(command, check=True, timeout=_START_S, capture_output=True)

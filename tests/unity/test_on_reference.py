@@ -15,7 +15,10 @@ from tests.unity.reference import started
 from tests.unity.served import run
 from txlake.errors import Conflict, InvalidRequest
 
-pytestmark = pytest.mark.no_interop("other engines read its tables through their catalog")
+pytestmark = [
+    pytest.mark.peer("unity-server"),
+    pytest.mark.no_interop("other engines read its tables through their catalog"),
+]
 CATALOG, API = "main", "/api/2.1/unity-catalog"
 
 

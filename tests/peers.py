@@ -1,0 +1,63 @@
+"""Programs that `make test` doesn't set up, for tests of the mark `peer`.
+
+Such a test is left to `make test-all`, which brings the programs (the Makefile's target `peers`);
+CI installs those of Debian besides. `need` keeps the marks complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+PEERS = {
+    "azurite": "tools/servers.sh brings it, and it needs node",
+    "chromium": "apt-get install chromium chromium-driver",
+    "dbt": "tools/dbt_venv.sh brings it",
+    "duckdb": "tools/duckdb_venv.sh brings it",
+    "fake-gcs-server": "tools/servers.sh builds it, with Go",
+    "hdfs": "tools/servers.sh brings it, with Maven",
+    "judge": "tools/judge.sh builds it, with cargo",
+    "kernel": "tools/servers.sh brings it, with Maven, and it needs a JDK's javac",
+    "rust-kernel": "tools/rust_kernel.sh builds it, with cargo",
+    "spin": "apt-get install spin gcc",
+    "unity-server": "tools/unity_server.sh CHECKOUT builds it",
+}
+"""By program how to get it."""
+
+_running: list[pytest.Item] = []
+
+
+@contextmanager
+def running(item: pytest.Item) -> Iterator[None]:
+    """Make a test the one that `need` is called for."""
+    _running.append(item)
+    try:
+        yield
+    finally:
+        _running.remove(item)
+
+
+def peers_of(item: pytest.Item) -> set[str]:
+    """Return the programs that a test is marked to need.
+
+    Raises:
+        ValueError: a mark names a program that isn't listed.
+    """
+    named = {str(name) for mark in item.iter_markers("peer") for name in mark.args}
+    if unknown := named - PEERS.keys():
+        raise ValueError(f"{item.nodeid} is marked peer{sorted(unknown)}: known are {list(PEERS)}")
+    return named
+
+
+def need(peer: str, *, found: bool) -> None:
+    """Require a program for the running test: skip the test where the program isn't installed.
+
+    A test without the mark fails even where the program is installed, because `make test` would run
+    or skip it by chance.
+    """
+    if _running and peer not in peers_of(_running[-1]):
+        pytest.fail(f'this test needs {peer}: mark it @pytest.mark.peer("{peer}")', pytrace=False)
+    if not found:
+        pytest.skip(f"{peer} isn't installed: {PEERS[peer]}")

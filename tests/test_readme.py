@@ -94,6 +94,36 @@ def test_features_are_read_and_written_as_said() -> None:
     assert known - {"catalogOwned"} <= said
 
 
+def commands() -> list[str]:
+    """The commands of the README's first screen, without their comments."""
+    install = README.partition("\n## Install\n")[2].partition("\n## ")[0]
+    return [
+        line.partition("#")[0].strip() for line in re.findall(r"^    (.*)", install, re.MULTILINE)
+    ]
+
+
+def test_ci_begins_with_the_commands_of_the_first_screen_as_a_newcomer_types_them() -> None:
+    ci = page(".ci/run")
+    assert len(commands()) >= 3
+    assert re.findall(r'^typed "(?!cd )(.*)"$', ci, re.MULTILINE) == commands()
+    # Nothing of the clone, of the home folder or of the environment is there before.
+    before = ci.partition(f'typed "{commands()[0]}"')[0]
+    assert not re.search(r"\bmake\b|tools/|\.venv|\.cache", before.partition("set -euo")[2])
+    [typed] = re.findall(r"^typed\(\) \{ (.*); \}$", before, re.MULTILINE)
+    assert typed == 'env -i PATH="$scratch/venv/bin:$PATH" HOME="$scratch/home" sh -c "$1"'
+    others = ci.partition(f'typed "{commands()[-1]}"')[2]
+    assert "\nmake check\n" in others
+    assert "\nmake test-all " in others
+
+
+def test_make_test_takes_what_every_page_says() -> None:
+    pages = {name: page(name) for name in ("README.md", "CONTRIBUTING.md", "Makefile")}
+    for name, text in pages.items():
+        assert re.search(
+            r"make test`? .*twelve minutes|^test:.*twelve minutes", text, re.MULTILINE
+        ), name
+
+
 def anchor(line: str) -> str:
     """What a link calls a heading; nothing for other lines."""
     if not line.startswith("#"):

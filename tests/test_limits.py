@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFTEST = """
@@ -93,3 +94,9 @@ def test_nothing_in_the_tests_waits_without_a_limit() -> None:
         and not node.keywords
     ]
     assert found == []
+
+
+def test_hypothesis_measures_no_time_and_draws_the_same_everywhere() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert settings.default.derandomize

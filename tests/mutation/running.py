@@ -33,7 +33,7 @@ _ARGUMENTS = (
     "-q",
     "--no-header",
     "-o",
-    "addopts=--import-mode=importlib",
+    "addopts=--import-mode=importlib --hypothesis-profile=ci",
     "-o",
     "cache_dir=.cache/pytest-mutation",
     "-o",

@@ -53,6 +53,9 @@ class Settings:
             doesn't say; its files are kept as long. 0: they are removed at once.
         relisted_files_max: of how many files one commit changes what the log says of them alone:
             row ids for a table that gets row tracking.
+        listing_age_ms_max: a commit of a path table that arrives later than this after the log was
+            listed is followed by another listing, which proves that no clean-up of the log had
+            deleted the version before.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
             this, and into a file that the catalog names beyond.
     """
@@ -66,6 +69,7 @@ class Settings:
     conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024
     inline_commit_bytes_max: int = 1024 * 1024
+    listing_age_ms_max: int = 60_000
     relisted_files_max: int = 100_000
     allow_outside_paths: tuple[str, ...] = ()
     lease_ms: int = 30_000

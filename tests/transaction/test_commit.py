@@ -36,6 +36,7 @@ from txlake.protocol.file_names import (
     log_path,
 )
 from txlake.settings import RetrySettings, Settings
+from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -494,6 +495,97 @@ def test_who_lost_twice_or_had_no_reply_waits_before_the_next_request(
     object.__setattr__(transaction.log.system, "wait_ms", waited.append)
     transaction.commit()
     assert waited == waits
+
+
+# --- a log clean-up while the writer stands still -------------------------------------------------
+
+MINUTES = 2 * 60_000
+BY_ANOTHER = b'{"commitInfo":{"txnId":"another","isBlindAppend":true}}\n'
+
+
+@dataclass
+class StandingStill(Script):
+    """A store whose other writers are at work between the writer's listing and its put."""
+
+    def others_commit(self, *versions: int) -> None:
+        for version in versions:
+            self.put(commit_path(version), BY_ANOTHER)
+
+    def cleaned_up(self, path: str, data: bytes) -> PutOutcome:
+        """Three commits and a checkpoint follow, and a clean-up deletes the first two commits."""
+        self.others_commit(1, 2, 3)
+        write_checkpoint(TableLog(self, self.clock, Settings(), name="t"))
+        self.delete([commit_path(1), commit_path(2)])
+        self.clock.time_ms += MINUTES
+        return FakeStore.put_if_absent(self, path, data)
+
+    def cleaned_up_and_lost(self, path: str, data: bytes) -> PutOutcome:
+        """The same, and there is no reply."""
+        self.cleaned_up(path, data)
+        return PutOutcome.UNKNOWN
+
+    def being_cleaned_up(self, path: str, data: bytes) -> PutOutcome:
+        """The same, and the clean-up has deleted the first one so far."""
+        self.others_commit(1, 2, 3)
+        self.delete([commit_path(1)])
+        self.clock.time_ms += MINUTES
+        return FakeStore.put_if_absent(self, path, data)
+
+    def followed(self, path: str, data: bytes) -> PutOutcome:
+        """The put was slow, and two commits follow it."""
+        self.clock.time_ms += MINUTES
+        outcome = FakeStore.put_if_absent(self, path, data)
+        self.clock.time_ms += MINUTES
+        self.others_commit(2, 3)
+        return outcome
+
+    def slow(self, path: str, data: bytes) -> PutOutcome:
+        """Nobody else was there."""
+        self.clock.time_ms += MINUTES
+        return FakeStore.put_if_absent(self, path, data)
+
+
+def standing_still(step: str) -> tuple[StandingStill, TableTransaction]:
+    table = LogOf(Settings()).create()
+    store = StandingStill(table.clock)
+    store.files = table.store.files
+    log = TableLog(store, table.clock, table.settings, name="t")
+    transaction = TableTransaction(log, log.latest())
+    transaction.stage([add("a")], operation="WRITE")
+    store.steps = [getattr(store, step)]
+    return store, transaction
+
+
+@pytest.mark.parametrize("step", ["cleaned_up", "cleaned_up_and_lost"])
+def test_a_version_that_a_clean_up_deleted_is_not_committed_again(step: str) -> None:
+    store, transaction = standing_still(step)
+    with pytest.raises(Unavailable, match=r"t: version 1 .*clean-up.*version 3.*nothing was com"):
+        transaction.commit()
+    assert commit_path(1) not in store.files
+    assert store.files[commit_path(3)][0] == BY_ANOTHER
+
+
+def test_a_version_that_may_precede_the_next_one_or_not_is_unknown() -> None:
+    store, transaction = standing_still("being_cleaned_up")
+    with pytest.raises(OutcomeUnknown, match=r"t: version 1 .*newest version \(3\)"):
+        transaction.commit()
+    assert commit_path(1) in store.files
+
+
+@pytest.mark.parametrize("step", ["followed", "slow"])
+def test_a_slow_put_that_others_follow_is_committed(step: str) -> None:
+    store, transaction = standing_still(step)
+    assert transaction.commit().version == 1
+    assert commit_path(1) in store.files
+
+
+def test_a_prompt_put_lists_the_log_once() -> None:
+    table = LogOf(Settings()).create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+    table.store.requests.clear()
+    transaction.commit()
+    assert [kind for kind, _ in table.store.requests].count("list") == 1
 
 
 def test_a_store_that_is_away_committed_nothing() -> None:

@@ -244,6 +244,17 @@ def test_a_gap_that_a_checkpoint_covers_is_none() -> None:
         table.open().snapshot(1)
 
 
+def test_a_gap_after_the_known_version_that_a_checkpoint_covers_is_none() -> None:
+    table = _three_versions()
+    log = table.open()
+    later = {path: table.store.files.pop(path) for path in (commit_path(1), commit_path(2))}
+    assert log.latest().version == 0
+    table.store.files.update(later)
+    _checkpoint(table)
+    table.remove_file(commit_path(1))
+    assert _paths(log.latest()) == ["b", "c"]
+
+
 @pytest.mark.parametrize("keep", [1, 30, -1, -10])
 def test_a_truncated_commit(keep: int) -> None:
     table = _three_versions()

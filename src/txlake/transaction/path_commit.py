@@ -1,7 +1,8 @@
 """The commit of one path table, whose log is the authority: put-if-absent of the next file.
 
-Owns the put and what a lost reply means; the attempts are `commit_loop`'s. Source: PROTOCOL.md,
-"Atomic commits"; DESIGN sections 2 and 4.
+Owns the put, what a lost reply means, and the check that a log clean-up didn't free the version
+before the put; the attempts are `commit_loop`'s. Source: PROTOCOL.md, "Delta Log Entries" and
+"Metadata Cleanup".
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class PathCommitter:
         self._key = key
         self._lost: int | None = None  # the version of a put that may be there, or arrive
         self._replies_lost = 0
+        self._listed = self._clocks()
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ class PathCommitter:
     def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
         # Also where there is no winner: a version that was read long ago may be followed by a gap
         # in the log, after its cleanup, and the gap must not be filled.
+        self._listed = self._clocks()
         return asked
 
     def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit] | Made:
@@ -78,6 +81,7 @@ class PathCommitter:
             if winner.txn_id == txn_id:
                 self._lost = winner.version  # until its snapshot is read
                 own = log.snapshot(winner.version)
+                self._check_newest(winner.version)
                 self._lost = None
                 return self._made(own)
             if self._lost is not None and winner.version >= self._lost:
@@ -94,11 +98,15 @@ class PathCommitter:
         version = snapshot.version
         match self._put(version, actions):
             case PutOutcome.CREATED:
+                if self._is_listing_old():
+                    self._lost = version
+                    self._check_newest(version)
                 self._lost = None
                 self._log.adopt(snapshot)
                 return self._made(snapshot)
             case PutOutcome.EXISTS:
                 self._lost = version  # until it is seen whose it is: a client may send twice
+                self._listed = self._clocks()  # the loop lists the log before the next attempt
                 return Moved(heads={self._key: version})
             case PutOutcome.UNKNOWN:
                 return Unanswered()
@@ -127,6 +135,58 @@ class PathCommitter:
             else:
                 return PutOutcome.EXISTS
         raise self._unknown(version)
+
+    def _clocks(self) -> tuple[float, int]:
+        """The monotonic time and the time of day, both in ms.
+
+        The first one doesn't step, the second one goes on while the machine is suspended.
+        """
+        return self._log.system.monotonic_ms(), self._log.system.now_ms()
+
+    def _is_listing_old(self) -> bool:
+        """Whether commits may have been made and cleaned up since the log was last listed."""
+        now = self._clocks()
+        age_ms = max(now[0] - self._listed[0], now[1] - self._listed[1])
+        return age_ms > self._log.settings.listing_age_ms_max
+
+    def _check_newest(self, version: int) -> None:
+        """Checks that our commit follows the newest version, or was followed by later commits.
+
+        A writer that stood still may put a version that others had made and a log clean-up had
+        deleted: no reader of a newer version sees that commit. It is proven where the next version
+        is missing and the file of a later one is older than ours by the store's own times.
+
+        Raises Unavailable when our commit fills such a gap (it is deleted, nothing was committed),
+        and OutcomeUnknown when the files prove neither.
+        """
+        log = self._log
+        listing = log.listing(version)
+        own = listing.commits.get(version)
+        later = [
+            *(entry for number, entry in listing.commits.items() if number > version),
+            *(c.parts[0] for c in listing.checkpoints if c.version > version),
+        ]
+        if own is not None and not later:
+            return
+        is_followed = version + 1 in listing.commits
+        is_older = own is not None and any(one.modified_ms < own.modified_ms for one in later)
+        if own is not None and is_followed and not is_older:
+            return
+        if not is_followed and is_older:
+            log.store.delete([commit_path(version)])
+            self._lost = None
+            raise Unavailable(
+                f"{log.name}: version {version} was free because a clean-up of the log had deleted "
+                f"it; the log goes on to version {listing.latest_version}, and what this "
+                f"transaction read (version {self._proposal.base.version}) is too old to be "
+                "checked; nothing was committed, run the transaction again"
+            )
+        raise OutcomeUnknown(
+            f"{log.name}: version {version} was written a long time after the log had been listed, "
+            f"and its files don't prove that version {version + 1} follows it; look whether the "
+            f"newest version ({listing.latest_version}) contains the changes of txnId "
+            f"{self._proposal.about.txn_id} before running the transaction again"
+        )
 
     def _made(self, snapshot: Snapshot) -> Made:
         """What is put is published."""

@@ -161,7 +161,10 @@ class TableLog:
         else:
             is_same = entry == was if was else listing.latest_version >= known.version
         new = listing.latest_version - known.version
-        if not is_same or new > _CATCH_UP_COMMITS_MAX:
+        following = range(known.version + 1, listing.latest_version + 1)
+        # Commits that a clean-up deleted since are in a checkpoint.
+        is_whole = all(version in listing.commits for version in following)
+        if not is_same or not is_whole or new > _CATCH_UP_COMMITS_MAX:
             self.forget()
             return self._open()
         if new > 0:

@@ -9,7 +9,15 @@ from itertools import chain, zip_longest
 from tests.simulation import definitions, programs, streams
 from tests.simulation.feeds import FEED
 from tests.simulation.foreign import OPEN
-from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Fault, Luck, Misfortune
+from tests.simulation.luck import (
+    OF_BUCKETS,
+    OF_DISKS,
+    OF_PATHS,
+    OF_RECOVERIES,
+    Fault,
+    Luck,
+    Misfortune,
+)
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
 
@@ -48,7 +56,7 @@ OF_LAKES = {
     Misfortune.RECOVERY_TWICE,
     Misfortune.RECOVERY_DIES,
 }
-_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES - OF_LAKES
+_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES - OF_LAKES - OF_PATHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,8 @@ def shape_of(case: Case) -> Shape:
         possible |= _OF_DATABASES | OF_LAKES
         if plan.kind in _OF_ONE_HISTORY:
             possible -= OF_RECOVERIES
+    else:
+        possible |= OF_PATHS
     if plan.kind == streams.KIND:  # a stream may have read what the power takes back
         possible -= {Misfortune.POWER_LOSS}
     if Luck(case.seed, possible).kinds & OF_RECOVERIES:

@@ -247,7 +247,7 @@ class _Attempt:
             is_stale = Misfortune.LISTING_STALE in world.luck.kinds
             if world.disasters is not None and world.disasters.explains(error):
                 self._failed(_told_of_recovery(error), error)
-            elif is_expected or is_stale:
+            elif is_expected or is_stale or self._misses_cleaned(error):
                 self._failed(Told.REFUSED, error)
             else:
                 raise
@@ -259,6 +259,12 @@ class _Attempt:
             world.open_transactions -= 1
         record.ended = world.scheduler.turns
         return record.told
+
+    def _misses_cleaned(self, error: BaseException) -> bool:
+        """Whether it needs a commit that another engine's clean-up may have deleted."""
+        is_cleaned = any(one.kind is Misfortune.LOG_CLEANED for one in self._world.luck.struck)
+        text = str(error)
+        return is_cleaned and ("is missing (expected" in text or "was cleaned up" in text)
 
     def _failed(self, told: Told, error: BaseException) -> None:
         record, open_one = self._record, self._open

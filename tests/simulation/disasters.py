@@ -19,16 +19,15 @@ from tests.simulation.chronicle import OUTSIDER, Chronicle
 from tests.simulation.database import disk
 from tests.simulation.history import Doubt
 from tests.simulation.luck import Misfortune
+from tests.simulation.outsider import log_of
 from tests.simulation.process import Interrupted, Process
-from tests.simulation.stores import SimulatedStore
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.membership.recovery import Recovered, recover
+from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.settings import Settings
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.in_commit_time import is_enabled
-from txlake.transaction.table_log import TableLog
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -160,8 +159,8 @@ class Disasters:
         """Another writer, that knows no catalogs, makes a table's next version."""
         world, chance = self._world, self._chance
         name = chance.choice(sorted(world.tables))
-        store = SimulatedStore(_Outsider(world), world.tables[name][1])  # type: ignore[arg-type]
-        log = TableLog(store, _OutsidersClock(world), Settings())
+        log = log_of(world, world.tables[name][1])
+        store = log.store
         try:
             snapshot = log.latest()
         except TxlakeError:
@@ -190,7 +189,7 @@ class Disasters:
                 return  # its commit has no time, where commits need one
             world.note("outsider", name, "checkpoint")
 
-    def _row(self, store: SimulatedStore) -> Add:
+    def _row(self, store: Store) -> Add:
         file = BytesIO()
         columns = {
             "k": pa.array([9], pa.int32()),
@@ -259,41 +258,3 @@ class Disasters:
 
 def _is_expected(error: InvalidRequest) -> bool:
     return "no space" in str(error) or "lake.recover" in str(error)
-
-
-class _Outsider:
-    """A process of another engine, as the store sees it: all is done at once, and arrives."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def step(self, kind: str, where: str) -> None:
-        """Takes no turn."""
-
-    def hits(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
-        return False
-
-    def note(self, *what: object) -> None:
-        """Isn't traced."""
-
-
-class _OutsidersClock:
-    """`ports.System` of another engine."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def now_ms(self) -> int:
-        return int(self._world.scheduler.now_ms)
-
-    def new_id(self) -> str:
-        return self._world.new_id()
-
-    def random(self) -> float:
-        return 0.5
-
-    def wait_ms(self, duration_ms: float) -> None:
-        raise AssertionError("an outsider never waits")
-
-    def monotonic_ms(self) -> float:
-        return self._world.scheduler.now_ms

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tests.simulation.history import Doubt
 from tests.simulation.rows import RowSession
 from tests.simulation.statements import Row, Rows
-from tests.simulation.stores import Item, Storage
+from tests.simulation.stores import Item, Storage, is_commit
 
 FEED = ("delta.enableChangeDataFeed", "true")
 _IN_LOG = re.compile(r"/_delta_log/(?!\d{20}\.json$)")
@@ -21,10 +21,13 @@ _IN_LOG = re.compile(r"/_delta_log/(?!\d{20}\.json$)")
 def bring_back(storage: Storage, now_ms: int) -> None:
     """Commits that were cleaned up and data files that were vacuumed are there again.
 
-    So the feed of every version can be read.
+    So the feed of every version can be read. A commit that fills the gap of a clean-up gives way
+    to the version's own.
     """
     for key, data in list(storage.ever.items()):
-        if key not in storage.items and not _IN_LOG.search(key):
+        item = storage.items.get(key)
+        fills_gap = item is not None and item.data != data
+        if (item is None and not _IN_LOG.search(key)) or (fills_gap and is_commit(key)):
             storage.write(key, Item(data, now_ms))
 
 

@@ -49,6 +49,8 @@ class Misfortune(Enum):
     RECOVERY_IDLE = "somebody recovers a lake where nothing is at odds"
     RECOVERY_TWICE = "two processes recover the lake at the same time"
     RECOVERY_DIES = "a process dies while it recovers the lake"
+    # A path table.
+    LOG_CLEANED = "another engine cleans the log up while a writer stands still before its put"
 
     __hash__ = object.__hash__  # asked thousands of times a run
 
@@ -81,6 +83,7 @@ _LIKELIHOOD: Mapping[Misfortune, float] = {
     Misfortune.RECOVERY_IDLE: 0.01,
     Misfortune.RECOVERY_TWICE: 0.5,
     Misfortune.RECOVERY_DIES: 0.03,
+    Misfortune.LOG_CLEANED: 0.02,
 }
 OF_BUCKETS = {
     Misfortune.PUT_LOST,
@@ -92,6 +95,7 @@ OF_BUCKETS = {
     Misfortune.LISTING_STALE,
 }
 OF_DISKS = {Misfortune.WRITE_TORN, Misfortune.DISK_FULL, Misfortune.POWER_LOSS}
+OF_PATHS = {Misfortune.LOG_CLEANED}
 # After these much else is refused: they are rarer, so that other runs come to something.
 OF_RECOVERIES = {
     Misfortune.FOREIGN_FILE,
@@ -160,10 +164,14 @@ class Luck:
         self.by_chance = {
             kind
             for kind in Misfortune
-            if self._chance.random() < (_RECOVERIES_EACH if kind in OF_RECOVERIES else _KINDS_EACH)
+            if kind not in OF_PATHS
+            and self._chance.random() < (_RECOVERIES_EACH if kind in OF_RECOVERIES else _KINDS_EACH)
             and kind in possible
             and not is_calm
         }
+        cleaning = random.Random(f"cleaning {seed}")
+        if possible >= OF_PATHS and not is_calm and cleaning.random() < _KINDS_EACH:
+            self.by_chance |= OF_PATHS
         self._strength = self._chance.choice([0.5, 1.0, 1.0, 2.0])
         self._without_kinds = without_kinds
         self._without_numbers = without_numbers

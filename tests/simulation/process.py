@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulation.database import SimulatedDatabase
 from tests.simulation.luck import Misfortune
+from tests.simulation.outsider import clean_up_log
 from tests.simulation.rows import RowEngine, RowSession
 from tests.simulation.scheduler import Killed, Task
 from tests.simulation.stores import SimulatedStore, key_of
@@ -181,6 +182,14 @@ class Process:
         if world.disasters is not None:
             world.disasters.befall(self, kind)
         self._interrupt(scheduler.current, kind, weight)
+
+    def stand_still_while_cleaned(self, root: str) -> None:
+        """Stands still for minutes, at whose end another engine cleans up the table's log."""
+        world = self.world
+        self.note("stands still")
+        world.scheduler.stall(self, (1 + world.luck.random()) * _STALL_MS)
+        world.scheduler.pause()
+        clean_up_log(world, root)
 
     def _interrupt(self, task: Task, kind: str, weight: float) -> None:
         if task.is_daemon:

@@ -7,6 +7,7 @@ under its name is whole: `storage.local` writes aside and links, buckets show wh
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = "memory://simulated"
 _SEEN_LATER_MS = 3_000
+_COMMIT = re.compile(r"/_delta_log/\d{20}\.json$")
 _TEMPORARY = ".txlake-{}.tmp"
 
 
@@ -51,6 +53,8 @@ class Storage:
     Attributes:
         is_disk: a local file system, else a bucket.
         is_seen_late: whether listings may miss the newest objects.
+        is_cleaned: whether logs are cleaned up under their writers: a commit that is put where one
+            was deleted isn't the version's.
         ever: what was written last under each key, whether it is there or not.
         late: requests that are still on their way.
         ghosts: deleted objects that a power cut may bring back, or a stale listing still shows.
@@ -59,6 +63,7 @@ class Storage:
     def __init__(self, *, is_disk: bool) -> None:
         self.is_disk = is_disk
         self.is_seen_late = False
+        self.is_cleaned = False
         self.items: dict[str, Item] = {}
         self.ever: dict[str, bytes] = {}
         self.keys: list[str] = []
@@ -76,8 +81,10 @@ class Storage:
         """Puts an object where there was one or none."""
         if key not in self.items:
             insort(self.keys, key)
+        is_gap = self.is_cleaned and is_commit(key) and key in self.ever and key not in self.items
         self.items[key] = item
-        self.ever[key] = item.data
+        if not is_gap:
+            self.ever[key] = item.data
         self.ghosts.pop(key, None)
 
     def remove(self, key: str) -> None:
@@ -191,6 +198,8 @@ class SimulatedStore:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         key = self._request("create", path)
         storage, hits, weight = self._storage, self._process.hits, _weight(key)
+        if is_commit(key) and hits(Misfortune.LOG_CLEANED, key, weight):
+            self._process.stand_still_while_cleaned(self._root)
         if storage.is_disk:
             self._write_aside(key)
             is_mine = key not in storage.items
@@ -294,6 +303,11 @@ class SimulatedStore:
         ghosts = self._storage.ghosts
         for gone in [one for one in ghosts if one.rpartition("/")[0] == folder]:
             del ghosts[gone]
+
+
+def is_commit(key: str) -> bool:
+    """Whether an object is a commit of a table's log."""
+    return _COMMIT.search(key) is not None
 
 
 def _weight(key: str) -> float:

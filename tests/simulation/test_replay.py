@@ -54,6 +54,7 @@ WHERE = (
     (Misfortune.RECOVERY_IDLE, LAKE_ON_DISK),
     (Misfortune.RECOVERY_TWICE, LAKE_ON_DISK),
     (Misfortune.RECOVERY_DIES, LAKE),
+    (Misfortune.LOG_CLEANED, BUCKET),
 )
 
 

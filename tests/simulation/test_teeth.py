@@ -37,6 +37,7 @@ from txlake.transaction import change_feed, publication, rebase, vacuum
 from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import LakeCommitter
+from txlake.transaction.path_commit import PathCommitter
 from txlake.transaction.publication import Newest
 from txlake.transaction.table_log import TableLog
 
@@ -189,6 +190,10 @@ def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedDatabase, "_require_same_file", lambda _: None)
 
 
+def gaps_filled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PathCommitter, "_check_newest", lambda *_: None)
+
+
 @pytest.mark.broad(keep=3)
 @pytest.mark.parametrize(
     ("off", "kinds", "lake"),
@@ -241,13 +246,14 @@ def test_a_guard_that_is_off_is_found(
 @pytest.mark.parametrize(
     ("off", "misfortune"),
     [
+        (gaps_filled, Misfortune.LOG_CLEANED),
         (a_file_taken_for_published, Misfortune.FOREIGN_FILE),
         (nothing_beyond_the_head, Misfortune.CATALOG_BACK),
         (no_fence, Misfortune.CATALOG_BACK),
         (any_file_will_do, Misfortune.CATALOG_GONE),
     ],
 )
-def test_a_guard_of_what_befalls_the_lake_is_found(
+def test_a_guard_of_what_others_do_to_the_lake_is_found(
     monkeypatch: pytest.MonkeyPatch, off: Off, misfortune: Misfortune
 ) -> None:
     off(monkeypatch)

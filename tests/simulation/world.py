@@ -393,6 +393,7 @@ class World:
         self.settings = shape.settings
         self.storage = found.storage.copy(is_disk=shape.is_disk)
         self.storage.is_seen_late = Misfortune.LISTING_STALE in self.luck.kinds
+        self.storage.is_cleaned = Misfortune.LOG_CLEANED in self.luck.kinds
         self.tables, self._since, self._ids = found.tables, found.since, found.ids
         if shape.has_catalog:
             disk().load(found.catalog)

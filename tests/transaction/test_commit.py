@@ -539,6 +539,26 @@ class StandingStill(Script):
         self.others_commit(2, 3)
         return outcome
 
+    def put_then_deleted(self, path: str, data: bytes, *versions: int) -> PutOutcome:
+        """The put was slow, two commits follow it, and a clean-up deletes these versions."""
+        outcome = self.followed(path, data)
+        self.delete([commit_path(version) for version in versions])
+        return outcome
+
+    def put_then_cleaned_up(self, path: str, data: bytes) -> PutOutcome:
+        return self.put_then_deleted(path, data, 1, 2)
+
+    def put_then_deleted_first(self, path: str, data: bytes) -> PutOutcome:
+        return self.put_then_deleted(path, data, 1)
+
+    def put_then_deleted_next(self, path: str, data: bytes) -> PutOutcome:
+        return self.put_then_deleted(path, data, 2)
+
+    def put_then_vanished(self, path: str, data: bytes) -> PutOutcome:
+        """The put was slow, and no listing shows it."""
+        self.clock.time_ms += MINUTES
+        return PutOutcome.CREATED
+
     def slow(self, path: str, data: bytes) -> PutOutcome:
         """Nobody else was there."""
         self.clock.time_ms += MINUTES
@@ -565,11 +585,23 @@ def test_a_version_that_a_clean_up_deleted_is_not_committed_again(step: str) -> 
     assert store.files[commit_path(3)][0] == BY_ANOTHER
 
 
-def test_a_version_that_may_precede_the_next_one_or_not_is_unknown() -> None:
-    store, transaction = standing_still("being_cleaned_up")
-    with pytest.raises(OutcomeUnknown, match=r"t: version 1 .*newest version \(3\)"):
+@pytest.mark.parametrize(
+    ("step", "is_there"),
+    [
+        ("being_cleaned_up", True),
+        ("put_then_deleted_next", True),
+        ("put_then_deleted_first", False),
+        ("put_then_cleaned_up", False),
+        ("put_then_vanished", False),
+    ],
+)
+def test_a_version_that_may_precede_the_next_one_or_not_is_unknown(
+    step: str, is_there: bool
+) -> None:
+    store, transaction = standing_still(step)
+    with pytest.raises(OutcomeUnknown, match=r"t: version 1 .*prove that version 2 follows"):
         transaction.commit()
-    assert commit_path(1) in store.files
+    assert (commit_path(1) in store.files) is is_there
 
 
 @pytest.mark.parametrize("step", ["followed", "slow"])

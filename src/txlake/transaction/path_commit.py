@@ -154,7 +154,7 @@ class PathCommitter:
 
         A writer that stood still may put a version that others had made and a log clean-up had
         deleted: no reader of a newer version sees that commit. It is proven where the next version
-        is missing and the file of a later one is older than ours by the store's own times.
+        is missing and a file of a later one is not younger than ours by the store's times.
 
         Raises Unavailable when our commit fills such a gap (it is deleted, nothing was committed),
         and OutcomeUnknown when the files prove neither.
@@ -169,10 +169,12 @@ class PathCommitter:
         if own is not None and not later:
             return
         is_followed = version + 1 in listing.commits
-        is_older = own is not None and any(one.modified_ms < own.modified_ms for one in later)
-        if own is not None and is_followed and not is_older:
+        is_not_younger = own is not None and any(
+            one.modified_ms <= own.modified_ms for one in later
+        )
+        if own is not None and is_followed and not is_not_younger:
             return
-        if not is_followed and is_older:
+        if not is_followed and is_not_younger:
             log.store.delete([commit_path(version)])
             self._lost = None
             raise Unavailable(
@@ -184,7 +186,7 @@ class PathCommitter:
         raise OutcomeUnknown(
             f"{log.name}: version {version} was written a long time after the log had been listed, "
             f"and its files don't prove that version {version + 1} follows it; look whether the "
-            f"newest version ({listing.latest_version}) contains the changes of txnId "
+            f"newest version contains the changes of txnId "
             f"{self._proposal.about.txn_id} before running the transaction again"
         )
 

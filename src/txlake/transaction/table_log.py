@@ -171,7 +171,13 @@ class TableLog:
             segment = choose_segment(
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
-            newest, entry = self._reader.replayed(known, segment), segment.newest
+            try:
+                newest, entry = self._reader.replayed(known, segment), segment.newest
+            except CorruptTable:
+                if self.listing(known.version) == listing:
+                    raise
+                self.forget()  # a clean-up deletes commits between the listing and their reading
+                return self._open()
             self._keep_old(known)
         else:
             newest = _as_stored(known, entry)

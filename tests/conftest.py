@@ -29,7 +29,7 @@ from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
 from tests.parts import PARTS, of_part, of_share
-from tests.peers import running
+from tests.peers import SERVERS_OF_STORES, running
 from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 
@@ -95,6 +95,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "peer(name): needs a program of tests/peers.py, and is left to make test-all"
     )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the test of a store that a server of tests/peers.py provides."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if (peer := SERVERS_OF_STORES.get(str(params.get("place")))) is not None:
+        item.add_marker(pytest.mark.peer(peer))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -26,6 +26,9 @@ PEERS = {
 }
 """By program how to get it."""
 
+SERVERS_OF_STORES = {"azure": "azurite", "gcs": "fake-gcs-server", "hdfs": "hdfs"}
+"""By value of the parameter `place` the server of that store."""
+
 _running: list[pytest.Item] = []
 
 

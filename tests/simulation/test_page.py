@@ -18,6 +18,7 @@ from tests.simulation.show import PATH, Simulator, room
 from txlake.console.app import application
 from txlake.server.tokens import Tokens
 
+pytestmark = pytest.mark.peer("chromium")
 SEED = 32  # of few steps
 
 

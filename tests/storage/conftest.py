@@ -90,14 +90,6 @@ class Placed:
 
 
 STORES = ("local", "memory", "s3", "azure", "gcs", "hdfs")
-_PEERS = {"azure": "azurite", "gcs": "fake-gcs-server", "hdfs": "hdfs"}
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the test of a store whose server is a peer."""
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    if (peer := _PEERS.get(str(params.get("place")))) is not None:
-        item.add_marker(pytest.mark.peer(peer))
 
 
 @pytest.fixture

@@ -153,6 +153,7 @@ class Forgetful(GoogleFront):
         return super().answer(replace(request, headers=kept))
 
 
+@pytest.mark.peer("fake-gcs-server")
 def test_a_google_store_that_ignores_the_condition(servers_folder: Path) -> None:
     with servers.gcs_server(servers_folder) as address, proxying(Forgetful(address)) as front:
         store = open_store("gs://lake/unsafe", servers.gcs_options_of(front.address))

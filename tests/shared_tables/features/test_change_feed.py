@@ -54,7 +54,7 @@ TOGETHER = (
 )
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", TABLES)
 def test_both_engines_tell_the_same(kind: str, peers: Peers, tmp_path: Path) -> None:
     folder = tmp_path / "t"

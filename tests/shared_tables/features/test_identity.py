@@ -12,7 +12,10 @@ from tests.shared_tables.features.checksums import check_checksums, commits
 from tests.shared_tables.features.one_session import Peer, Peers
 from tests.shared_tables.workers import Refused
 
-pytestmark = pytest.mark.no_interop("Delta Spark reads every version here")
+pytestmark = [
+    pytest.mark.broad,
+    pytest.mark.no_interop("Delta Spark reads every version here"),
+]
 
 TURNS = (
     "INSERT INTO {t} (n) VALUES (1), (2)",
@@ -48,7 +51,6 @@ def ids(peer: Peer, folder: Path) -> list[int]:
     return sorted(int("".join(sign for sign in row if sign in "-0123456789")) for row in rows)
 
 
-@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("creator", ["delta", "txlake"])
 @pytest.mark.parametrize(
     ("definition", "step"),

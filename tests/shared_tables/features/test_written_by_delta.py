@@ -19,7 +19,10 @@ from tests.shared_tables.features.recipes import RECIPES, REFUSED, Recipe
 from tests.shared_tables.workers import Refused
 from txlake.protocol.features import READABLE, WRITABLE
 
-pytestmark = pytest.mark.no_interop("Delta Spark reads every version here")
+pytestmark = [
+    pytest.mark.broad,
+    pytest.mark.no_interop("Delta Spark reads every version here"),
+]
 
 MERGE = (
     "MERGE INTO {t} t USING (SELECT id, CAST(7 AS INT) AS k FROM range(22, 24, 1, 1)) u "
@@ -93,7 +96,6 @@ def agree(recipe: Recipe, folder: Path, first: int, peers: Peers) -> None:
     assert peers.txlake.rows(folder, versions, *columns, f"{shown} AS s") == theirs
 
 
-@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "+".join(recipe.features))
 def test_what_delta_spark_writes(recipe: Recipe, peers: Peers, tmp_path: Path) -> None:
     written_and_read(recipe, tmp_path / "t", peers)

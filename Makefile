@@ -40,6 +40,8 @@ QUICK := tests/conflict tests/log tests/protocol tests/catalog tests/storage/tes
 QUICK_ARGS := --ignore tests/log/test_predicates_in_spark.py --ignore tests/catalog/test_interrupts.py \
 	-k "not postgresql and not server and not without_a_rule"
 
+# .venv is installed without compiled modules: each is compiled when it is first imported, and kept.
+unexport PYTHONDONTWRITEBYTECODE
 # Spark's Python workers are of the same environment as its driver.
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
 

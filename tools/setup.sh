@@ -62,8 +62,25 @@ make_venv() {
         "$python" -m venv --clear .venv
     fi
     say "installing requirements.lock into .venv"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    # PySpark comes as source, and making its wheel takes as long as installing the others: both at once.
+    wheels=$(mktemp -d)
+    trap 'rm -rf "$wheels"' EXIT
+    quietly wheel --no-deps --wheel-dir "$wheels" "$(grep '^pyspark==' requirements.lock)" &
+    making=$!
+    installed=yes
+    grep -v '^pyspark==' requirements.lock >"$wheels/others"
+    quietly install --no-compile -r "$wheels/others" || installed=
+    wait "$making" || installed=
+    [ -n "$installed" ] || fail "pip could not install requirements.lock; run again when its errors above are solved"
+    quietly install --no-compile --no-deps "$wheels"/pyspark-*.whl
+    quietly install --no-deps --no-build-isolation -e .
+}
+
+# quietly COMMAND ARGUMENT...: pip's command. Without --no-compile it compiles 14,000 modules, of which
+# few are imported, and those are compiled then.
+quietly() {
+    command=$1; shift
+    .venv/bin/python -m pip "$command" --quiet --disable-pip-version-check "$@"
 }
 
 # The stamp holds what the environment was made from; another place or lock makes it stale.

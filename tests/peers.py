@@ -58,8 +58,11 @@ def need(peer: str, *, found: bool) -> None:
     """Require a program for the running test: skip the test where the program isn't installed.
 
     A test without the mark fails even where the program is installed, because `make test` would run
-    or skip it by chance.
+    or skip it by chance. Outside of a test, as in `make console-pictures`, the process ends with a
+    line that says what to install.
     """
+    if not _running and not found:
+        raise SystemExit(f"{peer} isn't installed: {PEERS[peer]}")
     if _running and peer not in peers_of(_running[-1]):
         pytest.fail(f'this test needs {peer}: mark it @pytest.mark.peer("{peer}")', pytrace=False)
     if not found:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests import peers
 from tests.pages import page
 from tests.peers import PEERS, need, peers_of, running
 from tests.test_parts import Node
@@ -37,6 +38,13 @@ def test_this_test_is_the_running_one() -> None:
         need("judge", found=True)
 
 
+def test_outside_of_a_test_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_running", [])
+    need("chromium", found=True)
+    with pytest.raises(SystemExit, match="apt-get install chromium"):
+        need("chromium", found=False)
+
+
 def test_a_mark_of_an_unknown_program_is_refused() -> None:
     with pytest.raises(ValueError, match="nobody"):
         peers_of(marked("nobody"))
@@ -47,8 +55,8 @@ def test_make_brings_the_programs_that_scripts_bring() -> None:
     makefile = page("Makefile")
     scripts = {found for how in PEERS.values() for found in re.findall(r"tools/\w+\.sh", how)}
     scripts.remove("tools/unity_server.sh")  # of a checkout, by hand
-    [peers] = re.findall(r"^PEERS := (.*)", makefile, re.MULTILINE)
-    assert {f"tools/{name.removeprefix('peer-')}.sh" for name in peers.split()} == scripts
+    [brought] = re.findall(r"^PEERS := (.*)", makefile, re.MULTILINE)
+    assert {f"tools/{name.removeprefix('peer-')}.sh" for name in brought.split()} == scripts
     [core] = re.findall(r"^test: (.*?) ##", makefile, re.MULTILINE)
     [rest] = re.findall(r"^test-rest: (.*?) ##", makefile, re.MULTILINE)
     assert core == "core-peers"

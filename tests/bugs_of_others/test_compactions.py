@@ -14,7 +14,7 @@ from tests.bugs_of_others.conftest import Maker
 from tests.lake.rows import query
 from txlake.errors import Conflict, CorruptTable
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 def test_delta_550_a_compaction_beside_appends_doubles_no_row(

@@ -13,7 +13,7 @@ from tests.bugs_of_others.conftest import Made, Maker
 from tests.lake.rows import number, query
 from txlake.errors import ConcurrentAppendException, Conflict
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 MERGE = (
     "MERGE INTO {t} AS t USING (SELECT 5 AS id, '{by}' AS who, '{day}' AS day) AS s ON t.id = s.id "

@@ -18,7 +18,7 @@ from txlake.doors import door
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import txlake
 from tests.lake.rows import query
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_an_append_only_table_refuses_before_files_are_written(
 # Columns and values
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -243,7 +243,7 @@ def test_statements_that_do_not_fit_the_table(
 DAY = datetime.date(2026, 1, 3)
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("make", ["pyarrow", "pandas", "polars", "spark"])
 @pytest.mark.parametrize(
     ("columns", "said"),

@@ -136,7 +136,7 @@ def test_types_are_shown_and_kept(place: str, lake: txlake.Lake) -> None:
     )
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 def test_streams_compare_alike(
     place: str, lake: txlake.Lake, spark: SparkSession, tmp_path: Path
 ) -> None:

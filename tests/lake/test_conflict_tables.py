@@ -281,28 +281,28 @@ levels = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.broad(keep=10)
+@pytest.mark.broad(keep=5)
 @levels
 @pytest.mark.parametrize("cell", list(by_row()), ids=name)
 def test_with_concurrency_by_row(tables: Tables, cell: Cell, level: Level) -> None:
     race(tables, cell, level)
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @levels
 @pytest.mark.parametrize("cell", list(by_file(copies=False)), ids=name)
 def test_with_concurrency_by_file(tables: Tables, cell: Cell, level: Level) -> None:
     race(tables, cell, level, granularity="file")
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @levels
 @pytest.mark.parametrize("cell", list(by_file(copies=True)), ids=name)
 def test_without_deletion_vectors(tables: Tables, cell: Cell, level: Level) -> None:
     race(tables, cell, level, vectors=False)
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("cell", list(by_table()), ids=name)
 def test_with_concurrency_by_table(tables: Tables, cell: Cell) -> None:
     race(tables, cell, WRITE_SERIALIZABLE, granularity="table")

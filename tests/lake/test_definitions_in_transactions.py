@@ -11,7 +11,7 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
-pytestmark = pytest.mark.broad(keep=7)
+pytestmark = pytest.mark.broad(keep=4)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_who_aborts_a_delete(lake: txlake.Lake) -> None:
     assert not [key for key in found if key[0] == "advice"]
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("isolation", ["snapshot", "write_serializable", "serializable"])
 @pytest.mark.parametrize(
     ("kind", "winner"),

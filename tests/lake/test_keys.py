@@ -8,7 +8,7 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 
 @pytest.fixture

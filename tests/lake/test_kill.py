@@ -11,7 +11,7 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest, Unavailable
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 @pytest.fixture

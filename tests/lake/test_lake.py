@@ -19,7 +19,7 @@ from txlake.errors import ConcurrentAppendException, InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=12)
+pytestmark = pytest.mark.broad(keep=6)
 
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 

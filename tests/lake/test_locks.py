@@ -15,7 +15,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import Deadlock, InvalidRequest, LockTimeout
 from txlake.session.admission import database_lock
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 Session = txlake.LakeSession
 
@@ -56,7 +56,7 @@ def waits(lake: txlake.Lake, done: Future[Any], mode: str) -> None:
     assert not done.done()
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("statement", "held"),
     [

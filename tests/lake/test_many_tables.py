@@ -17,7 +17,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 
-pytestmark = pytest.mark.broad(keep=8)
+pytestmark = pytest.mark.broad(keep=4)
 
 
 @pytest.fixture

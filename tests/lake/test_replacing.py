@@ -8,7 +8,7 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import Conflict, InvalidRequest
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 @pytest.fixture

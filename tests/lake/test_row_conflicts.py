@@ -36,7 +36,7 @@ from txlake.spark.table_access import calls_are_of_the_row
 from txlake.statements import SqlText, TablePath
 from txlake.transaction.data_plane import Condition
 
-pytestmark = pytest.mark.broad(keep=10)
+pytestmark = pytest.mark.broad(keep=5)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import InvalidRequest, SerializableIsolationViolation
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 
 def level_of_a_transaction(lake: txlake.Lake) -> object:

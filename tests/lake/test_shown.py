@@ -19,7 +19,7 @@ from txlake.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 Frame = Callable[[txlake.Lake], "DataFrame"]
 

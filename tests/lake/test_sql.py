@@ -10,7 +10,7 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 
 @pytest.fixture

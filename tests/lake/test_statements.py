@@ -19,7 +19,7 @@ from txlake.errors import ConcurrentTransactionException, InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=9)
+pytestmark = pytest.mark.broad(keep=5)
 
 
 @pytest.fixture

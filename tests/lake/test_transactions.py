@@ -20,7 +20,7 @@ from txlake.errors import (
     UpdateConflict,
 )
 
-pytestmark = pytest.mark.broad(keep=12)
+pytestmark = pytest.mark.broad(keep=6)
 
 
 @pytest.fixture

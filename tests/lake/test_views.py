@@ -14,7 +14,7 @@ from txlake.errors import Conflict, InvalidRequest, LockTimeout
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 
 @pytest.fixture

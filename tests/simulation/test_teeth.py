@@ -242,7 +242,7 @@ def test_a_guard_that_is_off_is_found(
     assert first_failure(seeds) is not None
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("off", "misfortune"),
     [

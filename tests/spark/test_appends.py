@@ -20,7 +20,7 @@ from txlake.protocol.paths import decode_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 
 # Column type and values that Spark's literals give; the first of each is not null.

@@ -112,7 +112,7 @@ def _texts(frame: DataFrame) -> Iterator[str]:
         }.get(kind, name)
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> None:
     work = odd.work()
@@ -133,7 +133,7 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("condition", [*CONDITIONS, "id = 99"])
 def test_few_rows_are_as_a_scan_gives_them(odd: PathTable, condition: str) -> None:
     work = odd.work()

@@ -18,7 +18,7 @@ from txlake.transaction.data_plane import Placement
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 # Columns, a statement that fails, what the message says.
 VIOLATIONS: list[tuple[str, str, str]] = [

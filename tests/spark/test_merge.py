@@ -19,7 +19,7 @@ from txlake.spark.merge_source import HELD_BYTES_MAX
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 Rows = list[tuple[Any, ...]]
 UPDATE = "WHEN MATCHED THEN UPDATE SET k = s.k, v = s.v"
@@ -251,7 +251,7 @@ def _frame(spark: SparkSession, rows: Rows, schema: str = "k INT, v INT") -> Any
     return spark.createDataFrame(rows, schema)
 
 
-@pytest.mark.broad(keep=8)
+@pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_clauses(
     targets: Mapping[tuple[tuple[Any, ...], ...], PathTable], spark: SparkSession, case: Case

@@ -178,7 +178,7 @@ CASES = [
 ]
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_evolution(tmp_path: Path, spark: SparkSession, case: Case) -> None:
     t = table(tmp_path / "t", spark, case.columns)

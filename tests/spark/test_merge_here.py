@@ -16,7 +16,7 @@ from txlake.spark.writing import Written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 COLUMNS = "k INT, p STRING, v BIGINT, s STRING, d DATE, x DOUBLE"
 TARGET = """

@@ -25,7 +25,7 @@ from txlake.transaction.change import Change
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 UPSERT = (
     "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"
@@ -292,7 +292,7 @@ def _left(t: PathTable, sql: str) -> list[int]:
     return sorted(order.index(path) for path in kept.column("path").to_pylist())
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("kind", "values", "keys", "left"), [row[1:] for row in KEYS], ids=[row[0] for row in KEYS]
 )

@@ -26,7 +26,7 @@ from txlake.storage import local_path, open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 
 NAN = float("nan")
 MAPPED = {"delta.columnMapping.mode": "id"}

@@ -16,7 +16,7 @@ from txlake.log.predicates import And, Comparison, IsNull, Operator, Or
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=5)
+pytestmark = pytest.mark.broad(keep=3)
 
 MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 

@@ -24,7 +24,7 @@ from txlake.statements import NativeColumn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=6)
+pytestmark = pytest.mark.broad(keep=3)
 
 MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 
@@ -56,7 +56,7 @@ def base(
     return _table(tmp_path_factory.mktemp("base"), spark, request.param)
 
 
-@pytest.mark.broad(keep=5)
+@pytest.mark.broad(keep=3)
 @pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("condition", "left"),
@@ -84,7 +84,7 @@ def _rows_of(numbers: range) -> list[tuple[int, str | None]]:
     return [(i, None if i % 2 == 0 else f"v{i}") for i in numbers]
 
 
-@pytest.mark.broad(keep=6)
+@pytest.mark.broad(keep=3)
 @pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("sql", "expected"),

@@ -18,7 +18,7 @@ from txlake.spark.types import can_store, is_converted, may_overflow, reads_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broad(keep=8)
+pytestmark = pytest.mark.broad(keep=4)
 
 
 def _type(text: str) -> Primitive:

@@ -322,7 +322,7 @@ def told_in_batches(session: RowSession, sql: str) -> Counter[tuple[object, ...]
     return Counter(tuple(row.values()) for row in session.rows(sql))
 
 
-@pytest.mark.broad(keep=6)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_stream_tells_what_table_changes_tells(session: RowSession, kind: str, seed: int) -> None:

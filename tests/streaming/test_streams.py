@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.broad(keep=4)
+pytestmark = pytest.mark.broad(keep=2)
 NOW = {"availableNow": True}
 EVERY_TYPE = """
     CAST(id AS TINYINT) AS a_byte, CAST(id AS SMALLINT) AS a_short, CAST(id AS INT) AS an_int, id,

@@ -18,7 +18,7 @@ from txlake import DeltaTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broad(keep=5), everywhere]
+pytestmark = [pytest.mark.broad(keep=3), everywhere]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from txlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broad(keep=7), everywhere]
+pytestmark = [pytest.mark.broad(keep=4), everywhere]
 
 
 @pytest.fixture

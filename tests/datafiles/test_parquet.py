@@ -218,6 +218,16 @@ def test_names_alone_change_without_a_copy() -> None:
     assert renamed(rows, pa.struct([("b", pa.int64())])).to_pylist() == [{"b": 1}]
 
 
+def test_long_offsets_become_short_ones() -> None:
+    kind = pa.struct([("a", pa.large_string()), ("b", pa.list_(pa.large_binary()))])
+    wanted = pa.struct([("c", pa.string()), ("d", pa.list_(pa.binary()))])
+    made = renamed(pa.array([{"a": "x", "b": [b"1", None]}, None], kind), wanted)
+    assert made.type == wanted
+    assert made.to_pylist() == [{"c": "x", "d": [b"1", None]}, None]
+    pairs = pa.array([[("k", "v")], None], pa.map_(pa.large_string(), pa.large_string()))
+    assert renamed(pairs, pa.map_(pa.string(), pa.string())).to_pylist() == pairs.to_pylist()
+
+
 def test_shredded_variants_are_never_read_in_part() -> None:
     shredded = pa.struct(
         [

@@ -232,9 +232,14 @@ def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
 
 
 def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in a type that differs in the names of fields alone, struct by struct."""
-    if not _requires(wanted):
-        return array if array.type.equals(wanted) else array.view(wanted)
+    """The same values in a type that differs in the names of fields alone, struct by struct.
+
+    Texts and bytes may have the long offsets that Spark gives them by a setting.
+    """
+    if array.type.equals(wanted) and not _requires(wanted):
+        return array
+    if not _requires(wanted) and not _has_long_offsets(array.type):
+        return array.view(wanted)
     if _is_variant(wanted):
         return as_type(array, wanted, by_id=False)
     if pa.types.is_struct(wanted):
@@ -246,7 +251,9 @@ def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
             fields=[wanted.key_field, wanted.item_field],
         )
         return _with_child(array, wanted, entries)
-    return _with_child(array, wanted, renamed(array.values, wanted.value_type))
+    if pa.types.is_list(wanted):
+        return _with_child(array, wanted, renamed(array.values, wanted.value_type))
+    return array.cast(wanted, safe=not pa.types.is_string(wanted))
 
 
 def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
@@ -255,6 +262,13 @@ def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
     if place is None:
         return pa.nulls(len(rows), wanted.type)
     return as_type(rows.field(place), wanted.type, by_id)
+
+
+def _has_long_offsets(kind: pa.DataType) -> bool:
+    """Whether texts or bytes in the type have offsets of 64 bits."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return True
+    return any(_has_long_offsets(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _requires(wanted: pa.DataType) -> bool:

@@ -44,6 +44,15 @@ _SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
 _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"})
 # Writers name the codec in the file's name. Spark has no Brotli.
 _BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
+# Whatever the session has for files of its own: no file is passed over, and days of files that
+# don't say who wrote them are those of the calendar that pyarrow and Delta's other writers have.
+_OPTIONS: Mapping[str, str] = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
 _TASK_FILES = 8
 _NO_CLIENT = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 logger = logging.getLogger(__name__)
@@ -111,7 +120,7 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
     )
-    options = {}
+    options = dict(_OPTIONS)
     if reading.looked_up or not reading.snapshot.partition_columns:
         options["recursiveFileLookup"] = "true"
     sizes = [add.size for add in reading.files.values()]

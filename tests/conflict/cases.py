@@ -17,7 +17,7 @@ from txlake.conflict.check import check_all
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased
-from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.footprint import Footprint, Marks, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
 from txlake.log.predicates import bind, parse_predicate
@@ -174,7 +174,9 @@ class Case:
             base=self.base,
             metadata=self.base.metadata,
             protocol=self.base.protocol,
-            level=checked_at(level, changes_data=self.ours.changes_data),
+            level=checked_at(
+                level, changes_data=self.ours.changes_data, syncs_marks=self.ours.syncs_marks
+            ),
             granularity=self.granularity,
         )
 
@@ -420,10 +422,57 @@ CASES: tuple[Case, ...] = (
     ),
     case(
         "a winner moves an identity mark, and we drew values and change metadata",
-        ours(metadata=of_identity(1, owner="me"), generated_identity=True),
+        ours(metadata=of_identity(1, owner="me"), marks=Marks.MOVED),
         winner(metadata=of_identity(7)),
         base=IDENTITY,
         all_levels="metadata_changed",
+    ),
+    case(
+        "a winner moves an identity mark that we move too",
+        ours(metadata=of_identity(3), marks=Marks.MOVED),
+        winner(metadata=of_identity(7)),
+        base=IDENTITY,
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both move an identity mark to the same value",
+        ours(metadata=of_identity(7), marks=Marks.MOVED),
+        winner(metadata=of_identity(7)),
+        base=IDENTITY,
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner sets a property, and we move an identity mark and add no file",
+        ours(added=(), metadata=of_identity(7), marks=Marks.MOVED),
+        winner(metadata=of_identity(1, owner="them")),
+        base=IDENTITY,
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner moves an identity mark that our metadata states",
+        ours(added=(), metadata=of_identity(1, owner="me"), marks=Marks.STATED),
+        winner(metadata=of_identity(7)),
+        base=IDENTITY,
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner sets a property, and our metadata states an identity mark",
+        ours(added=(), metadata=of_identity(1, owner="me"), marks=Marks.STATED),
+        winner(metadata=of_identity(1, colour="red")),
+        base=IDENTITY,
+    ),
+    case(
+        "a winner adds rows, and we move an identity mark and add none",
+        ours(
+            added=(),
+            metadata=of_identity(7),
+            marks=Marks.MOVED,
+            syncs_marks=True,
+            reads=(Read(files=False, is_assumed=True),),
+        ),
+        winner(added=(IN_1,)),
+        base=IDENTITY,
+        serializable="rows_added",
     ),
     case(
         "both write one domain",

@@ -204,7 +204,7 @@ def test_only_when_the_protocol_lists_the_feature(name: str) -> None:
 
 
 def test_a_new_mark_harms_who_drew_identities() -> None:
-    assert not is_harmless(identity(1), identity(2), PROTOCOL, generated_identity=True)
+    assert not is_harmless(identity(1), identity(2), PROTOCOL, moves_marks=True)
 
 
 def test_marks_alone_move() -> None:

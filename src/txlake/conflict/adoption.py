@@ -75,12 +75,12 @@ _HARMLESS: Mapping[str, tuple[str, _Judge]] = {
 
 
 def is_harmless(
-    before: Metadata, after: Metadata, protocol: Protocol, *, generated_identity: bool = False
+    before: Metadata, after: Metadata, protocol: Protocol, *, moves_marks: bool = False
 ) -> bool:
     """Whether a transaction prepared under `before` is as good under `after`.
 
-    `protocol` is the one in force with `after`. `generated_identity`: whether the transaction drew
-    identity values, to which a new high-water mark is no harm done.
+    `protocol` is the one in force with `after`. `moves_marks`: whether the transaction generated
+    identity values itself, to which a winner's new high-water mark isn't harmless.
     """
     if not _same_but_schema_and_configuration(before, after):
         return False
@@ -90,7 +90,7 @@ def is_harmless(
         old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
     except CorruptTable:
         return False
-    ignored = frozenset[str]() if generated_identity else frozenset({HIGH_WATER_MARK})
+    ignored = frozenset[str]() if moves_marks else frozenset({HIGH_WATER_MARK})
     if mode_of(before) == "none" and mode_of(after) == "name":
         ignored |= {COLUMN_ID, PHYSICAL_NAME}
         return _names_kept(new) and _bare(old, ignored) == _bare(new, ignored)

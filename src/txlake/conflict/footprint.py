@@ -30,6 +30,14 @@ class ReadKind(Enum):
     GUARD = "guard"  # the commit is valid only while it is true, at every level (ADD CONSTRAINT)
 
 
+class Marks(Enum):
+    """What a transaction needs of the high-water marks of a table's identity columns."""
+
+    FOLLOWED = "followed"  # a winner's are taken over
+    STATED = "stated"  # its metadata states those that it read: none may have moved since
+    MOVED = "moved"  # it moved them, and its values are new in the definition that it read alone
+
+
 _KINDS_CHECKED: Mapping[Level, frozenset[ReadKind]] = {
     Level.SNAPSHOT: frozenset({ReadKind.GUARD}),
     Level.WRITE_SERIALIZABLE: frozenset({ReadKind.GUARD, ReadKind.FOR_WRITE}),
@@ -90,7 +98,9 @@ class Footprint:
         app_ids: application ids that it sets.
         domains: metadata domains that it sets.
         change_files: whether it adds change data files.
-        generated_identity: whether it drew values of identity columns.
+        marks: what it needs of the high-water marks of identity columns.
+        syncs_marks: whether it moves a mark and adds no row: its commit says that no row's value is
+            beyond the mark.
     """
 
     read_version: int
@@ -111,7 +121,8 @@ class Footprint:
     app_ids: frozenset[str] = frozenset()
     domains: tuple[DomainMetadata, ...] = ()
     change_files: bool = False
-    generated_identity: bool = False
+    marks: Marks = Marks.FOLLOWED
+    syncs_marks: bool = False
 
     @cached_property
     def removed_by_path(self) -> Mapping[str, Remove]:

@@ -70,10 +70,13 @@ def strictest(*levels: Level | None) -> Level:
     return max(wanted, key=lambda level: level.strictness, default=Level.WRITE_SERIALIZABLE)
 
 
-def checked_at(level: Level, *, changes_data: bool) -> Level:
+def checked_at(level: Level, *, changes_data: bool, syncs_marks: bool = False) -> Level:
     """The level at which a transaction's reads are checked.
 
-    One that changes no data (a compaction, a metadata-only commit) is checked at SNAPSHOT: moving
-    it before or after a winner makes no difference to any row.
+    A transaction that changes no data (a compaction, a metadata-only commit) is checked at
+    SNAPSHOT: moving it before or after a winner makes no difference to any row. One that
+    `syncs_marks` (no row's identity value is beyond its mark) keeps SERIALIZABLE, where that has to
+    be true in the order of the log.
     """
-    return level if changes_data else Level.SNAPSHOT
+    keeps = changes_data or (syncs_marks and level is Level.SERIALIZABLE)
+    return level if keeps else Level.SNAPSHOT

@@ -9,7 +9,7 @@ from txlake.conflict.adoption import is_harmless, moves_marks_alone
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Finding
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, Marks
 from txlake.conflict.metadata_updates import Clash, followed
 from txlake.errors import (
     ConcurrentTransactionException,
@@ -24,6 +24,7 @@ from txlake.protocol.features import (
     protocol_for,
     supported_features,
 )
+from txlake.protocol.identity import marks_differ
 
 # Features that every row written has to keep to, as soon as they are listed.
 _OF_ROWS = frozenset(
@@ -140,7 +141,7 @@ def metadata_changed(
             context.metadata,
             winner.metadata,
             protocol,
-            generated_identity=footprint.generated_identity,
+            moves_marks=footprint.marks is Marks.MOVED,
         ):
             return None
         finding = "changed the table's metadata (schema, partitioning or properties)"
@@ -156,16 +157,20 @@ def rebased_metadata(
 ) -> Metadata | Clash | None:
     """The metadata that the transaction sets, after a winner's; None where it sets none.
 
-    One that read rows or changes files follows marks of identity columns alone, and not when it
-    drew values by them: what it wrote was written under the metadata that it read.
+    A transaction that read rows or changes files follows moved marks of identity columns alone:
+    what it wrote was written under the metadata that it read. A transaction that moves marks itself
+    follows no change of the metadata, and one that states them follows none that moves them: two
+    writers that give values beyond one mark give the same values.
     """
     ours, base = footprint.metadata, context.metadata
     if ours is None or theirs == base:
         return ours
     if not footprint.only_defines and not moves_marks_alone(base, theirs):
         return Clash("the table's metadata")
-    if footprint.generated_identity:
-        return Clash("the marks of identity columns")
+    if footprint.marks is Marks.MOVED:
+        return Clash("the metadata beside the high-water marks of identity columns")
+    if footprint.marks is Marks.STATED and marks_differ(base, theirs):
+        return Clash("the high-water marks of identity columns")
     found = followed(ours, base, theirs, context.table)
     if isinstance(found, Clash) or footprint.protocol is None:
         return found

@@ -117,7 +117,7 @@ class Log:
             base = self._log.snapshot(read_version)
         elif read_version is None and self._log.exists():
             base = self._log.latest()
-        return LogTransaction(TableTransaction(self._log, base, level))
+        return LogTransaction(TableTransaction(self._log, base, level, states_marks=True))
 
 
 class LogSnapshot:

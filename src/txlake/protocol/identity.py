@@ -124,6 +124,17 @@ def marks_of(schema: Struct, table: str) -> dict[str, int]:
     return {one.physical_name: one.mark for one in found if one.mark is not None}
 
 
+def marks_differ(before: Metadata, after: Metadata) -> bool:
+    """Whether one table's identity columns have other marks; True where they can't be read."""
+    if before.schema_string == after.schema_string:
+        return False
+    try:
+        old, new = (marks_of(parse_schema(one.schema_string), "") for one in (before, after))
+    except CorruptTable:
+        return True
+    return old != new
+
+
 def with_marks(schema: Struct, marks: Mapping[str, int], table: str) -> Struct:
     """The schema with its marks moved on to these, by physical name; none moves back."""
     return Struct(tuple(_with_mark(item, marks, table) for item in schema))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from txlake.conflict.context import RowProbe
-from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.footprint import Footprint, Marks, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
 from txlake.conflict.positions import Vectors
@@ -21,7 +21,7 @@ from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, Cdc
-from txlake.protocol.identity import metadata_with_marks
+from txlake.protocol.identity import marks_differ, metadata_with_marks
 from txlake.transaction.commit_info import Provenance, StatementInfo, in_one
 from txlake.transaction.feed_rules import has_feed, require_known_changes, runs_of
 from txlake.transaction.identities import DrawnHere
@@ -81,6 +81,9 @@ class TableTransaction:
         log: the table's log.
         base: the snapshot that it reads; version -1 where there is no table yet.
         drawn: the identity values that were drawn for it without asking a catalog.
+
+    `states_marks`: its metadata comes from an engine, which may rely on the high-water marks that
+    it states; no winner's are taken over.
     """
 
     def __init__(
@@ -89,12 +92,15 @@ class TableTransaction:
         base: Snapshot | None,
         level: Level | None = None,
         granularity: Granularity | None = None,
+        *,
+        states_marks: bool = False,
     ) -> None:
         self.log = log
         self.base = Snapshot.empty(log.name) if base is None else base
         self.drawn = DrawnHere()
         self._asked = level
         self._asked_granularity = granularity
+        self._states_marks = states_marks
         self._reads: list[Read] = []
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
@@ -409,7 +415,7 @@ class TableTransaction:
             changes_elsewhere=names_change or bool(changed),
         )
         changes_data = footprint.changes_data or any(one.footprint.changes_data for one in changed)
-        level = checked_at(self.level, changes_data=changes_data)
+        level = checked_at(self.level, changes_data=changes_data, syncs_marks=footprint.syncs_marks)
         said = in_one(self._now.statements, change_files=len(self._now.staged.change_files))
         about = Provenance(
             operation=said.operation,
@@ -466,6 +472,9 @@ class TableTransaction:
         if any(file.data_change for file in removed) and not (self._read_files or for_writes):
             # Who takes rows away and didn't say what for, may have looked at anything.
             reads = (*reads, Read(is_assumed=True))
+        syncs_marks = self._moves_marks and not added
+        if syncs_marks:
+            reads = (*reads, Read(files=False, is_assumed=True))
         live = self.base.files
         relisted = {file.path: file for file in added if file.key in live}
         restated = {
@@ -485,9 +494,23 @@ class TableTransaction:
             app_ids=frozenset(staged.app_transactions),
             domains=tuple(staged.domains.values()),
             change_files=bool(staged.change_files),
-            # What a catalog reserved is given to no other transaction, whatever the mark is by now.
-            generated_identity=bool(self._now.marks) and self.log.governed is None,
+            marks=self._marks_needed(),
+            syncs_marks=syncs_marks,
         )
+
+    def _marks_needed(self) -> Marks:
+        if self.log.governed is not None:
+            # What a catalog reserved is given to no other transaction, whatever the mark is by now.
+            return Marks.FOLLOWED
+        if self._now.marks or self._moves_marks:
+            return Marks.MOVED
+        return Marks.STATED if self._states_marks else Marks.FOLLOWED
+
+    @property
+    def _moves_marks(self) -> bool:
+        """Whether its metadata moves marks of the table that it read."""
+        staged = self._now.staged.metadata
+        return staged is not None and marks_differ(self.base.metadata, staged)
 
 
 def _is_restated(file: Add, before: Add | None) -> bool:

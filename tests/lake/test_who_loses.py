@@ -135,6 +135,62 @@ def loses_or_not(t: txlake.Lake, case: str, level: str) -> None:
     assert tx.state == "rolled back"
 
 
+MERGE = (
+    "MERGE INTO e t USING (SELECT '{x}' AS p, 1 AS k, 5 AS v) s ON t.p = s.p AND t.k = s.k{on} "
+    "WHEN MATCHED THEN UPDATE SET * {rest}"
+)
+BY_SOURCE = "WHEN NOT MATCHED BY SOURCE"
+# What is added to ON, the clauses, and whether MERGEs of two partitions both commit.
+MERGES_OF_PARTITIONS: dict[str, tuple[str, str, bool]] = {
+    "no clause": (" AND t.p = '{x}'", "", True),
+    "delete": (" AND t.p = '{x}'", f"{BY_SOURCE} AND t.p = '{{x}}' THEN DELETE", True),
+    "update": (" AND t.p = '{x}'", f"{BY_SOURCE} AND t.p = '{{x}}' THEN UPDATE SET v = 9", True),
+    "delete of some": (
+        " AND t.p = '{x}'",
+        f"{BY_SOURCE} AND t.p = '{{x}}' AND t.k > 1 THEN DELETE",
+        True,
+    ),
+    "the partition is the source's": ("", f"{BY_SOURCE} AND t.p = '{{x}}' THEN DELETE", True),
+    "two clauses": (
+        " AND t.p = '{x}'",
+        (
+            f"{BY_SOURCE} AND p = '{{x}}' AND k = 7 THEN DELETE "
+            f"{BY_SOURCE} AND t.p = '{{x}}' THEN UPDATE SET v = 9"
+        ),
+        True,
+    ),
+    "one of two clauses is for any row": (
+        " AND t.p = '{x}'",
+        f"{BY_SOURCE} AND t.p = '{{x}}' AND k = 7 THEN DELETE {BY_SOURCE} THEN UPDATE SET v = 9",
+        False,
+    ),
+    "another partition": (" AND t.p = '{x}'", f"{BY_SOURCE} AND t.p <> '{{x}}' THEN DELETE", False),
+    "a column that isn't the partition": (
+        " AND t.p = '{x}'",
+        f"{BY_SOURCE} AND t.v = 0 THEN DELETE",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MERGES_OF_PARTITIONS)
+def test_merges_of_two_partitions(row_lake: txlake.Lake, case: str) -> None:
+    """Of the target's rows count those that may match, and those that a clause may take."""
+    on, rest, both = MERGES_OF_PARTITIONS[case]
+    row_lake.sql("CREATE TABLE e (p STRING, k INT, v INT) PARTITIONED BY (p)")
+    row_lake.sql("INSERT INTO e VALUES ('a', 1, 0), ('a', 2, 0), ('b', 1, 0), ('b', 2, 0)")
+    merges = []
+    for x in "ab":
+        merges.append(row_lake.begin())
+        merges[-1].sql(MERGE.format(x=x, on=on, rest=rest).replace("{x}", x))
+    merges[0].commit()
+    if both:
+        merges[1].commit()
+        return
+    with pytest.raises(Conflict):
+        merges[1].commit()
+
+
 OWN_ROWS = "INSERT INTO t SELECT id, 3 FROM t WHERE p = 2"
 CHANGE = "UPDATE t SET id = 8 WHERE p = 1"
 

@@ -24,6 +24,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
     Always,
     And,
+    Or,
     Predicate,
     columns_of,
     conjuncts,
@@ -158,7 +159,7 @@ def _written(
     that depends on: with a held source, on rows of its keys alone.
     """
     if held is not None:
-        of_keys = _of_keys(read, keys_in_target(work, statement, held))
+        of_keys = read_of_keys(work, statement, read, held)
         files = work.snapshot.select(of_keys.predicate)
         possible = of_keys.predicate or Always(True)
         here = merge_here(work, statement, held, files, possible)
@@ -188,11 +189,12 @@ def _written(
     return files, written, read
 
 
-def _of_keys(read: Read, keys: Predicate) -> Read:
+def read_of_keys(work: TableAccess, statement: Merge, read: Read, held: LocalSource) -> Read:
+    """The read of `target_read` with what the rows of a held source leave possible."""
+    keys = keys_in_target(work, statement, held)
     if keys == Always(True):
         return read
-    known = keys if read.predicate is None else And((read.predicate, keys))
-    return replace(read, predicate=known)
+    return target_read(work, statement, delta_schema(held.schema), keys)
 
 
 def _in_two_jobs(
@@ -287,21 +289,50 @@ def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
     return None if inner is None else replace(found, type=Struct((inner,)))
 
 
-def target_read(work: TableAccess, statement: Merge, source: Struct) -> Read:
-    """`TableData.merge_read`."""
+def target_read(
+    work: TableAccess, statement: Merge, source: Struct, keys: Predicate | None = None
+) -> Read:
+    """`TableData.merge_read`; `keys`: what is true of every target row that matches, as known.
+
+    The rows that may match, and those that a clause for rows without a match may take: no other row
+    of the target makes a difference.
+    """
     text = condition_text(statement.on)
-    by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
-    if by_source or not isinstance(statement.on, SqlText) or statement.on.references:
+    parts = [*_target_parts(work, statement, source), *([] if keys is None else [keys])]
+    taken = _taken_by_source(work, statement)
+    if not parts or taken is None:
         return Read(text=text)
+    matching = parts[0] if len(parts) == 1 else And(tuple(parts))
+    return Read(predicate=Or((matching, *taken)) if taken else matching, text=text)
+
+
+def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[Predicate]:
+    """The parts of the ON condition that are about the target alone."""
+    if not isinstance(statement.on, SqlText) or statement.on.references:
+        return []
     names = [name for name in (statement.target_alias, work.name) if name is not None]
     kept: list[Predicate] = []
-    for part in conjuncts(parse_predicate(text, aliases=tuple(names))):
+    for part in conjuncts(parse_predicate(condition_text(statement.on), aliases=tuple(names))):
         columns = columns_of(part)
         if columns and all(_is_target(work, statement, source, path) for path in columns):
             kept.append(work.bound(part))
-    if not kept:
-        return Read(text=text)
-    return Read(predicate=kept[0] if len(kept) == 1 else And(tuple(kept)), text=text)
+    return kept
+
+
+def _taken_by_source(work: TableAccess, statement: Merge) -> list[Predicate] | None:
+    """The conditions of the clauses for target rows without a match; None: they take any row."""
+    found: list[Predicate] = []
+    for clause in statement.clauses:
+        if not isinstance(clause, BySourceUpdate | BySourceDelete):
+            continue
+        try:
+            predicate = work.predicate(clause.condition, statement.target_alias)
+        except InvalidRequest:  # the job says what is wrong with it
+            return None
+        if predicate is None:
+            return None
+        found.append(predicate)
+    return found
 
 
 def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[str, ...]) -> bool:

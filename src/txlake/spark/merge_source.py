@@ -43,7 +43,6 @@ from txlake.spark.types import all_nullable, delta_schema, quote
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (
     BySourceDelete,
-    BySourceUpdate,
     Default,
     MatchedDelete,
     Merge,
@@ -210,8 +209,7 @@ def keys_in_target(work: TableAccess, statement: Merge, held: LocalSource) -> Pr
     It is true for every row that may match, whatever else the ON condition says. Only comparisons
     of two plain columns count whose types compare without a conversion that could change a value.
     """
-    by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
-    if by_source or not isinstance(statement.on, SqlText) or statement.on.references:
+    if not isinstance(statement.on, SqlText) or statement.on.references:
         return Always(True)
     source = delta_schema(held.schema)
     compared = [

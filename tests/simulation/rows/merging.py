@@ -29,7 +29,7 @@ from txlake.spark.deletions import delete_positions
 from txlake.spark.dml import updated_rows
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.merge_job import _ACTIONS
-from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
+from txlake.spark.merge_source import LocalSource, _gives_the_time_twice
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.types import spark_schema
 from txlake.statements import (
@@ -88,7 +88,7 @@ def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
     if _gives_the_time_twice(statement, work.snapshot.schema):
         return read
     held = LocalSource(_table(source), spark_schema(source.schema), statement.source_alias)
-    return of_spark._of_keys(read, keys_in_target(work, statement, held))
+    return of_spark.read_of_keys(work, statement, read, held)
 
 
 def _table(source: Rows) -> pa.Table:

@@ -191,6 +191,42 @@ def test_merges_of_two_partitions(row_lake: txlake.Lake, case: str) -> None:
         merges[1].commit()
 
 
+SAME_ROWS = "both change the same rows, and no condition keeps two such transactions apart"
+MATCHING = "a narrower condition keeps the two apart"
+IN_DOUBT = "a narrower condition, on partition columns above all, keeps two writers apart"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "advice"),
+    [
+        ("UPDATE t SET id = 30 WHERE id = 21", "UPDATE t SET id = 21 WHERE id = 21", SAME_ROWS),
+        ("DELETE FROM t WHERE id > 20", "UPDATE t SET id = 29 WHERE id = 21", SAME_ROWS),
+        (
+            "UPDATE t SET id = 30 WHERE id > 20",
+            "MERGE INTO t USING (SELECT 21 AS k) ON id = k WHEN MATCHED THEN UPDATE SET p = 9",
+            SAME_ROWS,
+        ),
+        ("DELETE FROM t WHERE id > 20", "INSERT INTO t SELECT 24, 9 FROM t WHERE id = 1", MATCHING),
+        (
+            "DELETE FROM t WHERE id % 7 = 0 AND p = 9 AND id <> (SELECT 1)",
+            "INSERT INTO t SELECT 24, 9 FROM t WHERE id = 1",
+            IN_DOUBT,
+        ),
+    ],
+)
+def test_the_advice_follows_from_what_was_found(
+    row_t: txlake.Lake, ours: str, theirs: str, advice: str
+) -> None:
+    row_t.sql("INSERT INTO t VALUES (21, 9), (22, 9)")
+    tx = row_t.begin(isolation=S)
+    tx.sql(ours)
+    row_t.sql(theirs)
+    with pytest.raises(ConcurrentAppendException) as raised:
+        tx.commit()
+    assert raised.value.evidence is not None
+    assert advice in raised.value.evidence.advice
+
+
 OWN_ROWS = "INSERT INTO t SELECT id, 3 FROM t WHERE p = 2"
 CHANGE = "UPDATE t SET id = 8 WHERE p = 1"
 

@@ -96,10 +96,32 @@ def rows_added(footprint: Footprint, winner: ConcurrentCommit, context: Context)
                 read=read,
                 files=[one.file for one in found],
                 rows=_samples(found),
-                advice="Run the transaction again; a narrower condition, on partition columns "
-                "above all, keeps two writers apart.",
+                advice=_advice_on_added(found, footprint, winner, context),
             )
     return None
+
+
+def _advice_on_added(
+    found: Sequence[FileRows], footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> str:
+    """What keeps two such writers apart, if anything does.
+
+    Both may have changed one row, whose new image is what was found. Else the rows found match the
+    transaction's condition, for certain where their positions are known.
+    """
+    met = context.reconciled(footprint, winner)
+    if met is not None and met.overlaps:
+        return (
+            "Run the transaction again: both change the same rows, and no condition keeps two such "
+            "transactions apart."
+        )
+    if all(one.positions is not None for one in found):
+        return (
+            "Run the transaction again: it then sees these rows, which match its condition. If it "
+            "doesn't need them, a narrower condition keeps the two apart."
+        )
+    where = ", on partition columns above all," if context.base.partition_columns else ""
+    return f"Run the transaction again; a narrower condition{where} keeps two writers apart."
 
 
 def files_of_old_settings(

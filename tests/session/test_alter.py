@@ -104,6 +104,17 @@ def test_properties_are_set_and_unset() -> None:
     assert after(now, change).metadata == start.metadata
 
 
+@pytest.mark.parametrize("if_exists", [False, True])
+@pytest.mark.parametrize("key", ["none", "delta.appendOnly", "delta.none"])
+def test_unset_of_a_key_that_is_not_set_changes_nothing(key: str, if_exists: bool) -> None:
+    """As in Delta Spark and Databricks, without IF EXISTS too."""
+    start = table("a int")
+    assert not changed(UnsetProperties(T, (key,), if_exists), start).actions
+    now = after(start, changed(SetProperties(T, (("mine", "x"), ("ours", "y"))), start))
+    left = after(now, changed(UnsetProperties(T, (key, "mine"), if_exists), now))
+    assert left.metadata.configuration == {**start.metadata.configuration, "ours": "y"}
+
+
 def test_what_properties_cannot_be() -> None:
     start = table("a int")
     refused(SetProperties(T, (("owner", "me"),)), start, "'owner' is reserved")
@@ -113,8 +124,7 @@ def test_what_properties_cannot_be() -> None:
     refused(SetProperties(T, (("location", "x"),)), start, "reserved")
     refused(SetProperties(T, (("delta.feature.clustering", "supported"),)), start, "CLUSTER BY")
     refused(SetProperties(T, (("delta.columnMapping.maxColumnId", "9"),)), start, "kept by")
-    refused(UnsetProperties(T, ("none",)), start, "isn't set")
-    assert not changed(UnsetProperties(T, ("none",), if_exists=True), start).actions
+    refused(UnsetProperties(T, ("delta.columnMapping.maxColumnId",)), start, "kept by")
     with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV3"):
         alter(SetProperties(T, (("delta.enableIcebergCompatV3", "true"),)), start, environment())
 

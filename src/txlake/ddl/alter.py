@@ -146,11 +146,7 @@ def _unset_properties(
             continue
         stored = key if key in configuration else validate_unset(key)
         validate_unset(stored)
-        if stored not in configuration and not statement.if_exists:
-            raise InvalidRequest(
-                f"table property {key!r} isn't set; UNSET TBLPROPERTIES IF EXISTS passes over it"
-            )
-        configuration.pop(stored, None)
+        configuration.pop(stored, None)  # of a key that isn't set nothing is to do, as in Spark
     new = msgspec.structs.replace(metadata, configuration=configuration, description=description)
     return Change(
         operation="UNSET TBLPROPERTIES",

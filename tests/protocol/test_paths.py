@@ -89,7 +89,7 @@ def test_partition_folders_are_escaped_as_hive_escapes_them() -> None:
 @given(st.text(min_size=1))
 def test_an_escaped_partition_value_is_one_folder_and_reads_back(value: str) -> None:
     escaped = escape_partition(value)
-    assert "/" not in escaped
+    assert not {"/", "\0"} & {*escaped}
     if value != "__HIVE_DEFAULT_PARTITION__":
         assert unescape_partition(escaped) == value
 

@@ -83,7 +83,7 @@ REFUSED = [
     ("", "names no place"),
     ("  ", "names no place"),
     ("/a\0b", "names no place"),
-    ("file:///a%00b", "names no folder"),
+    ("file:///a%00b", "has the character NUL"),
     ("file://host/data", "names the host 'host'"),
     ("file://", "names no folder"),
     ("hdfs:///data", "names no name node: write hdfs://host:port/folder"),

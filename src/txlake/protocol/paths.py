@@ -15,8 +15,9 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 # What a URI may hold unescaped in its path; all else is percent-encoded as UTF-8.
 _URI_SAFE = "/!$&'()*+,;=:@-._~"
-# Hive and Spark escape these in a partition folder, and every control character.
-_HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
+# Hive and Spark escape these in a partition folder, and every control character but NUL, which no
+# file system takes in a name: they can't write such a partition, and read it by the log.
+_HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(32)}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 

@@ -166,8 +166,10 @@ def _file_url(url: str, rest: str) -> Place:
             )
         rest = slash + path
     path = unquote(rest, errors="surrogateescape")
-    if not path or "\0" in path:
+    if not path:
         raise InvalidRequest(f"{url!r} names no folder: write file:///folder")
+    if "\0" in path:
+        raise InvalidRequest(f"{url!r} has the character NUL, which no file's name can have")
     return _local(posixpath.normpath(path))
 
 

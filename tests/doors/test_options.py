@@ -6,6 +6,12 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from txlake.doors.options import (
+    IGNORED,
+    OTHER_OPTIONS,
+    READ_OPTIONS,
+    REFUSED_READS,
+    REFUSED_WRITES,
+    WRITE_OPTIONS,
     Range,
     is_ours,
     read_options,
@@ -13,11 +19,12 @@ from txlake.doors.options import (
     storage_in,
     stream_options,
     with_storage,
+    without_stream_options,
     write_options,
 )
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import TimeTravel
-from txlake.streaming.options import place_of
+from txlake.streaming.options import SOURCE_NAMES, place_of
 
 
 def test_formats() -> None:
@@ -99,6 +106,120 @@ def test_writing() -> None:
     assert write_options({"partitionOverwriteMode": "static"}).partition_overwrite == "static"
     assert write_options({"replaceUsing": "a, b,a"}).replace_using == ("a", "b")
     assert write_options({"dataChange": "true"}) == nothing
+
+
+# DeltaOptions.scala of Delta Spark 4.4.0: `validOptionKeys`, and what else is read as an option.
+OF_DELTA = (
+    "__use_null_as_default",
+    "allowSourceColumnDrop",
+    "allowSourceColumnRename",
+    "allowSourceColumnTypeChange",
+    "checkpointLocation",
+    "compression",
+    "dataChange",
+    "endingTimestamp",
+    "endingVersion",
+    "excludeRegex",
+    "failOnDataLoss",
+    "ignoreChanges",
+    "ignoreDeletes",
+    "ignoreFileDeletion",
+    "isDataFrameWriterV1SaveAsTableOverwrite",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+    "maxRecordsPerFile",
+    "mergeSchema",
+    "optimizeWrite",
+    "overwriteSchema",
+    "parquet.writer.version",
+    "partitionOverwriteMode",
+    "path",
+    "queryName",
+    "readChangeData",
+    "readChangeFeed",
+    "replaceOn",
+    "replaceUsing",
+    "replaceWhere",
+    "schemaLocation",
+    "schemaTrackingLocation",
+    "skipChangeCommits",
+    "spark.sql.parquet.outputTimestampType",
+    "startingTimestamp",
+    "startingVersion",
+    "streamingSourceTrackingId",
+    "targetAlias",
+    "timestampAsOf",
+    "txnAppId",
+    "txnVersion",
+    "useNullIntolerantEqualityWithDPO",
+    "userMetadata",
+    "versionAsOf",
+    "writePartitionColumns",
+)
+
+
+@pytest.mark.parametrize("name", OF_DELTA)
+def test_each_of_delta_sparks_options_is_decided_about(name: str) -> None:
+    kinds = (WRITE_OPTIONS, READ_OPTIONS, OTHER_OPTIONS, IGNORED, REFUSED_WRITES, SOURCE_NAMES)
+    assert any(name in kind for kind in kinds)
+
+
+@pytest.mark.parametrize("name", REFUSED_WRITES)
+def test_writers_refuse_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=f"option '{name}' isn't supported: "):
+        write_options({name.upper(): "t"})
+    assert write_options({name: "false"}) == write_options({})
+
+
+@pytest.mark.parametrize("name", REFUSED_READS)
+def test_readers_refuse_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=f"option '{name}' isn't supported: "):
+        read_options({name: "true"})
+    assert read_options({name: False}) == read_options({})
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_ignored_options_change_nothing(name: str) -> None:
+    assert write_options({name: "x"}) == write_options({})
+    assert read_options({name: "x"}) == read_options({})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("replaceWher", "replaceWhere"), ("partition_overwrite_mode", "partitionOverwriteMode")],
+)
+def test_a_misspelt_option_of_writers(name: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"option '{name}' is unknown, did you mean {meant}"):
+        write_options({name: "x"})
+
+
+@pytest.mark.parametrize(("name", "meant"), [("version", "versionAsOf"), ("endVersion", "ending")])
+def test_a_misspelt_option_of_readers(name: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"option '{name}' is unknown, did you mean .*{meant}"):
+        read_options({name: "1"})
+
+
+def test_a_streams_options_are_no_batchs() -> None:
+    given = {"excluderegex": "x", "maxFilesPerTrigger": "1", "startingVersion": "1", "path": "/t"}
+    left = without_stream_options(given)
+    assert left == {"startingVersion": "1", "path": "/t"}
+    assert read_options(left).path == "/t"
+
+
+def test_other_options_travel_along() -> None:
+    others = {"fs.s3a.access.key": "k", "delta.appendOnly": "true", "storage.region": "x", "a": "b"}
+    assert write_options(others).replace_where is None
+    assert read_options({**others, "basePath": "x", "lake": "y"}).travel is None
+
+
+@pytest.mark.parametrize("other", [{"replaceWhere": "p = 1"}, {"replaceUsing": "p"}])
+def test_null_partitions_stay_in_a_dynamic_overwrite_alone(other: dict[str, object]) -> None:
+    dynamic = {"partitionOverwriteMode": "dynamic", "useNullIntolerantEqualityWithDPO": True}
+    assert write_options(dynamic).null_partitions_stay
+    with pytest.raises(InvalidRequest, match=r"DELTA_ILLEGAL_OPTION.*not with replace"):
+        write_options({**other, "useNullIntolerantEqualityWithDPO": "false"})
+    with pytest.raises(UnsupportedFeature, match="isn't an option of a stream's writer"):
+        sink_options({"useNullIntolerantEqualityWithDPO": "true"})
 
 
 @pytest.mark.parametrize(

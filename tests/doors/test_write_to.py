@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 from tests.lake.rows import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+STAY = {"partitionOverwriteMode": "dynamic", "useNullIntolerantEqualityWithDPO": "true"}
 
 
 def test_which_rows_are_replaced_is_said_once(enabled: SparkSession) -> None:
@@ -42,6 +44,50 @@ def test_which_rows_are_replaced_is_said_once(enabled: SparkSession) -> None:
         with pytest.raises(AnalysisException, match=r"replaceWhere|replaceUsing"):
             call()
     assert rows(enabled.table("t")) == [(0,), (1,), (2,)]
+
+
+WAYS: dict[str, Callable[[DataFrame, str], None]] = {
+    "saveAsTable": lambda rows, place: (
+        rows.write.mode("overwrite").options(**STAY).saveAsTable("t")
+    ),
+    "save": lambda rows, place: (
+        rows.write.format("delta").mode("overwrite").options(**STAY).save(place)
+    ),
+    "insertInto": lambda rows, place: rows.write.options(**STAY).insertInto("t", overwrite=True),
+    "overwritePartitions": lambda rows, place: (
+        rows.writeTo("t").options(**STAY).overwritePartitions()
+    ),
+}
+
+
+@pytest.mark.broad(keep=2)
+@pytest.mark.parametrize("way", WAYS)
+def test_null_partitions_stay_where_the_option_says_so(
+    enabled: SparkSession, tmp_path: Path, way: str
+) -> None:
+    schema = "p STRING, v INT"
+    before = enabled.createDataFrame([(None, 1), ("a", 2)], schema)
+    place = str(tmp_path / "t")
+    before.writeTo("t").partitionedBy("p").tableProperty("location", place).create()
+    WAYS[way](enabled.createDataFrame([(None, 9), ("a", 8)], schema), place)
+    assert rows(enabled.table("t")) == [("a", 8), (None, 1), (None, 9)]
+
+
+def test_null_partitions_stay_in_dynamic_overwrites_alone(enabled: SparkSession) -> None:
+    frame = enabled.createDataFrame([(None, 1)], "p STRING, v INT")
+    frame.writeTo("t").partitionedBy("p").create()
+    frame.writeTo("whole").create()
+    option = {"useNullIntolerantEqualityWithDPO": "true"}
+    calls: list[Callable[[], None]] = [
+        lambda: frame.write.mode("overwrite").options(**option).saveAsTable("t"),
+        lambda: frame.write.options(**option).insertInto("t", overwrite=True),
+        lambda: frame.writeTo("whole").options(**option).overwritePartitions(),
+    ]
+    for call in calls:
+        with pytest.raises(AnalysisException, match="DELTA_ILLEGAL_OPTION"):
+            call()
+    frame.write.mode("append").options(**option).saveAsTable("t")
+    assert rows(enabled.table("t")) == [(None, 1), (None, 1)]
 
 
 def test_a_place_by_option_or_property(enabled: SparkSession, tmp_path: Path) -> None:

@@ -151,6 +151,18 @@ def test_partitions_are_replaced(tmp_path: Path, plane: DataPlane) -> None:
     assert (files(change, Add), files(change, Remove)) == (1, 1)
 
 
+@pytest.mark.parametrize("stay", [False, True])
+def test_null_partitions_are_replaced_or_stay(tmp_path: Path, plane: DataPlane, stay: bool) -> None:
+    t = made(tmp_path, plane, partitioned_by="p")
+    new = pa.table({"id": [8, 9], "p": [None, "a"], "n": pa.array([80, 90], pa.int32())})
+    change = t.work().overwrite_partitions(new, Placement(), null_partitions_stay=stay)
+    t.commit(change)
+    left = [(4, None, None)] if stay else []
+    assert t.rows() == [(3, "b", 30), *left, (8, None, 80), (9, "a", 90)]
+    found = " ".join(str(text) for text, *_ in told(change.reads))
+    assert ("IS NULL" in found) is not stay
+
+
 def test_the_rows_that_a_condition_names_are_replaced(t: PathTable) -> None:
     change = t.run("INSERT INTO t REPLACE WHERE n >= 20 VALUES (5, 'c', 50), (6, 'c', 60)")
     assert t.rows() == [(1, "a", 10), (4, None, None), (5, "c", 50), (6, "c", 60)]

@@ -163,7 +163,9 @@ def insert(context: Context, statement: Insert) -> Counts:
         if statement.overwrite and not dynamic:
             condition = named
         dynamic = dynamic or (statement.overwrite and not static)
-    change = _placed(work, rows, placement, condition, statement.overwrite, dynamic)
+    is_partial = dynamic and condition is None
+    stay = _null_partitions_stay(work, statement, statement.overwrite, is_partial)
+    change = _placed(work, rows, placement, condition, statement.overwrite, dynamic, stay)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -193,14 +195,30 @@ def _placed(
     condition: Expression | None,
     overwrite: bool,
     dynamic: bool,
+    null_partitions_stay: bool,
 ) -> Change:
     if condition is not None:
         return work.replace_where(rows, placement, condition)
     if dynamic:
-        return work.overwrite_partitions(rows, placement)
+        return work.overwrite_partitions(rows, placement, null_partitions_stay=null_partitions_stay)
     if overwrite:
         return work.overwrite(rows, placement)
     return work.append(rows, placement)
+
+
+def _null_partitions_stay(
+    work: TableData, statement: Insert | Write, overwrites: bool, dynamic: bool
+) -> bool:
+    """Whether partitions with a NULL are added to. Raises InvalidRequest where none is replaced."""
+    asked = statement.null_partitions_stay
+    snapshot = work.snapshot
+    if asked is not None and overwrites and not (dynamic and snapshot.partition_columns):
+        raise InvalidRequest(
+            f"{snapshot.table}: [DELTA_ILLEGAL_OPTION] useNullIntolerantEqualityWithDPO="
+            f"{str(asked).lower()} goes with a dynamic overwrite of a partitioned table "
+            "(partitionOverwriteMode 'dynamic'); leave it out"
+        )
+    return bool(asked)
 
 
 def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
@@ -314,22 +332,19 @@ def write(context: Context, statement: Write) -> Counts:
     if statement.batch is not None and statement.batch.reads_target:
         context.transaction.open(handle).read()
     work = _prepared(context, handle, statement, rows, exists)
-    change = _placed(
-        work,
-        rows,
-        Placement(by_name=True),
-        statement.replace_where,
-        statement.mode == "overwrite",
-        bool(statement.dynamic_partition_overwrite)
-        or (
-            exists
-            and statement.mode == "overwrite"
-            and statement.batch is None
-            and not statement.overwrite_schema
-            and not isinstance(rows, pa.Table)
-            and _replaces_partitions(context, statement)
-        ),
+    overwrites = statement.mode == "overwrite"
+    dynamic = bool(statement.dynamic_partition_overwrite) or (
+        exists
+        and overwrites
+        and statement.batch is None
+        and not statement.overwrite_schema
+        and not isinstance(rows, pa.Table)
+        and _replaces_partitions(context, statement)
     )
+    is_partial = dynamic and statement.replace_where is None
+    stay = _null_partitions_stay(work, statement, overwrites, is_partial)
+    placement = Placement(by_name=True)
+    change = _placed(work, rows, placement, statement.replace_where, overwrites, dynamic, stay)
     if statement.batch is not None:
         change = _of_stream(change, statement.batch)
     if not statement.data_change:

@@ -41,10 +41,12 @@ from pyspark.sql.types import StructType
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.stream_task import StreamedFile, StreamTask
 from txlake.doors.options import (
+    NULL_PARTITIONS_STAY,
     ReadOptions,
     WriteOptions,
     read_options,
     with_storage,
+    without_stream_options,
     write_options,
 )
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -92,7 +94,7 @@ class TxlakeDataSource(DataSource):
         require_source_options(options)
         if reads_changes(options):
             return stream_columns(options)  # PySpark doesn't say here that it is a stream
-        with _reading(self.options) as found:
+        with _reading(without_stream_options(self.options)) as found:
             return stream_schema(found.snapshot)
 
     def reader(self, schema: StructType) -> TxlakeReader:
@@ -202,6 +204,7 @@ def _asked(options: Mapping[str, str]) -> WriteOptions:
         ("overwriteSchema", asked.overwrite_schema or None),
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("dataChange", asked.data_change is False or None),
+        (NULL_PARTITIONS_STAY, asked.null_partitions_stay),
     ):
         if value is not None:
             raise UnsupportedFeature(

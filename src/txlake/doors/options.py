@@ -1,29 +1,98 @@
 """What the options of Delta Spark's readers and writers mean here: the one place that knows them.
 
 Names and values are those of Delta Spark (DeltaOptions.scala; "Table batch reads and writes" in
-Delta's documentation); letter case of a name doesn't count. An option that isn't known is passed
-over, as there: options of file systems travel in the same mapping.
+Delta's documentation); letter case of a name doesn't count. Each of its options is obeyed, refused
+by name, or ignored because it changes no row (`IGNORED`). An option that isn't known is ignored, as
+there, since options of file systems travel in the same mapping; one that looks like a misspelt
+option which decides about rows is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.nearest import did_you_mean, nearest
 from txlake.statements import TimeTravel
-from txlake.streaming.options import SOURCE_NAMES, STORAGE
+from txlake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
 from txlake.tables.errors import refused
 from txlake.tables.hadoop import storage_options
 
 # By which a program says that a table is a lake's.
 FORMATS = frozenset({"delta", "txlake"})
 
+NULL_PARTITIONS_STAY = "useNullIntolerantEqualityWithDPO"
+
+WRITE_OPTIONS = (
+    "replaceWhere",
+    "replaceUsing",
+    "mergeSchema",
+    "overwriteSchema",
+    "partitionOverwriteMode",
+    NULL_PARTITIONS_STAY,
+    "txnAppId",
+    "txnVersion",
+    "dataChange",
+)
+"""Options of writers that decide which rows a table has, or which columns."""
+
+READ_OPTIONS = (
+    "versionAsOf",
+    "timestampAsOf",
+    "readChangeFeed",
+    "readChangeData",
+    "startingVersion",
+    "startingTimestamp",
+    "endingVersion",
+    "endingTimestamp",
+)
+"""Options of batch readers that decide which rows are read."""
+
+OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName")
+"""Options that are obeyed, and decide about no row."""
+
+IGNORED = (
+    "compression",
+    "maxRecordsPerFile",
+    "optimizeWrite",
+    "autoCompact",
+    "parquet.writer.version",
+    "spark.sql.parquet.outputTimestampType",
+    "writePartitionColumns",
+    "streamingSourceTrackingId",
+    "allowSourceColumnDrop",
+    "allowSourceColumnRename",
+    "allowSourceColumnTypeChange",
+)
+"""Options that change no row: how files are written, which txlake decides, and what a stream does
+after a change of the schema, at which a stream of txlake's stops."""
+
+REFUSED_WRITES: Mapping[str, str] = {
+    "replaceOn": "use INSERT INTO ... REPLACE ON in SQL",
+    "targetAlias": "name the table's columns without an alias",
+    "isDataFrameWriterV1SaveAsTableOverwrite": "it is Delta Spark's own; leave it out",
+    "__use_null_as_default": "it is Delta Spark's own; leave it out",
+}
+"""Options of writers that are refused, with what to do instead."""
+
+_FILTERS = "filter the rows in the query"
+REFUSED_READS: Mapping[str, str] = {
+    "excludeRegex": "a batch reads the whole table; use it with readStream",
+    "ignoreCorruptFiles": "a table's rows are never left out; repair the table",
+    "ignoreMissingFiles": "a table's rows are never left out; repair the table",
+    "modifiedAfter": _FILTERS,
+    "modifiedBefore": _FILTERS,
+    "pathGlobFilter": _FILTERS,
+}
+"""Options by which Spark's readers of files leave rows out, refused unless they are `false`."""
+
 _TRAVELS = ("versionAsOf", "timestampAsOf")
 _CHANGES = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _PROPERTIES = "delta."
 _FILE_SYSTEMS = ("fs.", "dfs.")
+_OBEYED = (*WRITE_OPTIONS, *READ_OPTIONS, *OTHER_OPTIONS, *SOURCE_NAMES, *PLACE_NAMES)
 
 
 def is_ours(source: str | None) -> bool:
@@ -64,6 +133,8 @@ class WriteOptions:
 
     Attributes:
         data_change: False where rows are only rearranged.
+        null_partitions_stay: a dynamic overwrite adds rows to partitions with a NULL, and replaces
+            none there.
         properties: of a table that is made: the options that begin with `delta.`.
     """
 
@@ -76,6 +147,7 @@ class WriteOptions:
     app_version: int | None = None
     user_metadata: str | None = None
     data_change: bool = True
+    null_partitions_stay: bool | None = None
     path: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,6 +159,7 @@ def read_options(given: Mapping[str, object]) -> ReadOptions:
     Raises an AnalysisException for values that can't be, and for options that exclude each other.
     """
     options = _Options(given)
+    options.refuse(REFUSED_READS, READ_OPTIONS)
     version, timestamp = (options.text(name) for name in _TRAVELS)
     if version is not None and timestamp is not None:
         raise refused(
@@ -140,10 +213,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     need another one; an UnsupportedOperationException for those that txlake doesn't have.
     """
     options = _Options(given)
-    if options.text("replaceOn") is not None:
-        raise UnsupportedFeature(
-            "replaceOn isn't known as an option: use INSERT INTO ... REPLACE ON in SQL"
-        )
+    options.refuse(REFUSED_WRITES, WRITE_OPTIONS)
     found = WriteOptions(
         replace_where=options.text("replaceWhere"),
         replace_using=_columns(options),
@@ -154,6 +224,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         app_version=options.number("txnVersion"),
         user_metadata=options.text("userMetadata"),
         data_change=options.flag("dataChange", default=True) is not False,
+        null_partitions_stay=options.flag(NULL_PARTITIONS_STAY),
         path=options.text("path"),
         properties=table_properties(given),
         storage=options.storage(),
@@ -162,6 +233,13 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         raise refused(
             "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
             "txnAppId and txnVersion go together: give both, or neither",
+        )
+    partial = "replaceUsing" if found.replace_using else "replaceWhere"
+    if found.null_partitions_stay is not None and (found.replace_using or found.replace_where):
+        raise _illegal(
+            NULL_PARTITIONS_STAY,
+            str(found.null_partitions_stay).lower(),
+            f"it goes with partitionOverwriteMode 'dynamic', not with {partial}",
         )
     if found.partition_overwrite == "dynamic":
         if found.replace_where is not None:
@@ -211,6 +289,12 @@ def stream_options(given: Mapping[str, object]) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
+def without_stream_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that only a stream's reader has."""
+    own = {name.lower() for name in SOURCE_NAMES} - {name.lower() for name in READ_OPTIONS}
+    return {name: value for name, value in given.items() if name.lower() not in own}
+
+
 def sink_options(given: Mapping[str, object]) -> SinkOptions:
     """The options of a stream's writer.
 
@@ -223,6 +307,7 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("txnAppId", asked.app_id),
         ("dataChange", asked.data_change is False or None),
+        (NULL_PARTITIONS_STAY, asked.null_partitions_stay),
     ):
         if value is not None:
             raise UnsupportedFeature(
@@ -294,6 +379,25 @@ class _Options:
         if not text.strip().isdecimal():
             raise _illegal(name, text, "must be a non-negative integer")
         return int(text)
+
+    def refuse(self, refused_names: Mapping[str, str], deciding: Iterable[str]) -> None:
+        """Raises UnsupportedFeature for an option that is refused, or misspelt of those deciding.
+
+        An option that is `false` asks for nothing.
+        """
+        for name, advice in refused_names.items():
+            if self.text(name) not in (None, "false"):
+                raise UnsupportedFeature(f"option {name!r} isn't supported: {advice}")
+        folded = {name.lower() for name in (*_OBEYED, *refused_names, *IGNORED)}
+        for name in self._names:
+            if name.lower() in folded or "." in name or name.startswith(STORAGE):
+                continue
+            meant = nearest(name, deciding)
+            if meant:
+                raise InvalidRequest(
+                    f"option {name!r} is unknown, {did_you_mean(meant)} It would be ignored, and "
+                    "might have decided which rows stay; correct it, or leave it out"
+                )
 
     def storage(self) -> dict[str, str]:
         """What is said of file systems, which Delta Spark takes from the same mapping."""

@@ -101,21 +101,30 @@ def overwriting(
 
 
 @translating
-def overwrite_partitions(work: TableAccess, new: Rows, placement: Placement) -> Change:
-    """Replaces the partitions that the rows fall into, and no others."""
+def overwrite_partitions(
+    work: TableAccess, new: Rows, placement: Placement, *, null_partitions_stay: bool = False
+) -> Change:
+    """`TableData.overwrite_partitions`."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
-    return replacing_partitions(work, write_rows(work, new, placement))
+    written = write_rows(work, new, placement)
+    return replacing_partitions(work, written, null_partitions_stay=null_partitions_stay)
 
 
-def replacing_partitions(work: TableAccess, written: Written) -> Change:
+def replacing_partitions(
+    work: TableAccess, written: Written, *, null_partitions_stay: bool
+) -> Change:
     """The change by which rows that were written replace the partitions that they fall into."""
-    keys = {_partition_key(add) for add in written.adds}
+    keys = {
+        key: add
+        for add in written.adds
+        if None not in dict(key := _partition_key(add)).values() or not null_partitions_stay
+    }
     replaced = [add for add in work.snapshot.files.adds() if _partition_key(add) in keys]
     removed = remove_files(work, replaced)
     reads = tuple(
         Read(predicate=predicate, text="dynamic partition overwrite", files=False)
-        for predicate in _partition_predicates(work.snapshot, written.adds)
+        for predicate in _partition_predicates(work.snapshot, tuple(keys.values()))
     )
     return _change(work, "Overwrite", written, removed.actions, reads)
 

@@ -71,6 +71,8 @@ class Insert:
             session's setting where columns go by name.
         dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
             rows fall into; None leaves it to the session's setting.
+        null_partitions_stay: whether such an overwrite replaces no row of a partition with a NULL;
+            None where nothing is said, which any other statement requires.
         app_id, app_version: written once per pair, however often it is retried.
     """
 
@@ -88,6 +90,7 @@ class Insert:
     if_not_exists: bool = False
     schema_evolution: bool | None = None
     dynamic_partition_overwrite: bool | None = None
+    null_partitions_stay: bool | None = None
     app_id: str | None = None
     app_version: int | None = None
 
@@ -116,7 +119,7 @@ class Write:
         location: where a table with a name is; a new one is made there.
         merge_schema: new columns are added to the table; None leaves it to the session's setting.
         properties: of a new table, and of one whose schema is overwritten.
-        dynamic_partition_overwrite: as of an Insert.
+        dynamic_partition_overwrite, null_partitions_stay: as of an Insert.
         data_change: False where the rows written are those that they replace, in other files.
         batch: which micro-batch of a stream it is, if it is one's.
     """
@@ -130,6 +133,7 @@ class Write:
     properties: Properties = ()
     replace_where: Expression | None = None
     dynamic_partition_overwrite: bool | None = None
+    null_partitions_stay: bool | None = None
     overwrite_schema: bool = False
     merge_schema: bool | None = None
     app_id: str | None = None

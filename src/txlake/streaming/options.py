@@ -45,6 +45,8 @@ _FEED = ("readChangeFeed", "readChangeData")
 _NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
 _OF_BATCHES = {"startingversion", "startingtimestamp"}  # with readChangeFeed
+PLACE_NAMES = _PLACE
+"""The options that say where a table is."""
 SOURCE_NAMES = (*_SOURCE, *_FEED, *_NOT_YET)
 """The options of a stream's source by their names, also those that are refused."""
 _BYTES = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)

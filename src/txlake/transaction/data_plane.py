@@ -169,8 +169,13 @@ class TableData(Protocol):
     def overwrite(self, new: Rows, placement: Placement) -> Change:
         """Replaces every row."""
 
-    def overwrite_partitions(self, new: Rows, placement: Placement) -> Change:
-        """Replaces the partitions that the rows fall into, and no others."""
+    def overwrite_partitions(
+        self, new: Rows, placement: Placement, *, null_partitions_stay: bool = False
+    ) -> Change:
+        """Replaces the partitions that the rows fall into, and no others.
+
+        With `null_partitions_stay` none that has a NULL in a partition column: rows are added.
+        """
 
     def replace_where(self, new: Rows, placement: Placement, condition: Expression) -> Change:
         """Replaces the rows for which the condition is true. All new rows must match it.

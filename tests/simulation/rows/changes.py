@@ -196,11 +196,14 @@ def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
     return inserts.replacing_all(work, _written(work, new, placement))
 
 
-def overwrite_partitions(work: RowAccess, new: Any, placement: Placement) -> Change:
+def overwrite_partitions(
+    work: RowAccess, new: Any, placement: Placement, *, null_partitions_stay: bool = False
+) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
-    return inserts.replacing_partitions(work, _written(work, new, placement))
+    written = _written(work, new, placement)
+    return inserts.replacing_partitions(work, written, null_partitions_stay=null_partitions_stay)
 
 
 def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Expression) -> Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import number, query
+from txlake.errors import InvalidRequest
 from txlake.transaction.staging import tag_of, tags_in
 
 if TYPE_CHECKING:
@@ -55,6 +56,29 @@ def made_old(*paths: Path) -> None:
     """Lets files be of long ago."""
     for path in paths:
         os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+@pytest.mark.broad(keep=1)
+def test_a_version_whose_files_are_gone_says_so(t: txlake.Lake) -> None:
+    """Also in the action of a DataFrame that was made before."""
+    early = t.read("t", version=1)
+    t.sql("UPDATE t SET id = id + 10; OPTIMIZE t")
+    t.sql(VACUUM)
+    said = (
+        r"^default\.t: version 1 can't be read any more: data file '\S+', which version 2 "
+        r"replaced, is gone: VACUUM removed it at \S+ \S+ UTC\. Versions from 3 on can be read$"
+    )
+    reads: list[Callable[[], object]] = [
+        early.collect,
+        lambda: early.where("id = 1").count(),
+        lambda: t.read("t", version=1).toPandas(),
+        lambda: query(t, "SELECT sum(id) FROM t VERSION AS OF 1"),
+        lambda: t.sql("INSERT INTO t SELECT id FROM t VERSION AS OF 1"),
+    ]
+    for read in reads:
+        with pytest.raises(InvalidRequest, match=said):
+            read()
+    assert number(t, "SELECT sum(id) FROM t VERSION AS OF 3") == 50
 
 
 def test_what_open_transactions_have_and_read_stays(t: txlake.Lake, folder: Path) -> None:

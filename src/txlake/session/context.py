@@ -25,6 +25,7 @@ from txlake.session.moments import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
+from txlake.spark.gone_files import note_reading
 from txlake.spark.marks import Shown, marked
 from txlake.spark.spark_errors import missing_table
 from txlake.sql import metadata_column
@@ -258,6 +259,7 @@ class Context:
             else:
                 table.plain_read(predicate, text, condition=condition)
         work, files = self.work_on(handle, snapshot), snapshot.select(predicate)
+        note_reading(handle.log, snapshot.version)
         frame = None
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
@@ -280,6 +282,7 @@ class Context:
                 part.read()
             else:
                 part.plain_read()
+        note_reading(handle.log, part.base.version)
         return feed_frame(
             handle.log,
             asked,

@@ -38,6 +38,7 @@ from txlake.spark import (
 )
 from txlake.spark import compact as compacting
 from txlake.spark import merge as merging
+from txlake.spark.gone_files import explain_in_actions
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import spark_url
 from txlake.spark.spark_errors import spark_errors
@@ -132,6 +133,8 @@ class SparkPlane:
             if self._spark is None:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
+                if not is_connect(self._spark):
+                    explain_in_actions()
             return self._spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:

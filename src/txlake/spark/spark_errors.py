@@ -39,6 +39,7 @@ from pyspark.errors import (
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.redaction import redacted
 from txlake.spark.causes import Cause, causes_of
+from txlake.spark.gone_files import explanation
 from txlake.spark.manifest import TEMPORARY
 from txlake.spark.quiet import unlogged
 from txlake.spark.spark_sessions import context_class
@@ -204,6 +205,9 @@ def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
 
 def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
     if reason == "FILE_NOT_EXIST":
+        found = explanation(file)
+        if found is not None:
+            return InvalidRequest(found)
         return CorruptTable(
             f"{where}data file {file} is in the log but not in the store; it was removed by hand, "
             "or by VACUUM before this version was read: restore the file, or read a later version"

@@ -207,6 +207,19 @@ CASES = [
         target=((0, 1), (1, 1), (2, 2), (7, 0)),
     ),
     Case(
+        "a clause that never holds, beside an insert",
+        [(1, 10), (5, 50)],
+        f"WHEN MATCHED AND 1 = 0 THEN UPDATE SET v = s.v {INSERT}",
+        [(1, 1), (2, 2), (5, 50)],
+    ),
+    Case(
+        "clauses that never hold",
+        [(1, 10), (5, 50)],
+        "WHEN MATCHED AND NULL THEN DELETE WHEN NOT MATCHED AND false THEN INSERT *"
+        " WHEN NOT MATCHED BY SOURCE AND 1 = 0 THEN DELETE",
+        [(1, 1), (2, 2)],
+    ),
+    Case(
         "names without a side are the target's where its own rows alone are changed",
         [(1, 10)],
         "WHEN NOT MATCHED BY SOURCE AND k > 1 THEN UPDATE SET v = v + k",

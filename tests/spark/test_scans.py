@@ -15,7 +15,7 @@ from txlake.protocol.types import Field, Primitive
 from txlake.spark import log_columns
 from txlake.spark.log_columns import Lookup
 from txlake.spark.manifest import Manifests
-from txlake.spark.reading import FILE
+from txlake.spark.reading import FILE, ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +94,20 @@ def test_a_partition_value_looked_up_is_not_null_where_the_table_says_so(
     assert (joined.schema["p"].nullable, joined.schema["broken"].nullable) == (False, True)
     ((_, _, p, broken),) = joined.collect()
     assert (p, broken) == (1, None)
+
+
+@pytest.mark.parametrize("columns", [[ROW], [ROW, "id"], [FILE], [FILE, ROW]])
+def test_positions_of_rows_are_read_without_their_files(
+    tmp_path: Path, spark: SparkSession, columns: list[str]
+) -> None:
+    """Spark prunes what a plan doesn't use, of `_metadata` too."""
+    t = table(tmp_path / "t", spark, "id INT")
+    t.append(spark.range(3).selectExpr("CAST(id AS INT) AS id").repartition(1))
+    found = t.frame(positions=True).select(*columns).collect()
+    expected = {"id": [0, 1, 2], FILE: [0, 0, 0], ROW: [0, 1, 2]}
+    assert sorted(map(tuple, found)) == sorted(
+        zip(*(expected[name] for name in columns), strict=True)
+    )
 
 
 def test_filters_and_columns_are_pushed_down(

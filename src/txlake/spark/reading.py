@@ -131,7 +131,12 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     if positions:
         metadata = frame.metadataColumn("_metadata")
         ordinals = F.unix_millis(metadata.getField("file_modification_time"))
-        rows = metadata.getField("row_index") if read is schema else F.col(_POSITION)
+        if read is schema:
+            rows = metadata.getField("row_index")
+        else:
+            # Never null. A plan that keeps positions has to keep a field of `_metadata`: where it
+            # names none Spark reads the whole struct, and refuses it beside this column.
+            rows = F.coalesce(F.col(_POSITION), ordinals)
         frame = frame.select(*map(quote, schema.names), ordinals.alias(FILE), rows.alias(ROW))
     return frame
 

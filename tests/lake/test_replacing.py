@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
 import txlake
@@ -130,3 +134,28 @@ def test_few_keys_leave_other_rows_to_others(sales: txlake.Lake) -> None:
     sales.sql("UPDATE sales SET note = 'other' WHERE day = '2026-01-01'")
     transaction.commit()
     assert _ids(sales) == [1, 2, 4, 9]
+
+
+def test_an_empty_text_in_a_partition_column(lake: txlake.Lake, tmp_path: Path) -> None:
+    """It is NULL there, which every way to write a row has to see."""
+    lake.sql(
+        "CREATE TABLE t (p STRING, v BIGINT, CONSTRAINT filled CHECK (p IS NOT NULL)) "
+        "PARTITIONED BY (p)"
+    )
+    lake.sql("INSERT INTO t VALUES ('a', 1)")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.json").write_text('{"p": "", "v": 5}\n')
+    frame = pa.table({"p": [""], "v": [5]})
+    table = lake.table("t")
+    ways: list[Callable[[], object]] = [
+        lambda: lake.sql("INSERT OVERWRITE t PARTITION (p = '') SELECT 5L"),
+        lambda: lake.sql(f"COPY INTO t FROM '{tmp_path / 'in'}' FILEFORMAT = JSON"),
+        lambda: lake.write(frame, "t", mode="append"),
+        lambda: lake.write(frame, "t", mode="overwrite", partition_overwrite="dynamic"),
+        lambda: lake.write(frame, "t", mode="overwrite", replace_where="p <=> ''"),
+        lambda: table.update(set={"p": "''"}),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidRequest, match=r"CHECK constraint filled|REPLACE_WHERE_MISMATCH"):
+            way()
+    assert query(lake, "SELECT * FROM t") == [("a", 1)]

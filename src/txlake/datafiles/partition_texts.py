@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field
+
+
+def partition_values(column: pa.ChunkedArray | pa.Array, item: Field) -> pa.ChunkedArray | pa.Array:
+    """The values of a partition column as the table will hold them, once they were texts.
+
+    Empty texts and bytes become null, and zero loses its sign. What judges or computes by a
+    partition column has to see these; `spark.writing.partition_value` is Spark's way.
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.add(column, pa.scalar(0.0, kind))
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return column
+    is_empty = pc.equal(pc.binary_length(column), 0)
+    return pc.if_else(is_empty, pa.scalar(None, kind), column)
 
 
 def partition_texts(column: pa.Array, item: Field) -> pa.Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.datafiles.partition_texts import partition_texts
+from txlake.datafiles.partition_texts import partition_texts, partition_values
 from txlake.datafiles.write_task import WriteTask, run
 from txlake.errors import InvalidRequest
 from txlake.log.conversion import converted
@@ -88,6 +88,8 @@ class StageTask:
                 array = pa.nulls(batch.num_rows, item.type)
             else:
                 array = self._cast(batch.column(column.source), item, column)
+            if column.partition is not None:
+                array = partition_values(array, column.partition)
             if array.null_count and not column.nullable:
                 raise InvalidRequest(
                     f"{self.table}: NOT NULL of column {column.name!r} is violated by "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.datafiles.partition_texts import partition_values
 from txlake.errors import InvalidRequest
 from txlake.log.coercion import at_zone
 from txlake.log.conversion import converted, is_alike
@@ -162,7 +163,7 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
 def fitted(
     column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
 ) -> pa.ChunkedArray | None:
-    """The values in the column's type; None where Spark must do it.
+    """The values as the column will hold them; None where Spark must do it.
 
     Raises InvalidRequest for a type that can't be stored there.
     """
@@ -173,6 +174,13 @@ def fitted(
             f"{snapshot.table}: column {target.name!r} is {rows.type_text(target.type)}, "
             f"the value is {rows.type_text(source.type)}, which can't be stored there; cast it"
         )
+    stored = _in_type(column, source, target)
+    if stored is None or target.name not in snapshot.partition_columns:
+        return stored
+    return partition_values(stored, target)
+
+
+def _in_type(column: pa.ChunkedArray, source: Field, target: Field) -> pa.ChunkedArray | None:
     wanted = to_arrow_type(target.type)
     if same_type(source.type, target.type):
         return column if column.type.equals(wanted) else column.cast(wanted)

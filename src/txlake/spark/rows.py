@@ -32,7 +32,13 @@ from txlake.spark.types import (
     stored,
     with_names,
 )
-from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
+from txlake.spark.writing import (
+    ACTION,
+    VIOLATION,
+    VIOLATION_ROW,
+    partition_fields,
+    partition_value,
+)
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -69,7 +75,7 @@ def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFra
             "use merge_schema=True (WITH SCHEMA EVOLUTION) to add columns"
         )
     if not has_rules(snapshot) and _has_the_columns(source, snapshot.schema):
-        return frame
+        return _as_partitioned(frame, snapshot)
     values: dict[str, Column] = {}
     for item in snapshot.schema:
         found = source.find(item.name)
@@ -138,6 +144,17 @@ def _fills_itself(item: Field) -> bool:
         or CURRENT_DEFAULT in item.metadata
         or is_identity(item)
     )
+
+
+def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """Rows of the table's columns with the values that its partitions will hold."""
+    changed = {}
+    for item in partition_fields(snapshot):
+        value = F.col(quote(item.name))
+        held = partition_value(value, item)
+        if held is not value:
+            changed[item.name] = held
+    return frame.withColumns(changed) if changed else frame
 
 
 def _has_the_columns(source: Struct, schema: Struct) -> bool:
@@ -269,8 +286,14 @@ def filled(
     of `some_given` where its value, a struct around the one given, is null.
     """
     schema = snapshot.schema
+    partitions = snapshot.partition_columns
     given = {
-        item.name: _given_or_default(item, values, is_whole=item.name not in some_given)
+        item.name: _given_or_default(
+            item,
+            values,
+            is_whole=item.name not in some_given,
+            is_partition=item.name in partitions,
+        )
         for item in schema
         if item.name in values or GENERATION_EXPRESSION not in item.metadata
     }
@@ -286,20 +309,27 @@ def filled(
             column = F.when(column.isNotNull(), column.getField("given")).otherwise(
                 _generated(item)
             )
+        if item.name in partitions:
+            column = partition_value(column, item)
         columns.append(column.alias(item.name))
     rest = first.columns[len(given) :]
     return first.select(*columns, *[F.col(quote(name)) for name in rest])
 
 
 def _given_or_default(
-    item: Field, values: Mapping[str, Column | str], *, is_whole: bool
+    item: Field, values: Mapping[str, Column | str], *, is_whole: bool, is_partition: bool
 ) -> Column | str:
     value = values[item.name] if item.name in values else default_value(item)
     if isinstance(value, str):
         return value
-    if not is_whole or not is_bounded(item):
+    if not is_whole:
         return value.alias(item.name)
-    return stored_text(value, item).alias(item.name, metadata=shown_metadata(item))
+    metadata = shown_metadata(item) if is_bounded(item) else None
+    if metadata is not None:
+        value = stored_text(value, item)
+    if is_partition:
+        value = partition_value(value, item)
+    return value.alias(item.name) if metadata is None else value.alias(item.name, metadata=metadata)
 
 
 def _generated(item: Field) -> Column:

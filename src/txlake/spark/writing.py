@@ -330,6 +330,21 @@ def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
     return write_task.Materialized(schema.serialize().to_pybytes(), types)
 
 
+def partition_value(value: Column, item: Field) -> Column:
+    """A value of a partition column as the table will hold it, once it was a text.
+
+    Empty texts and bytes become null, and zero loses its sign. What judges or computes by a
+    partition column has to see this; `datafiles.partition_texts.partition_values` is Arrow's way.
+    """
+    if not isinstance(item.type, Primitive):
+        return value
+    if item.type.name in {"float", "double"}:
+        return value + F.lit(0).cast(item.type.name)
+    if item.type.is_string or item.type.name == "binary":
+        return F.when(F.octet_length(value) > 0, value)
+    return value
+
+
 def partition_text(value: Column, item: Field) -> Column:
     """A partition value as the log writes it; the empty string is null, zero has no sign.
 

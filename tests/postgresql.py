@@ -31,6 +31,11 @@ class PostgresServer:
         url = self._url.update_query_dict({"options": f"-csearch_path={name}"})
         return url.render_as_string(hide_password=False)
 
+    def make_database(self, name: str) -> sa.URL:
+        """The URL of a new, empty database of that name."""
+        self.execute(f"CREATE DATABASE {name}")
+        return self._url.set(database=name)
+
     def execute(self, *statements: str) -> None:
         """Runs statements, each a transaction for itself."""
         engine = sa.create_engine(self._url, isolation_level="AUTOCOMMIT")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -31,6 +31,7 @@ _POOL_SIZE, _POOL_OVERFLOW = 4, 28
 # So long after its use a connection counts as alive: to ask takes as long as a statement.
 _SURE_MS = 1_000.0
 _USED = "txlake_used_ms"
+_IS_POOLED = "txlake_is_pooled"
 
 
 def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
@@ -87,26 +88,65 @@ def sqlite_engine(
 def postgresql_engine(
     url: sa.URL, liveness: Liveness, busy_timeout_s: float, *, is_durable: bool
 ) -> sa.Engine:
-    """An engine for a PostgreSQL server."""
+    """An engine for a PostgreSQL server, reached directly or through a pooler.
+
+    A pooler such as pgbouncer in transaction mode gives each transaction another connection of the
+    server's: what was set or prepared on one is missing on the next, and reaches other clients.
+    Through a pooler the settings therefore belong to each transaction, and nothing is prepared.
+    """
     engine = sa.create_engine(
         url,
         isolation_level="READ COMMITTED",
         paramstyle="format",  # the driver finds the places of named ones at each execution
         **_pool(busy_timeout_s),
     )
-    settings = [f"SET lock_timeout = {max(1, round(busy_timeout_s * 1000))}"]
+    settings = [f"lock_timeout = {max(1, round(busy_timeout_s * 1000))}"]
     if not is_durable:
-        settings.append("SET synchronous_commit = off")
+        settings.append("synchronous_commit = off")
 
-    def prepare(connection: DBAPIConnection, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute("; ".join(settings))
-        cursor.close()
+    def prepare(connection: _Psycopg, record: ConnectionPoolEntry) -> None:
+        record.info[_IS_POOLED] = is_pooled = _is_pooled(connection)
+        if is_pooled:
+            connection.prepare_threshold = None
+        else:
+            cursor = connection.cursor()
+            cursor.execute("; ".join(f"SET {setting}" for setting in settings))
+            cursor.close()
         connection.commit()
 
+    def begin(connection: Connection) -> None:
+        if connection.info.get(_IS_POOLED):
+            local = "; ".join(f"SET LOCAL {setting}" for setting in settings)
+            connection.exec_driver_sql(local)
+
     event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
     liveness.watch(engine)
     return engine
+
+
+class _Psycopg(DBAPIConnection, Protocol):
+    """What psycopg's connections have besides.
+
+    Attributes:
+        info: `backend_pid` is the process of the server that the connection was opened with.
+        prepare_threshold: after so many executions a statement is prepared; None: never.
+    """
+
+    info: Any
+    prepare_threshold: int | None
+
+
+def _is_pooled(connection: _Psycopg) -> bool:
+    """Whether a pooler is between this process and the server.
+
+    The process of the server that answers isn't the one that the connection was opened with.
+    """
+    cursor = connection.cursor()
+    cursor.execute("SELECT pg_backend_pid()")
+    answering = cursor.fetchone()
+    cursor.close()
+    return answering != (connection.info.backend_pid,)
 
 
 class Liveness:

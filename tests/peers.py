@@ -20,6 +20,7 @@ PEERS = {
     "hdfs": "tools/servers.sh brings it, with Maven",
     "judge": "tools/judge.sh builds it, with cargo",
     "kernel": "tools/servers.sh brings it, with Maven, and it needs a JDK's javac",
+    "pgbouncer": "apt-get install pgbouncer",
     "rust-kernel": "tools/rust_kernel.sh builds it, with cargo",
     "spin": "apt-get install spin gcc",
     "unity-server": "tools/unity_server.sh CHECKOUT builds it",

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from tests.catalog.ledgers import prepared
 from tests.disasters.catalogs import Ratified, Undo, ratified_in
 from tests.disasters.rounds import Plan, round_of
+from tests.peers import need
 from tests.postgresql import PostgresServer
 from txlake.catalog.database import Database
 from txlake.system import System
@@ -32,8 +33,8 @@ CONNECTIONS = 2
 def pooler(postgres: PostgresServer, tmp_path: Path) -> Iterator[sa.URL]:
     """The URL of a new database through pgbouncer."""
     program = shutil.which("pgbouncer")
-    if program is None:
-        pytest.skip("there is no pgbouncer (Debian's package of that name)")
+    need("pgbouncer", found=program is not None)
+    assert program is not None
     server = postgres.make_database(f"pooled_{uuid.uuid4().hex}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -66,6 +67,7 @@ def shown(connection: sa.Connection, setting: str) -> str:
     return str(connection.exec_driver_sql(f"SHOW {setting}").scalar_one())
 
 
+@pytest.mark.peer("pgbouncer")
 @pytest.mark.usefixtures("direct")
 def test_no_setting_of_one_transaction_reaches_another(pooler: sa.URL) -> None:
     """A ratification that doesn't wait for the disk would be lost with the server."""
@@ -113,6 +115,7 @@ class Pooled:
         return ratified_in(self.url)
 
 
+@pytest.mark.peer("pgbouncer")
 def test_processes_that_share_connections_lose_and_double_nothing(
     pooler: sa.URL, tmp_path: Path
 ) -> None:

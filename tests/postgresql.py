@@ -25,6 +25,11 @@ class PostgresServer:
         self._server = server
         self._url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
 
+    @property
+    def url(self) -> sa.URL:
+        """The URL of the server's first database."""
+        return self._url
+
     def make_schema(self, name: str) -> str:
         """The URL of a new, empty schema of that name: as good as a database, and made faster."""
         self.execute(f"CREATE SCHEMA {name}")
@@ -55,6 +60,25 @@ class PostgresServer:
             capture_output=True,
             text=True,
         )
+
+    def copy_to(self, folder: Path) -> None:
+        """Makes a data folder of a standby that follows this server."""
+        from pgserver._commands import POSTGRES_BIN_PATH
+
+        url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+        subprocess.run(
+            [POSTGRES_BIN_PATH / "pg_basebackup", "-d", url, "-R", "-D", folder, "-c", "fast"],
+            check=True,
+            capture_output=True,
+            text=True,
+            user=self._server.system_user,
+        )
+
+    def control(self, *arguments: str, data: Path) -> None:
+        """Runs pg_ctl on another data folder, as the server's user."""
+        from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
+
+        pg_ctl(list(arguments), pgdata=data, user=self._server.system_user)
 
     def stop(self) -> None:
         """Ends the server at once, as a crash would: connections break, others are refused."""

@@ -16,6 +16,8 @@ from pyspark.sql.types import DecimalType, StructType
 
 import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.ports import PutOutcome
+from txlake.storage.local import LocalStore
 from txlake.streaming.options import sink_options
 from txlake.streaming.staged import Staged
 from txlake.streaming.writer import stream_writer
@@ -152,6 +154,62 @@ def test_a_table_may_let_the_numbers_of_micro_batches_go(tmp_path: Path, checkpo
         )
     Stream(tmp_path / "t", checkpoint).batch(4, rows(1))
     assert ids(tmp_path / "t") == [1]
+
+
+def test_a_number_that_a_checkpoint_let_go_is_found_in_the_commits(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    """delta-io/delta-kernel-rs #3001: the marker of a batch expired, and a restart doubles it."""
+    place, stream = tmp_path / "t", Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    stream.batch(1, rows(2))
+    log = txlake.Log(place)
+    metadata = log.snapshot().metadata
+    expiring = {
+        "delta.setTransactionRetentionDuration": "interval 0 seconds",
+        "delta.checkpointInterval": "1",
+    }
+    changed = {**metadata, "configuration": {**metadata["configuration"], **expiring}}
+    log.start_transaction().commit([{"metaData": changed}], operation="SET TBLPROPERTIES")
+    assert txlake.Log(place).snapshot().app_version(QUERY) is None
+    for number in (0, 1):
+        stream.batch(number, rows(3))
+    assert ids(place) == [1, 2]
+    stream.batch(2, rows(4))
+    assert ids(place) == [1, 2, 4]
+
+
+@pytest.mark.parametrize("arrives", ["before", "after", "never"])
+def test_another_process_takes_a_query_over_while_a_reply_is_lost(
+    tmp_path: Path,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arrives: str,
+) -> None:
+    """MaterializeInc/materialize #38333: the batch is committed by both."""
+    place = tmp_path / "t"
+    stream = Stream(place, checkpoint)
+    stream.batch(0, rows(1))
+    put = LocalStore.put_if_absent
+    taken_over: list[str] = []
+
+    def unanswered(store: LocalStore, path: str, data: bytes) -> PutOutcome:
+        if taken_over or not re.fullmatch(r"_delta_log/\d{20}\.json", path):
+            return put(store, path, data)
+        taken_over.append(path)
+        if arrives == "before":
+            put(store, path, data)
+        for number in (1, 2):
+            Stream(place, checkpoint).batch(number, rows(number + 1))
+        if arrives == "after":
+            put(store, path, data)
+        return PutOutcome.UNKNOWN
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "put_if_absent", unanswered)
+        stream.batch(1, rows(2))
+    assert taken_over
+    assert ids(place) == [1, 2, 3]
 
 
 def test_rows_with_structs_need_no_spark(tmp_path: Path, checkpoint: Path) -> None:

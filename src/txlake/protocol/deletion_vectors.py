@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pyroaring import BitMap64
 
-from txlake.errors import CorruptTable
+from txlake.errors import CorruptTable, UnsupportedFeature
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.paths import absolute_url, decode_path, normalise_url
 from txlake.protocol.roaring import (
@@ -158,7 +158,8 @@ def vector_path(vector: DeletionVector, table_url: str) -> str:
     """Where the vector's file is: a path relative to the table, decoded, or an encoded URL.
 
     A file inside the table always gives the relative path. Raises CorruptTable for an id that
-    is none, and ValueError for an inline vector, which has no file.
+    is none, UnsupportedFeature for a storage type that isn't known, and ValueError for an inline
+    vector, which has no file.
     """
     if vector.storage_type == "u":
         text = vector.path_or_inline_dv
@@ -177,7 +178,8 @@ def vector_path(vector: DeletionVector, table_url: str) -> str:
         return decode_path(url[len(root) :]) if url.startswith(root) else url
     if vector.storage_type == "i":
         raise ValueError("an inline deletion vector has no file")
-    raise CorruptTable(
-        f"{table_url}: deletion vector: expected storage type u, p or i, "
-        f"found {vector.storage_type!r}"
+    raise UnsupportedFeature(
+        f"{table_url}: deletion vector of storage type {vector.storage_type!r}: this release of "
+        "txlake reads u, p and i (PROTOCOL.md, Deletion Vectors); use a newer one, or remove the "
+        "vector by the engine that wrote it (REORG TABLE ... APPLY (PURGE))"
     )

@@ -37,11 +37,14 @@ class Commit:
 
     Attributes:
         app: the application's id and the version of its work, which is committed once; or None.
+        newest: the application's newest version in the table's log, where it is known from commits
+            whose `txn` the snapshot has let go; -1 otherwise.
         overwrite: whether the rows replace all others.
         operation, parameters: for the history; None: those of an append.
     """
 
     app: tuple[str, int] | None = None
+    newest: int = -1
     overwrite: bool = False
     operation: str | None = None
     parameters: Mapping[str, str] | None = None
@@ -113,7 +116,7 @@ def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -
         if commit.app is not None:
             app_id, number = commit.app
             newest = context.transaction.open(handle).app_version(app_id)
-            if newest is not None and newest >= number:
+            if max(-1 if newest is None else newest, commit.newest) >= number:
                 return False
             now_ms = session.engine.system.now_ms()
             txn = Txn(app_id=app_id, version=number, last_updated=now_ms)

@@ -140,9 +140,18 @@ class Progress:
 
 
 def written(table: Handle, query_id: str) -> int:
-    """The last micro-batch that the table has of a query; -1 for none."""
+    """Return the last micro-batch that the table has of a query; -1 for none.
+
+    Where `delta.setTransactionRetentionDuration` lets the numbers of queries go, the commits that
+    the log still has are searched too: a query that stood still for longer would write its last
+    micro-batch twice.
+    """
     found = table.log.latest_or_none()
-    version = None if found is None else found.app_version(query_id)
+    if found is None:
+        return -1
+    version = found.app_version(query_id)
+    if version is None and found.properties.transaction_retention_ms is not None:
+        version = table.log.app_version_in_commits(query_id)
     return -1 if version is None else version
 
 

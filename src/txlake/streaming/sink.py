@@ -20,7 +20,7 @@ from txlake.storage import open_store
 from txlake.streaming.committing import Commit, commit_staged
 from txlake.streaming.opening import find_table, opened, require_lake
 from txlake.streaming.options import Place, SinkOptions
-from txlake.streaming.progress import Progress, require_unbroken
+from txlake.streaming.progress import Progress, require_unbroken, written
 from txlake.streaming.staged import Staged, Staging
 from txlake.streaming.staging import WaysOut, staging
 
@@ -72,6 +72,7 @@ def commit_batch(
         }
         commit = Commit(
             app=(query_id, batch_id),
+            newest=-1 if handle is None else written(handle, query_id),
             overwrite=overwrite,
             operation="STREAMING UPDATE",
             parameters=told,

@@ -16,7 +16,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome, Store, System
-from txlake.protocol.actions import Action, CommitInfo, decode_actions, encode_actions
+from txlake.protocol.actions import Action, CommitInfo, Txn, decode_actions, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     LOG_FOLDER,
@@ -322,6 +322,20 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.text("txnId")
+
+    def app_version_in_commits(self, app_id: str) -> int | None:
+        """Return an application's newest `txn` version in the commits that the log still has.
+
+        Reads them one by one, the newest first; for ids that a checkpoint no longer keeps.
+        """
+        for version in range(self.latest().version, -1, -1):
+            commit = self.commit(version)
+            if commit is None:
+                return None
+            for action in commit.actions:
+                if isinstance(action, Txn) and action.app_id == app_id:
+                    return action.version
+        return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
         """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""

@@ -17,6 +17,7 @@ from tests.interop import DuckDB
 from tests.peers import need
 from tests.shared_tables.conftest import workers  # noqa: F401  a fixture
 from tests.shared_tables.engines import by_place, lines
+from tests.shared_tables.operations import Operation
 from tests.shared_tables.workers import ENGINES, Refused, Worker
 
 pytestmark = [
@@ -182,7 +183,7 @@ def test_two_compactors_with_a_delete_between(
     sql("BEGIN")
     sql(f"OPTIMIZE {place}")
     delete(table, workers, "id = 3")
-    workers["delta-spark"].sql(f"OPTIMIZE {place}")
+    workers["delta-spark"].apply(table, Operation(kind="optimize", marker="compacted"))
     committed(sql)
     check(table, [(2, 20), (4, 40)], workers, duckdb, tmp_path)
     sql(f"DELETE FROM {place} WHERE id = 2")

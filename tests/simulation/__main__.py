@@ -13,11 +13,13 @@ import time
 from collections import Counter
 
 from tests.simulation.case import Case
+from tests.simulation.coverage import missing
 from tests.simulation.luck import Misfortune
 from tests.simulation.many import many, table
 from tests.simulation.shrinking import failure_of, shrunk
 
 _EACH_HAPPENS = 1_000  # so many seeds have every misfortune
+_ALL_REACHED = 5_000  # so many reach each rule and form that programs can reach
 _SHRUNK_MAX = 3
 _TRACE_LINES_MAX = 400
 
@@ -71,6 +73,7 @@ def main(given: list[str]) -> int:
         print(f"FAILED: {text[:300]}\n  again: make sim SEED={seed}")
     total: Counter[str] = sum(by_kind.values(), Counter())
     never = sorted({one.name for one in Misfortune} - total.keys())
+    never += missing(total) if asked.seeds >= _ALL_REACHED else []
     if asked.seeds >= _EACH_HAPPENS and never:
         print(f"FAILED: these never happened: {', '.join(never)}")
         return 1

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from typing import TypeAlias
 
 from tests.simulation.case import Case
+from tests.simulation.coverage import report
 from tests.simulation.world import Failure, World
 
 _AT_ONCE = 25
@@ -64,4 +65,5 @@ def table(by_kind: Mapping[str, Counter[str]]) -> str:
     lines.append("misfortunes: " + ", ".join(f"{name} {count}" for name, count in happened))
     told = sorted((name, count) for name, count in total.items() if name.startswith("told "))
     lines.append(", ".join(f"{name} {count}" for name, count in told))
+    lines += report(total)
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from tests.simulation.audit import Audit
 from tests.simulation.books import instants_of, lake_books, logs_of, path_books
 from tests.simulation.case import OF_LAKES, Case, Shape, shape_of
 from tests.simulation.clients import Client
+from tests.simulation.coverage import cells
 from tests.simulation.database import disk
 from tests.simulation.disasters import Disasters
 from tests.simulation.eras import Eras
@@ -32,7 +33,7 @@ from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.statements import COLUMNS, IDENTITY, Insert, Select, State
-from tests.simulation.stores import ROOT, Storage
+from tests.simulation.stores import ROOT, Storage, is_commit
 from tests.simulation.streams import Query
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
@@ -321,6 +322,8 @@ class World:
         counts["deaths"] = self.crashes
         counts.update(self._audited)
         counts["turns"] = self.scheduler.turns
+        commits = [data for key, data in self.storage.ever.items() if is_commit(key)]
+        counts.update(cells(self.records, self.luck.struck, commits))
         gone = self.storage.ever.keys() - self.storage.items.keys()
         counts["log files cleaned"] = sum("/_delta_log/0" in key for key in gone)
         counts["data files vacuumed"] = sum("/part-" in key for key in gone)

@@ -69,6 +69,12 @@ def _forgets_refusals(store: Store, path: str, data: bytes) -> PutOutcome:
     return PutOutcome.UNKNOWN if outcome is PutOutcome.EXISTS else outcome
 
 
+def _sends_twice(store: Store, path: str, data: bytes) -> PutOutcome:
+    """A client below repeats each request, and the second answer arrives."""
+    store.put_if_absent(path, data)
+    return store.put_if_absent(path, data)
+
+
 def _honest(store: Store, path: str, data: bytes) -> PutOutcome:
     return store.put_if_absent(path, data)
 
@@ -81,6 +87,12 @@ def test_an_unsafe_store_is_refused_by_name(
     with pytest.raises(InvalidRequest, match="is unsafe") as caught:
         try_store(store)
     assert store.url in str(caught.value)
+    assert list(store.list("")) == []
+
+
+def test_a_client_that_sends_requests_twice_is_no_fault_of_the_store() -> None:
+    _, store = _altered(_sends_twice)
+    try_store(store)
     assert list(store.list("")) == []
 
 

@@ -55,7 +55,8 @@ def try_store(store: Store) -> None:
     path = f"{PROBE_FOLDER}/{os.urandom(16).hex()}"
     first, second = b"first", b"second"
     try:
-        if store.put_if_absent(path, first) is not PutOutcome.CREATED:
+        # EXISTS: a client sent it twice; nobody else has a probe of this name.
+        if store.put_if_absent(path, first) is PutOutcome.UNKNOWN:
             raise _undecided(store)
         match store.put_if_absent(path, second):
             case PutOutcome.CREATED:

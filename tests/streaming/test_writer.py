@@ -169,7 +169,7 @@ def test_a_number_that_a_checkpoint_let_go_is_found_in_the_commits(
         "delta.setTransactionRetentionDuration": "interval 0 seconds",
         "delta.checkpointInterval": "1",
     }
-    changed = {**metadata, "configuration": {**metadata["configuration"], **expiring}}
+    changed = {**metadata, "configuration": expiring}
     log.start_transaction().commit([{"metaData": changed}], operation="SET TBLPROPERTIES")
     assert txlake.Log(place).snapshot().app_version(QUERY) is None
     for number in (0, 1):

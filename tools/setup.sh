@@ -62,6 +62,8 @@ make_venv() {
         "$python" -m venv --clear .venv
     fi
     say "installing requirements.lock into .venv"
+    # The pip that Python 3.11 brings takes a minute to choose among the wheels of these packages.
+    quietly install pip==26.3
     # PySpark comes as source, and making its wheel takes as long as installing the others: both at once.
     wheels=$(mktemp -d)
     trap 'rm -rf "$wheels"' EXIT

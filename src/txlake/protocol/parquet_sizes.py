@@ -2,8 +2,7 @@
 
 A few bytes of run lengths, of a dictionary or of a compressed page can stand for any number of
 values. Owns the walk over the headers of a file's pages, which say how many values and bytes each
-has: pyarrow sets aside what they say. Source: the Parquet format's `parquet.thrift` (PageHeader),
-Thrift's compact protocol.
+has: pyarrow sets aside what they say. Source: the Parquet format's `parquet.thrift` (PageHeader).
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from txlake.protocol.thrift_compact import Fields, read_fields, read_unsigned
 
 # What any file may become, and what for each of its bytes.
 _VALUES, _VALUES_A_BYTE = 20_000_000, 64
@@ -25,9 +26,6 @@ _TYPE, _BYTES_DECODED, _BYTES_STORED = 1, 2, 3
 _ABOUT = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # (header, its encoding)
 _COUNT = 1
 _LEVELS_V2, _IS_COMPRESSED_V2 = (5, 6), 7
-_DEPTH_MAX = 8
-
-Fields = dict[int, object]
 
 
 def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
@@ -107,7 +105,7 @@ class _Column:
         if not 0 <= start <= end <= len(self._data):
             raise self._error("its pages are beyond the file's end")
         while start < end:
-            header, start = _fields(self._data, start, 0)
+            header, start = read_fields(self._data, start)
             stored = self._data[start : start + _number(header, _BYTES_STORED)]
             start += _number(header, _BYTES_STORED)
             if start > end:
@@ -177,7 +175,7 @@ def _indices(content: bytes, start: int) -> int:
         return 0
     width, start, count = content[start], start + 1, 0
     while start < len(content):
-        run, start = _unsigned(content, start)
+        run, start = read_unsigned(content, start)
         if run & 1:
             count += (run >> 1) * 8
             start += (run >> 1) * width
@@ -201,67 +199,3 @@ def _number(fields: Fields, place: int) -> int:
     if not isinstance(value, int) or value < 0:
         raise ValueError("a page has a negative size or count")
     return value
-
-
-def _fields(data: bytes, start: int, depth: int) -> tuple[Fields, int]:
-    """A struct of Thrift's compact protocol by field number, and where it ends."""
-    if depth > _DEPTH_MAX:
-        raise ValueError("a page's header is nested too deeply")
-    fields: Fields = {}
-    place = 0
-    try:
-        while kind := data[start]:
-            start += 1
-            if kind >> 4:
-                place += kind >> 4
-            else:
-                place, start = _signed(data, start)
-            fields[place], start = _value(data, start, kind & 15, depth)
-    except IndexError as error:
-        raise ValueError("a page's header ends too early") from error
-    return fields, start + 1
-
-
-def _value(data: bytes, start: int, kind: int, depth: int) -> tuple[object, int]:
-    match kind:
-        case 1 | 2:
-            return kind == 1, start
-        case 3:
-            return data[start], start + 1
-        case 4 | 5 | 6:
-            return _signed(data, start)
-        case 7:
-            return None, start + 8
-        case 8:
-            length, start = _unsigned(data, start)
-            return None, start + length
-        case 9 | 10:
-            size = data[start] >> 4
-            inner, start = data[start] & 15, start + 1
-            if size == 15:
-                size, start = _unsigned(data, start)
-            for _ in range(size):
-                _, start = _value(data, start, inner, depth + 1)
-            return None, start
-        case 12:
-            return _fields(data, start, depth + 1)
-        case _:
-            raise ValueError(f"a page's header has a field of kind {kind}")
-
-
-def _unsigned(data: bytes, start: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[start]
-        value |= (byte & 127) << shift
-        start += 1
-        if byte < 128:
-            return value, start
-        shift += 7
-        if shift > 63:
-            raise ValueError("a page's header has a number without an end")
-
-
-def _signed(data: bytes, start: int) -> tuple[int, int]:
-    value, start = _unsigned(data, start)
-    return (value >> 1) ^ -(value & 1), start

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from txlake.datafiles.packed_positions import pack_positions, unpack_positions
 from txlake.datafiles.vectors import from_report
 from txlake.datafiles.write_task import Layout, Materialized, WriteTask, run
 from txlake.protocol.types import Primitive
+from txlake.storage import open_store
 
 SCHEMA = pa.schema([("v", pa.int32())])
 
@@ -68,6 +71,52 @@ def test_rows_keep_their_order_over_batches(tmp_path: Path) -> None:
     assert _files(tmp_path) == {file["text"]: [3, 4, 1, 2, 2, 3]}
     assert (file["count"], file["key"]) == (6, (tmp_path / file["text"]).stat().st_size)
     assert (action["kind"], action["key"], action["count"]) == ("action", write_task.INSERT, 6)
+
+
+def test_the_footer_that_is_reported_is_the_file_s_and_hides_no_nan(tmp_path: Path) -> None:
+    rows = {
+        "x": pa.array([1.0, 2.0] * 600 + [math.nan, -0.0] * 600),
+        "s": pa.array([{"i": 1, "y": 5.0}] * 2399 + [{"i": 2, "y": math.nan}]),
+        "l": pa.array([[0.5, 1.5]] * 2399 + [[math.nan]]),
+    }
+    schema = pa.schema([(name, column.type) for name, column in rows.items()])
+    task = replace(
+        _task(tmp_path, Layout(data=3), row_group_rows=1200),
+        schema=schema.serialize().to_pybytes(),
+    )
+    every = _batch(**rows)
+    file, _ = _run(task, every.slice(0, 700), every.slice(700, 500), every.slice(1200))
+    written = tmp_path / file["text"]
+    assert file["key"] == written.stat().st_size
+    footer = pq.read_metadata(written)
+    assert footer.equals(pq.read_metadata(pa.BufferReader(file["data"])))
+    assert footer.num_row_groups == 2
+    bounds = [
+        [
+            (chunk.statistics.min, chunk.statistics.max) if chunk.statistics.has_min_max else None
+            for chunk in (footer.row_group(group).column(place) for place in range(4))
+        ]
+        for group in range(2)
+    ]
+    assert bounds == [
+        [(1.0, 2.0), (1, 1), (5.0, 5.0), (0.5, 1.5)],
+        [None, (1, 2), None, None],
+    ]
+    assert repr(pq.read_table(written).to_pydict()) == repr(every.to_pydict())
+
+
+def test_the_footer_in_a_bucket_hides_no_nan_either() -> None:
+    schema = pa.schema([("x", pa.float64())])
+    task = replace(
+        _task(Path("/"), Layout(data=1)),
+        schema=schema.serialize().to_pybytes(),
+        root="memory://write-task",
+    )
+    file, _ = _run(task, _batch(x=[1.0, math.nan]))
+    data = open_store("memory://write-task").get(file["text"])
+    assert len(data) == file["key"]
+    chunk = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0)
+    assert not chunk.statistics.has_min_max
 
 
 def test_a_new_file_for_each_partition_and_limit(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ are those of the bucket's store, or of HDFS.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import BinaryIO
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -29,14 +31,28 @@ def create(url: str) -> pa.NativeFile:
     return pa.OSFile(path, "wb")
 
 
-def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
-    """Makes a written file durable, and visible in a bucket or in HDFS."""
+def finish(
+    sink: pa.NativeFile,
+    url: str,
+    options: Options,
+    change: Callable[[BinaryIO], object] | None = None,
+) -> None:
+    """Makes a written file durable, and visible in a bucket or in HDFS.
+
+    With `change` the file is given to it before, whole, to be read and written.
+    """
     path = local_path(url)
     if path is None:
+        file = BytesIO(sink.getvalue().to_pybytes())
+        if change is not None:
+            change(file)
         store, name = place_of(url, options)
-        store.put(name, sink.getvalue().to_pybytes())
+        store.put(name, file.getvalue())
         return
     sink.close()
+    if change is not None:
+        with open(path, "r+b") as written:
+            change(written)
     sync(path)
     sync_folder(os.path.dirname(path))
 

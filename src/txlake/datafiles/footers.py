@@ -7,7 +7,7 @@ PROTOCOL.md, "Per-file Statistics".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txlake.datafiles.parquet import is_legacy
+from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
@@ -25,6 +26,14 @@ WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
 # Since when the calendar of old Spark versions tells the same days and instants as today's.
 _SAME_DAYS_FROM = date(1582, 10, 15)
 _SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
+
+SAFE_FOR_FILTERS: Mapping[str, str] = {"txlake.filters": "safe"}
+"""The tag of files of which no row is lost to a filter that Spark gives to Parquet: floating-point
+columns as `exact_footers` leaves them, timestamps in microseconds, no date or timestamp so early
+that java.sql.Date or Timestamp changes it."""
+SAME_DATES_FROM = date(1583, 1, 1)
+_SAME_IN_JAVA_SQL_FROM = datetime(1900, 1, 3, tzinfo=UTC)
+_INEXACT = frozenset({"float", "double", "date", "timestamp"})
 
 
 def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
@@ -45,14 +54,15 @@ def statistics_of(
     schema: Struct,
     partition_columns: Collection[str],
     properties: TableProperties,
-    with_nan: Collection[tuple[str, ...]],
+    with_nan: Collection[tuple[str, ...]] = (),
     clustered: Collection[tuple[str, ...]] = (),
 ) -> FileStatistics:
     """The statistics of a file that holds `schema` without its partition columns, in order.
 
     `clustered`: the clustering columns, logical paths, which have statistics always.
-    `with_nan`: leaf columns with a NaN, paths of physical names; they get no bounds, since NaN is
-    greater than the maximum of the rest. Nor do times that may be of the old calendar.
+    `with_nan`: leaf columns that may hold a NaN where the footer has bounds, paths of physical
+    names; they get no bounds, since NaN is greater than the maximum of the rest. Nor do times that
+    may be of the old calendar.
     """
     columns = [item for item in schema if item.name not in partition_columns]
     wanted = indexed_columns(columns, properties).union(clustered)
@@ -79,6 +89,44 @@ def statistics_of(
         null_count=nulls,
         tight_bounds=True,
     )
+
+
+def safe_for_filters(
+    footer: pq.FileMetaData, schema: Struct, partition_columns: Collection[str]
+) -> Mapping[str, str]:
+    """Return the tag of a file of this engine's in which Spark's filters lose no row, or no tag.
+
+    Arguments as those of `statistics_of`; the footer is one that `exact_footers` has gone over. A
+    file whose columns filters never mislead needs no tag.
+    """
+    columns = [item for item in schema if item.name not in partition_columns]
+    is_needed = False
+    for index, (path, _, data_type) in enumerate(leaves(columns)):
+        if path is None or not isinstance(data_type, Primitive):
+            continue
+        is_needed = is_needed or data_type.name in _INEXACT
+        if data_type.name in ("date", "timestamp"):
+            found = chunk_bounds(footer, index)
+            is_absent = found.null_count == footer.num_rows
+            if not is_absent and not _is_modern(found.minimum):
+                return {}
+    return SAFE_FOR_FILTERS if is_needed else {}
+
+
+def is_filter_safe(add: Add) -> bool:
+    """Return whether Spark's filters lose no row of a file, whatever its columns hold."""
+    name, value = next(iter(SAFE_FOR_FILTERS.items()))
+    return (add.tags or {}).get(name) == value
+
+
+def _is_modern(value: object) -> bool:
+    """Whether a time, and all later ones, come out of java.sql.Date and Timestamp unchanged."""
+    match value:
+        case datetime():
+            return value.replace(tzinfo=value.tzinfo or UTC) >= _SAME_IN_JAVA_SQL_FROM
+        case date():
+            return value >= SAME_DATES_FROM
+    return False
 
 
 def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.datafiles import files
+from txlake.datafiles.exact_footers import (
+    Chunk,
+    change_footer,
+    leaf_count,
+    leaves_with_nan,
+    needs_change,
+)
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.parquet import renamed
@@ -23,18 +31,16 @@ from txlake.protocol.paths import encode_path, partition_folder
 from txlake.protocol.types import DataType
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
-# Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
-# hold NaN, which Parquet leaves out of its bounds, group: the bin that it holds), "rows" (key: file
+# Parquet footer, key: size in bytes, count: rows, group: the bin that it holds), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
 # action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
 # "origins" (text: path of a file, data: which rows its rows were made of, see `origins`),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
 # why it stays as it is); of rows that were sorted "piece" (`sort_task`).
-NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
-    "names array<string>, group bigint"
+    "group bigint"
 )
 _REPORT = pa.schema(
     [
@@ -44,7 +50,6 @@ _REPORT = pa.schema(
         ("text", pa.string()),
         ("values", pa.list_(pa.string())),
         ("data", pa.binary()),
-        ("names", pa.list_(pa.string())),
         ("group", pa.int64()),
     ]
 )
@@ -60,6 +65,7 @@ CHANGE_FOLDER = "_change_data"
 _SAMPLE_ROWS = 131_072
 _DISTINCT_SHARE_MAX = 0.75
 _DICTIONARY_BYTES_MAX = 700_000
+_FRACTIONS_MIN = 1_000
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,6 @@ def report_row(
     text: str | None = None,
     values: list[str | None] | None = None,
     data: bytes | None = None,
-    names: list[str] | None = None,
     group: int | None = None,
 ) -> dict[str, object]:
     """One row of the report; see REPORT_SCHEMA."""
@@ -200,7 +205,6 @@ def report_row(
         "text": text,
         "values": values,
         "data": data,
-        "names": names,
         "group": group,
     }
 
@@ -387,7 +391,8 @@ class _OpenFile:
         self._pending_rows = 0
         self._pending_bytes = 0
         self.rows = 0
-        self._with_nan: set[tuple[str, ...]] = set()
+        self._groups = 0
+        self._with_nan: set[Chunk] = set()
         self._origins: list[tuple[np.ndarray, np.ndarray]] = []
         self._url = f"{task.root}/{path}"
         self._sink = files.create(self._url)
@@ -420,8 +425,10 @@ class _OpenFile:
         )
 
     def _note_nan(self, batch: pa.RecordBatch) -> None:
-        for item, column in zip(batch.schema, batch.columns, strict=True):
-            self._with_nan.update(_leaves_with_nan(item, column))
+        first = 0
+        for column in batch.columns:
+            self._with_nan.update((self._groups, leaf) for leaf in leaves_with_nan(column, first))
+            first += leaf_count(column.type)
 
     def _flush(self) -> None:
         if self._pending:
@@ -429,6 +436,7 @@ class _OpenFile:
             if self._writer is None:
                 self._writer = self._started(table)
             self._writer.write_table(table, row_group_size=table.num_rows)
+            self._groups += 1
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def _started(self, rows: pa.Table) -> pq.ParquetWriter:
@@ -446,10 +454,16 @@ class _OpenFile:
         self._flush()
         assert self._writer is not None
         self._writer.close()
-        size = self._sink.tell()
-        files.finish(self._sink, self._url, self._task.options)
-        footer = pa.BufferOutputStream()
-        self._footers[0].write_metadata_file(footer)
+        footer, size = self._footers[0], self._sink.tell()
+
+        def change(file: BinaryIO) -> None:
+            nonlocal footer, size
+            footer, size = change_footer(file, self._with_nan)
+
+        misleads = needs_change(footer, self._with_nan)
+        files.finish(self._sink, self._url, self._task.options, change if misleads else None)
+        framed = pa.BufferOutputStream()
+        footer.write_metadata_file(framed)
         reports = [
             report_row(
                 "file",
@@ -457,8 +471,7 @@ class _OpenFile:
                 count=self.rows,
                 text=self._path,
                 values=self._values,
-                data=footer.getvalue().to_pybytes(),
-                names=[NAME_END.join(path) for path in sorted(self._with_nan)],
+                data=framed.getvalue().to_pybytes(),
             )
         ]
         if self._origins:
@@ -475,18 +488,6 @@ class _OpenFile:
                     part.close()
             except Exception:  # the cause of the failure is on its way already
                 continue
-
-
-def _leaves_with_nan(item: pa.Field, column: pa.Array) -> Iterator[tuple[str, ...]]:
-    """The paths of numbers inside a column, itself included, that hold a NaN; lists left out."""
-    if pa.types.is_floating(item.type):
-        if pc.any(pc.is_nan(column)).as_py():
-            yield (item.name,)
-    elif pa.types.is_struct(item.type):
-        for place in range(item.type.num_fields):
-            inner = pc.struct_field(column, [place])
-            for path in _leaves_with_nan(item.type.field(place), inner):
-                yield (item.name, *path)
 
 
 def _repetitive_leaves(rows: pa.Table) -> list[str]:
@@ -508,6 +509,8 @@ def _repetitive_leaves(rows: pa.Table) -> list[str]:
 def _is_repetitive(sample: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(sample.type):
         return False
+    if pa.types.is_floating(sample.type) and len(sample) < _FRACTIONS_MIN:
+        return False  # where one holds a zero, the footer is written twice
     distinct = len(sample.unique())
     width = sample.nbytes / len(sample)
     few: bool = distinct <= len(sample) * _DISTINCT_SHARE_MAX

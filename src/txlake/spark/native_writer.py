@@ -14,12 +14,14 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.datafiles.exact_footers import change_footer, needs_change
 from txlake.datafiles.files import sync
 from txlake.datafiles.footers import read_footer
 from txlake.datafiles.write_task import COMPRESSION, INSERT
@@ -123,7 +125,7 @@ def write(frame: DataFrame, target: Target) -> Written:
     try:
         _save(_file_rows(frame, target), f"{_LOCAL}{place}")
         files = _found(target.store, folder)
-        footers = _durable(target.store, files, place)
+        files, footers = _durable(target.store, files, place)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
@@ -193,15 +195,23 @@ def _tidy(store: Store, place: str, kept: Collection[str]) -> None:
     store.delete([file.path for file in found if file.path not in kept])
 
 
-def _durable(store: Store, files: list[StoredObject], place: str) -> list[pq.FileMetaData]:
-    """The files' footers, once the files would outlive a power cut."""
+def _durable(
+    store: Store, files: list[StoredObject], place: str
+) -> tuple[list[StoredObject], list[pq.FileMetaData]]:
+    """The files, and their footers as they should be, once the files would outlive a power cut."""
 
-    def footer_of(file: StoredObject) -> pq.FileMetaData:
-        sync(os.path.join(os.path.dirname(place), file.path))
-        return read_footer(partial(store.get_range, file.path), file.size_bytes)
+    def finished(file: StoredObject) -> tuple[StoredObject, pq.FileMetaData]:
+        path = os.path.join(os.path.dirname(place), file.path)
+        footer = read_footer(partial(store.get_range, file.path), file.size_bytes)
+        if needs_change(footer):
+            with open(path, "r+b") as written:
+                footer, size = change_footer(written)
+            file = replace(file, size_bytes=size)
+        sync(path)
+        return file, footer
 
     with ThreadPoolExecutor(min(_THREADS, len(files) or 1)) as pool:
-        footers = list(pool.map(footer_of, files))
+        done = list(pool.map(finished, files))
     sync(place)
     sync(os.path.dirname(place))
-    return footers
+    return [file for file, _ in done], [footer for _, footer in done]

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
-from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.footers import safe_for_filters, statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
 from txlake.datafiles.parquet import renamed
 from txlake.datafiles.partition_texts import no_text, partition_texts
@@ -447,7 +447,6 @@ def add_of(
     now_ms: int,
     *,
     partition: Sequence[str | None] = (),
-    with_nan: Collection[tuple[str, ...]] = (),
 ) -> Add:
     """The action for a new file; `path` and the values of its `partition` as in the log."""
     snapshot = target.snapshot
@@ -457,9 +456,13 @@ def add_of(
         columns,
         snapshot.partition_columns,
         snapshot.properties,
-        with_nan,
-        clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
+        clustered=clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
     )
+    tags: dict[str, str | None] = dict(
+        safe_for_filters(footer, columns, snapshot.partition_columns)
+    )
+    if snapshot.is_iceberg_compatible:
+        tags.update(VERSION_TAG)
     physical = [item.physical_name for item in partition_fields(snapshot)]
     return Add(
         path=path,
@@ -468,15 +471,14 @@ def add_of(
         modification_time=now_ms,
         data_change=target.data_change,
         stats=statistics.to_json(),
-        tags=dict(VERSION_TAG) if snapshot.is_iceberg_compatible else None,
+        tags=tags or None,
     )
 
 
 def _reported(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
-    values, names, data = report["values"], report["names"], report["data"]
+    values, data = report["values"], report["data"]
     size = report["key"]
     assert isinstance(values, list)
-    assert isinstance(names, list)
     assert isinstance(data, bytes | bytearray)
     assert isinstance(size, int)
     return add_of(
@@ -486,5 +488,4 @@ def _reported(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
         pq.read_metadata(pa.BufferReader(bytes(data))),
         now_ms,
         partition=values,
-        with_nan={tuple(name.split(write_task.NAME_END)) for name in names},
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from pyroaring import BitMap64
 from tests.simulation.rows.frames import RowFrame
 from tests.simulation.rows.scopes import Name, Row, Rows
 from tests.simulation.rows.values import LONG
+from txlake.datafiles.exact_footers import change_footer, needs_change
 from txlake.datafiles.vectors import load_vector
 from txlake.datafiles.write_task import CHANGE_FOLDER, COPY
 from txlake.errors import CorruptTable
@@ -293,7 +295,6 @@ def _written(
             footer,
             now_ms,
             partition=values,
-            with_nan=_with_nan(layout.schema, cells),
         )
         adds.append((add, [told for _, told in members]))
     return adds
@@ -314,16 +315,22 @@ def _encoded(schema: pa.Schema, rows: Sequence[Row]) -> tuple[bytes, pq.FileMeta
         metadata_collector=footers,
     ) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-    return sink.getvalue().to_pybytes(), footers[0]
+    data, footer = sink.getvalue().to_pybytes(), footers[0]
+    with_nan = {(0, place) for place in _with_nan(schema, rows)}
+    if needs_change(footer, with_nan):
+        file = BytesIO(data)
+        footer, _ = change_footer(file, with_nan)
+        data = file.getvalue()
+    return data, footer
 
 
-def _with_nan(schema: pa.Schema, rows: Iterable[Row]) -> set[tuple[str, ...]]:
-    """The columns in which there is a NaN, by their names in the file."""
+def _with_nan(schema: pa.Schema, rows: Iterable[Row]) -> set[int]:
+    """The places of the columns in which there is a NaN."""
     floats = [place for place, item in enumerate(schema) if pa.types.is_floating(item.type)]
     if not floats:
         return set()
     return {
-        (schema.field(place).name,)
+        place
         for row in rows
         for place in floats
         if row[place] is not None and math.isnan(row[place])

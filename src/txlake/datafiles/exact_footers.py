@@ -1,0 +1,209 @@
+"""A Parquet footer changed so that no reader skips rows of floating-point columns by it.
+
+Owns three faults of footers. Arrow leaves NaN out of a column chunk's bounds, though readers take
+NaN for the greatest number; parquet-java makes it a bound, which the format forbids: a chunk with
+NaN gets no bounds. parquet-java skips a chunk whose pages
+are all dictionary-encoded by the dictionary, in which 0.0 and -0.0 are two values: a chunk that may
+hold a zero doesn't say that all its pages are. And pyarrow takes equal bounds for the value of
+every row, so that `isin([0.0])` finds none between the bounds of zeros, -0.0 and 0.0: a chunk of
+zeros gets no bounds. Source: the Parquet format's `parquet.thrift` (ColumnMetaData), PARQUET-1222,
+PARQUET-1246; parquet-java, `DictionaryFilter`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from txlake.protocol.thrift_compact import (
+    Part,
+    read_list,
+    read_parts,
+    write_list,
+    write_parts,
+)
+
+Chunk = tuple[int, int]
+"""A column chunk of a file: the number of its row group, and of its leaf column."""
+
+MAGIC = b"PAR1"
+_FRAME_BYTES = 8  # of a footer, behind it: its length and the magic number
+_FLOATS = frozenset({"FLOAT", "DOUBLE"})
+_BY_DICTIONARY = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+# Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
+_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
+_ENCODINGS, _STATISTICS, _ENCODING_STATS = 2, 12, 13
+_PLAIN = b"\x00"  # the encoding, a number with a sign
+# Fields of Statistics but for the counts of nulls and of distinct values.
+_BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
+
+
+def chunks_with_zero(footer: pq.FileMetaData) -> set[Chunk]:
+    """Return the chunks of floating-point numbers with a dictionary that may hold a zero."""
+    return {
+        place
+        for place, chunk in _fractions(footer)
+        if not _BY_DICTIONARY.isdisjoint(chunk.encodings) and _may_hold_zero(chunk.statistics)
+    }
+
+
+def _chunks_of_zeros(footer: pq.FileMetaData) -> set[Chunk]:
+    """The chunks of floating-point numbers that are zeros by their bounds."""
+    return {
+        place
+        for place, chunk in _fractions(footer)
+        if (bounds := chunk.statistics) is not None
+        and bounds.has_min_max
+        and bounds.min == 0.0 == bounds.max
+    }
+
+
+def _chunks_bounded_by_nan(footer: pq.FileMetaData) -> set[Chunk]:
+    return {
+        place
+        for place, chunk in _fractions(footer)
+        if (bounds := chunk.statistics) is not None
+        and bounds.has_min_max
+        and (math.isnan(bounds.min) or math.isnan(bounds.max))
+    }
+
+
+def _fractions(footer: pq.FileMetaData) -> Iterator[tuple[Chunk, pq.ColumnChunkMetaData]]:
+    for group in range(footer.num_row_groups):
+        chunks = footer.row_group(group)
+        for column in range(footer.num_columns):
+            chunk = chunks.column(column)
+            if chunk.physical_type in _FLOATS:
+                yield (group, column), chunk
+
+
+def _may_hold_zero(bounds: pq.Statistics | None) -> bool:
+    # Written so that a NaN says nothing.
+    return bounds is None or not bounds.has_min_max or not (bounds.min > 0.0 or bounds.max < 0.0)
+
+
+def leaves_with_nan(column: pa.Array, first: int) -> Iterator[int]:
+    """Return which Parquet leaf columns of an Arrow column hold a NaN; `first` is its first one."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        if pc.any(pc.is_nan(column)).as_py():
+            yield first
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from leaves_with_nan(column.field(place), first)
+            first += leaf_count(kind.field(place).type)
+    elif pa.types.is_map(kind):
+        yield from leaves_with_nan(column.keys, first)
+        yield from leaves_with_nan(column.items, first + leaf_count(kind.key_type))
+    elif pa.types.is_list(kind):
+        yield from leaves_with_nan(column.flatten(), first)
+
+
+def leaf_count(data_type: pa.DataType) -> int:
+    """Return how many leaf columns of Parquet hold a type."""
+    if not pa.types.is_nested(data_type):
+        return 1
+    return sum(leaf_count(data_type.field(at).type) for at in range(data_type.num_fields))
+
+
+def needs_change(footer: pq.FileMetaData, with_nan: Collection[Chunk] = ()) -> bool:
+    """Return whether `change_footer` would change the file. `with_nan`: chunks that hold a NaN."""
+    return bool(
+        with_nan
+        or chunks_with_zero(footer)
+        or _chunks_of_zeros(footer)
+        or _chunks_bounded_by_nan(footer)
+    )
+
+
+def change_footer(file: BinaryIO, with_nan: Collection[Chunk] = ()) -> tuple[pq.FileMetaData, int]:
+    """Change the footer of a whole Parquet file in place; return the file's size in bytes.
+
+    Also return a footer with all bounds that are right, those of zeros too, for statistics. All
+    else in the file stays as it is, what this module doesn't know too. Raises ValueError, or what
+    Arrow raises, for what is no Parquet file.
+    """
+    file.seek(-_FRAME_BYTES, os.SEEK_END)
+    length = int.from_bytes(file.read(4), "little")
+    start = file.seek(-_FRAME_BYTES - length, os.SEEK_END)
+    before = file.read(length)
+    found = _read(before)
+    zeros, of_zeros = chunks_with_zero(found), _chunks_of_zeros(found)
+    nans = _chunks_bounded_by_nan(found).union(with_nan)
+    parts, _ = read_parts(before)
+    after = write_parts(_in_groups(parts, nans | of_zeros, zeros))
+    file.seek(start)
+    file.truncate()
+    file.write(after + len(after).to_bytes(4, "little") + MAGIC)
+    if of_zeros:
+        after = write_parts(_in_groups(parts, nans, zeros))
+    return _read(after), file.tell()
+
+
+def _read(footer: bytes) -> pq.FileMetaData:
+    framed = (MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC)
+    return pq.read_metadata(pa.BufferReader(b"".join(framed)))
+
+
+def _in_groups(
+    parts: Collection[Part], unbounded: Collection[Chunk], with_zero: Collection[Chunk]
+) -> Iterator[Part]:
+    for part in parts:
+        if part.number != _ROW_GROUPS:
+            yield part
+            continue
+        kind, groups = read_list(part.data)
+        for number in {group for group, _ in (*unbounded, *with_zero)}:
+            bare = {column for group, column in unbounded if group == number}
+            zeros = {column for group, column in with_zero if group == number}
+            inner, _ = read_parts(groups[number])
+            groups[number] = write_parts(_in_columns(inner, bare, zeros))
+        yield replace(part, data=write_list(kind, groups))
+
+
+def _in_columns(
+    parts: Collection[Part], unbounded: Collection[int], with_zero: Collection[int]
+) -> Iterator[Part]:
+    for part in parts:
+        if part.number != _COLUMNS:
+            yield part
+            continue
+        kind, columns = read_list(part.data)
+        for number in {*unbounded, *with_zero}:
+            inner, _ = read_parts(columns[number])
+            columns[number] = write_parts(
+                _in_column(inner, has_bounds=number not in unbounded, has_zero=number in with_zero)
+            )
+        yield replace(part, data=write_list(kind, columns))
+
+
+def _in_column(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> Iterator[Part]:
+    for part in parts:
+        if part.number != _META_DATA:
+            yield part
+            continue
+        inner, _ = read_parts(part.data)
+        yield replace(
+            part, data=write_parts(_in_meta_data(inner, has_bounds=has_bounds, has_zero=has_zero))
+        )
+
+
+def _in_meta_data(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> Iterator[Part]:
+    for part in parts:
+        if part.number == _STATISTICS and not has_bounds:
+            inner, _ = read_parts(part.data)
+            kept = [one for one in inner if one.number not in _BOUNDS]
+            yield replace(part, data=write_parts(kept))
+        elif part.number == _ENCODINGS and has_zero:
+            # Where not all pages are said to be dictionary-encoded, some may be plain.
+            kind, encodings = read_list(part.data)
+            yield replace(part, data=write_list(kind, [*dict.fromkeys([*encodings, _PLAIN])]))
+        elif part.number != _ENCODING_STATS or not has_zero:
+            yield part

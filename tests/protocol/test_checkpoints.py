@@ -166,6 +166,39 @@ def test_statistics_in_the_forms_that_were_asked_for(as_json: bool, as_struct: b
         assert stats is None
 
 
+def test_no_reader_skips_files_by_bounds_of_fractions() -> None:
+    """Arrow leaves NaN out of them, and a dictionary takes 0.0 and -0.0 for two values."""
+    fields: list[dict[str, object]] = [
+        {"name": name, "type": "double", "nullable": True, "metadata": {}} for name in ("p", "x")
+    ]
+    text = json.dumps({"type": "struct", "fields": fields})
+    values = ["1.0", "NaN", "-0.0"]
+    stats = '{"numRecords":1,"minValues":{"x":-0.0},"maxValues":{"x":0.0},"nullCount":{"x":0}}'
+    adds = [
+        msgspec.structs.replace(
+            add(f"f{number}", stats=stats), partition_values={"p": values[number % 3]}
+        )
+        for number in range(2000)
+    ]
+    table = msgspec.structs.replace(metadata({}, ["p"]), schema_string=text)
+    state = replace(_state(adds, [], [VECTORS, table]), stats_as_struct=True)
+    footer = pq.read_metadata(io.BytesIO(classic_checkpoint(state)))
+    group = footer.row_group(0)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    fractions = [chunk for chunk in chunks if chunk.physical_type in ("FLOAT", "DOUBLE")]
+    assert {chunk.path_in_schema for chunk in fractions} == {
+        "add.partitionValues_parsed.p",
+        "add.stats_parsed.minValues.x",
+        "add.stats_parsed.maxValues.x",
+    }
+    for chunk in fractions:
+        assert not chunk.is_stats_set
+        assert "RLE_DICTIONARY" not in chunk.encodings
+    others = [chunk for chunk in chunks if chunk not in fractions]
+    assert all(chunk.is_stats_set for chunk in others)
+    assert any("RLE_DICTIONARY" in chunk.encodings for chunk in others)
+
+
 def test_every_row_stands_in_one_part() -> None:
     adds = [add(f"f{i}", vector=vector() if i % 3 else None) for i in range(50)]
     removes = [remove(f"r{i}") for i in range(20)]

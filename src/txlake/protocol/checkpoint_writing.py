@@ -8,7 +8,7 @@ under which names, is `transaction.checkpointing`'s. Source: PROTOCOL.md, "Check
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -189,6 +189,26 @@ class _Layout:
         return self
 
 
+def _exact_leaves(columns: Iterable[tuple[str, pa.DataType]]) -> Iterator[str]:
+    """The leaf columns of Parquet by which readers may skip row groups: all but of fractions.
+
+    A partition value may be NaN, which Arrow leaves out of bounds, or -0.0, which isn't the 0.0 of
+    a dictionary; readers of checkpoints skip by `partitionValues_parsed`.
+    """
+    for name, kind in columns:
+        if pa.types.is_map(kind):
+            inner = [("key_value.key", kind.key_type), ("key_value.value", kind.item_type)]
+        elif pa.types.is_list(kind):
+            inner = [("list.element", kind.value_type)]
+        elif pa.types.is_struct(kind):
+            inner = [(item.name, item.type) for item in kind]
+        else:
+            if not pa.types.is_floating(kind):
+                yield name
+            continue
+        yield from _exact_leaves((f"{name}.{part}", data_type) for part, data_type in inner)
+
+
 class _Writer:
     """One Parquet file of actions: row groups of whole batches, or one where all is few rows."""
 
@@ -199,12 +219,13 @@ class _Writer:
         self._sink = pa.BufferOutputStream()
         # Of few rows nobody skips any, and dictionaries and bounds cost more than they.
         is_small = layout.state.file_actions <= _FEW_ROWS
+        exact = [] if is_small else [*_exact_leaves(self._types.items())]
         self._parquet = pq.ParquetWriter(
             self._sink,
             self._schema,
             compression="snappy",
-            use_dictionary=not is_small,
-            write_statistics=not is_small,
+            use_dictionary=exact,
+            write_statistics=exact,
             store_schema=False,  # for Arrow alone, and a third of a small file
         )
         self._waiting: list[tuple[str, pa.StructArray]] = []

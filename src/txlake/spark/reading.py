@@ -29,10 +29,11 @@ from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.manifest import Manifests
 from txlake.spark.memory_tables import task_url
+from txlake.spark.pushdown import Unfiltered
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_sessions import in_session, is_connect, session_with
 from txlake.spark.task_split import sharing
-from txlake.spark.types import parquet_field, quote, spark_schema
+from txlake.spark.types import parquet_field, spark_schema
 
 FILE = "__txlake_file"
 ROW = "__txlake_row"
@@ -68,6 +69,8 @@ class Reading:
         looked_up: partition columns whose values don't come from the folders.
         tracked: columns of the files that aren't the table's: materialised row ids.
         file_metadata: whether `_metadata` is read of the rows too.
+        unfiltered: the columns that Spark's filters may not reach in these files.
+        options: further ones of Spark's reader.
     """
 
     spark: SparkSession
@@ -80,6 +83,8 @@ class Reading:
     looked_up: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
     file_metadata: bool = False
+    unfiltered: Unfiltered = field(default_factory=Unfiltered)
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def by_id(self) -> bool:
@@ -120,7 +125,7 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
     )
-    options = dict(_OPTIONS)
+    options = {**_OPTIONS, **reading.options}
     if reading.looked_up or not reading.snapshot.partition_columns:
         options["recursiveFileLookup"] = "true"
     sizes = [add.size for add in reading.files.values()]
@@ -128,6 +133,7 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     frame = _parquet(spark, paths.decode_path(spark_url(url)), read, options, settings)
     if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
         reading.manifests.drop(url)
+    columns = reading.unfiltered.columns(schema.names)
     if positions:
         metadata = frame.metadataColumn("_metadata")
         ordinals = F.unix_millis(metadata.getField("file_modification_time"))
@@ -137,8 +143,8 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
             # Never null. A plan that keeps positions has to keep a field of `_metadata`: where it
             # names none Spark reads the whole struct, and refuses it beside this column.
             rows = F.coalesce(F.col(_POSITION), ordinals)
-        frame = frame.select(*map(quote, schema.names), ordinals.alias(FILE), rows.alias(ROW))
-    return frame
+        return frame.select(*columns, ordinals.alias(FILE), rows.alias(ROW))
+    return frame.select(*columns) if reading.unfiltered.paths else frame
 
 
 def _parquet(

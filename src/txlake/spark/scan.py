@@ -33,6 +33,7 @@ from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.conditions import harmless
 from txlake.spark.log_columns import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
+from txlake.spark.pushdown import FilterSafety, Unfiltered
 from txlake.spark.reading import (
     FILE,
     ROW,
@@ -122,18 +123,29 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
 
 
 def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
-    branches: dict[tuple[bool, bool], dict[int, Add]] = {}
+    branches: dict[tuple[bool, bool, Unfiltered], dict[int, Add]] = {}
+    safety = FilterSafety(scan.snapshot, scan.files)
     bucket = bucket_of(scan.store.url)
     decode = bucket is not None and not has_client(spark, bucket)
     for ordinal, add in enumerate(adds_of(scan.files)):
         has_deleted = add.deletion_vector is not None or ordinal in scan.deleted
-        kind = (has_deleted, decode or needs_decoding(scan.snapshot, add))
-        branches.setdefault(kind, {})[ordinal] = add
+        is_decoded = decode or needs_decoding(scan.snapshot, add)
+        unfiltered = Unfiltered() if is_decoded else safety.unfiltered(ordinal, add)
+        branches.setdefault((has_deleted, is_decoded, unfiltered), {})[ordinal] = add
     if not branches:
-        branches[False, False] = {}
+        branches[False, False, Unfiltered()] = {}
     frames = [
-        _branch(spark, manifests, scan, files, has_deleted=has_deleted, decode=decode)
-        for (has_deleted, decode), files in sorted(branches.items())
+        _branch(
+            spark,
+            manifests,
+            scan,
+            branches[kind],
+            has_deleted=kind[0],
+            decode=kind[1],
+            unfiltered=kind[2],
+            options=safety.options,
+        )
+        for kind in sorted(branches)
     ]
     if scan.file_metadata:  # a union doesn't tell it
         names = [F.col(quote(name)) for name in scan.snapshot.schema.names]
@@ -161,6 +173,8 @@ def _branch(
     *,
     has_deleted: bool,
     decode: bool,
+    unfiltered: Unfiltered,
+    options: Mapping[str, str],
 ) -> DataFrame:
     snapshot = scan.snapshot
     partitions = [item for item in snapshot.schema if item.name in snapshot.partition_columns]
@@ -177,6 +191,8 @@ def _branch(
         looked_up=tuple(item.name for item in looked_up),
         tracked=_materialized(snapshot) if scan.row_ids else (),
         file_metadata=scan.file_metadata,
+        unfiltered=unfiltered,
+        options=options,
     )
     positions = bool(looked_up) or has_deleted or scan.row_ids or scan.positions
     frame = decoded_rows(reading) if decode else native_rows(reading, positions=positions)

@@ -26,7 +26,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     return PostgresqlCatalog.made(server, f"disasters_{uuid.uuid4().hex}", tmp_path)
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("catalog", "stopped"), [("sqlite", "none"), ("postgresql", "killed")], indirect=["catalog"]
 )

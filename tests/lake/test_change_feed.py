@@ -115,7 +115,7 @@ def change_files(folder: Path, version: int) -> list[dict[str, object]]:
     return [line["cdc"] for line in actions(folder, version) if "cdc" in line]
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_each_statement_tells(lake: txlake.Lake, kind: str) -> None:
     make(lake, kind)

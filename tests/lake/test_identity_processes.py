@@ -57,6 +57,7 @@ lake.close()
 """
 
 
+@pytest.mark.broad
 @pytest.mark.no_interop("its files are read here")
 def test_values_of_processes_that_are_killed(tmp_path: Path) -> None:
     place = tmp_path / "t"

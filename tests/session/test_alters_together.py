@@ -171,6 +171,7 @@ def definition(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("name", BASES)
 def test_both_commit_only_where_one_could_follow_the_other(name: str) -> None:
     base, together = begun(name), 0

@@ -74,6 +74,7 @@ def test_a_seed_replays_whatever_ran_before_it() -> None:
     assert digests("1", seeds) == digests("2", seeds[::-1])
 
 
+@pytest.mark.broad
 def test_a_failure_is_made_small_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Book, "_moved", lambda *_: {})  # heads aren't looked at
     failure = next(one for seed in range(1, 200) if (one := _failed(Case(seed))) is not None)

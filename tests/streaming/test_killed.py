@@ -42,7 +42,7 @@ WITH_SPARK = [pytest.mark.broad, pytest.mark.timeout(1800)]
 @pytest.mark.parametrize(
     ("kind", "kills"),
     [
-        (Rows, 5),
+        pytest.param(Rows, 5, marks=pytest.mark.broad),
         pytest.param(Classic, 2, marks=WITH_SPARK),
         pytest.param(Connect, 2, marks=[*WITH_SPARK, on_connect]),
     ],

@@ -19,7 +19,7 @@ from tests.where.marks import everywhere, on_connect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.broad(keep=2), everywhere]
+pytestmark = [pytest.mark.broad(keep=1), everywhere]
 NOW = {"availableNow": True}
 LEAVES = """\
 import sys

@@ -224,7 +224,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield opened
 
 
-@pytest.mark.broad(keep=2)
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("writer", list(WRITERS))
 def test_every_way_into_a_lake_finds_every_row(
     writer: str,
@@ -251,6 +251,7 @@ def test_every_way_into_a_lake_finds_every_row(
         assert deleted == expected[text], text
 
 
+@pytest.mark.broad
 def test_rows_are_found_where_spark_filters_single_records(
     lake: txlake.Lake, tmp_path: Path, spark: SparkSession, expected: dict[str, int]
 ) -> None:
@@ -292,6 +293,7 @@ def _left() -> pa.Table:
     return ROWS.filter(pa.array([number % 100 != 0 for number in ROWS["id"].to_pylist()]))
 
 
+@pytest.mark.broad
 def test_changes_find_nan_and_zeros(
     lake: txlake.Lake, tmp_path: Path, spark: SparkSession, expected: dict[str, int]
 ) -> None:
@@ -309,6 +311,7 @@ def test_changes_find_nan_and_zeros(
     assert lake.read(str(place)).count() == ROWS.num_rows - found
 
 
+@pytest.mark.broad
 def test_nan_and_zeros_are_found_among_partition_values(
     lake: txlake.Lake, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -540,6 +543,7 @@ def test_no_bound_of_ours_leaves_a_value_out(own_files: list[Path]) -> None:
                 assert all(inside), (file, chunk.path_in_schema)
 
 
+@pytest.mark.broad
 def test_decimals_and_texts_cut_in_bounds_are_found(
     lake: txlake.Lake, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -111,6 +111,14 @@ def test_values_of_a_table_that_is_replaced_say_nothing_of_the_next(table: LogOf
     assert mark(table) == 1
 
 
+def test_a_mark_that_is_synced_follows_none_that_moved(table: LogOf) -> None:
+    transaction = begin(table)
+    transaction.stage([of_identity(9)], operation="CHANGE COLUMN")
+    inserted(table, "a", 3)
+    with pytest.raises(MetadataChangedException):
+        transaction.commit()
+
+
 def test_two_that_give_values_conflict(table: LogOf) -> None:
     first, second = begin(table), begin(table)
     insert(first, "a", 1)

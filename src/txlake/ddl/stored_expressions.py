@@ -16,6 +16,7 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import Field, Struct, has_variant
 from txlake.sql.dialect import DIALECT
+from txlake.statements.calls import refusal_of_stored
 
 GENERATION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -111,7 +112,7 @@ def check_constraint(name: str, text: str, schema: Struct) -> None:
     """Checks that a constraint's condition can be evaluated for a row of the table.
 
     Raises InvalidRequest: it isn't SQL, has a subquery or an aggregate, its value changes by
-    itself, or it names a column that isn't there.
+    itself, it calls a function that isn't pure, or it names a column that isn't there.
     """
     where = f"constraint {name} ({text})"
     _check_expression(text, where)
@@ -144,6 +145,7 @@ def check_default(column: str, text: str) -> None:
     if tree is None:
         raise InvalidRequest(f"{where}: not a SQL expression")
     _check_no_query(tree, where)
+    _check_pure(text, where)
     named = sorted(column_text(path) for path in _columns(tree))
     if named:
         raise InvalidRequest(f"{where}: a default can't use columns, found {', '.join(named)}")
@@ -159,6 +161,14 @@ def _check_expression(text: str, where: str) -> None:
         raise InvalidRequest(
             f"{where}: {changing[0]}() gives another value each time; use only what a row holds"
         )
+    _check_pure(text, where)
+
+
+def _check_pure(text: str, where: str) -> None:
+    """Raises InvalidRequest for an expression that may do more than compute a value."""
+    reason = refusal_of_stored(text)
+    if reason is not None:
+        raise InvalidRequest(f"{where}: {reason}; use Spark's pure functions of what a row holds")
 
 
 def _check_no_query(tree: exp.Expr, where: str) -> None:

@@ -141,7 +141,11 @@ def new_table(
     """
     try:
         configuration = dict(inherited or {})
-        configuration.update(_given(properties))
+        given = _given(properties)
+        for key, value in given.items():
+            if key.startswith(CONSTRAINT_PREFIX):
+                check_constraint(key[len(CONSTRAINT_PREFIX) :], value, schema)
+        configuration.update(given)
         comment = configuration.pop("comment", None)
         for name, condition in (constraints or {}).items():
             check_constraint(name, condition, schema)

@@ -327,7 +327,11 @@ class MergeJob:
                 if not isinstance(clause, NotMatchedInsert):
                     given = F.col(f"__t{position}")
                 else:
-                    given = null_of(item) if is_identity(item) else rows.default_value(item)
+                    given = (
+                        null_of(item)
+                        if is_identity(item)
+                        else rows.default_value(item, self._work.snapshot.table)
+                    )
             taken = F.col(_clause_of(side)) == prepared.index
             value = F.when(taken, given) if value is None else value.when(taken, given)
         return value

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.datafiles.write_task import FIRST_WITHOUT_IMAGE
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct, type_to_json
@@ -39,6 +40,7 @@ from txlake.spark.writing import (
     partition_fields,
     partition_value,
 )
+from txlake.statements.calls import refusal_of_stored
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -249,7 +251,7 @@ def given_default(item: Field, snapshot: Snapshot) -> Column:
     Raises InvalidRequest for one that is NOT NULL and has none.
     """
     _require_default(item, snapshot)
-    return default_value(item)
+    return default_value(item, snapshot.table)
 
 
 def _require_default(item: Field, snapshot: Snapshot) -> None:
@@ -260,15 +262,36 @@ def _require_default(item: Field, snapshot: Snapshot) -> None:
         )
 
 
-def default_value(item: Field) -> Column:
+def default_value(item: Field, table: str) -> Column:
     """A column's default, null when it has none.
 
-    Values of identity columns are drawn (`identities`): they have no default.
+    Values of identity columns are drawn (`identities`): they have no default. Raises
+    UnsupportedFeature, as `stored_expression`.
     """
     assert not is_identity(item), f"identity column {item.name!r} has no values here"
     text = item.metadata.get(CURRENT_DEFAULT)
-    value = F.expr(text) if isinstance(text, str) else F.lit(None)
+    if not isinstance(text, str):
+        return F.lit(None).cast(spark_type(item.type))
+    value = stored_expression(text, f"the default of column {item.name!r}", table)
     return value.cast(spark_type(item.type))
+
+
+def stored_expression(text: str, what: str, table: str) -> Column:
+    """The Spark column of an expression that a table keeps, `what` of it.
+
+    Raises UnsupportedFeature for one that may do more than compute a value of the row: any engine
+    that can write to the table's folder can have stored it.
+    """
+    reason = _refusal(text)
+    if reason is not None:
+        raise UnsupportedFeature(
+            f"{table}: {what} ({text}) isn't evaluated: {reason}. Expected Spark's pure functions "
+            "of the row; drop it, or change it to one that has no others"
+        )
+    return F.expr(text)
+
+
+_refusal = lru_cache(maxsize=1_000)(refusal_of_stored)
 
 
 def filled(
@@ -291,6 +314,7 @@ def filled(
         item.name: _given_or_default(
             item,
             values,
+            snapshot.table,
             is_whole=item.name not in some_given,
             is_partition=item.name in partitions,
         )
@@ -304,10 +328,10 @@ def filled(
     for item in schema:
         column = F.col(quote(item.name))
         if item.name not in given:
-            column = _generated(item)
+            column = _generated(item, snapshot.table)
         elif item.name in some_given:
             column = F.when(column.isNotNull(), column.getField("given")).otherwise(
-                _generated(item)
+                _generated(item, snapshot.table)
             )
         if item.name in partitions:
             column = partition_value(column, item)
@@ -317,9 +341,14 @@ def filled(
 
 
 def _given_or_default(
-    item: Field, values: Mapping[str, Column | str], *, is_whole: bool, is_partition: bool
+    item: Field,
+    values: Mapping[str, Column | str],
+    table: str,
+    *,
+    is_whole: bool,
+    is_partition: bool,
 ) -> Column | str:
-    value = values[item.name] if item.name in values else default_value(item)
+    value = values[item.name] if item.name in values else default_value(item, table)
     if isinstance(value, str):
         return value
     if not is_whole:
@@ -332,9 +361,10 @@ def _given_or_default(
     return value.alias(item.name) if metadata is None else value.alias(item.name, metadata=metadata)
 
 
-def _generated(item: Field) -> Column:
-    value = F.expr(str(item.metadata[GENERATION_EXPRESSION])).cast(spark_type(item.type))
-    return stored_text(value, item)
+def _generated(item: Field, table: str) -> Column:
+    text = str(item.metadata[GENERATION_EXPRESSION])
+    value = stored_expression(text, f"the expression of generated column {item.name!r}", table)
+    return stored_text(value.cast(spark_type(item.type)), item)
 
 
 def checked(
@@ -382,6 +412,7 @@ def _needs_spark(item: Field) -> bool:
 def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
     """Each rule with its name; a row must make it true (null is not)."""
     rules: list[tuple[str, Column]] = []
+    table = snapshot.table
     for item in snapshot.schema:
         if item.nullable and not _needs_spark(item):
             continue
@@ -393,10 +424,11 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
                 rules.append((f"{NOT_NULL} of column {'.'.join(path)!r}", rule))
         text = _invariant(item)
         if text is not None:
-            rules.append((f"{_VIOLATED} invariant {text!r} of column {item.name!r}", F.expr(text)))
+            holds = stored_expression(text, f"the invariant of column {item.name!r}", table)
+            rules.append((f"{_VIOLATED} invariant {text!r} of column {item.name!r}", holds))
         generated = item.metadata.get(GENERATION_EXPRESSION)
         if isinstance(generated, str) and (given is None or item.name in given):
-            same = column.eqNullSafe(_generated(item))
+            same = column.eqNullSafe(_generated(item, table))
             rules.append((f"{_VIOLATED} generated column {item.name!r} = {generated}", same))
         length = length_of(item)
         if length is not None:
@@ -405,7 +437,8 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
                 (f"[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] length {length} of column {item.name!r}", fits)
             )
     for name, text in snapshot.properties.constraints.items():
-        rules.append((f"{_VIOLATED} CHECK constraint {name} ({text})", F.expr(text)))
+        holds = stored_expression(text, f"CHECK constraint {name}", table)
+        rules.append((f"{_VIOLATED} CHECK constraint {name} ({text})", holds))
     return rules
 
 

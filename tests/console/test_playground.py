@@ -297,8 +297,9 @@ def test_a_new_beginning_lets_go_what_waits(
         ("CREATE TABLE x (id INT) LOCATION '/tmp/x'", "not by a path"),
         ("COPY INTO orders FROM '/tmp/x' FILEFORMAT = PARQUET", "isn't served"),
         ("SET spark.sql.ansi.enabled = false", "isn't served"),
-        ("SELECT reflect('java.lang.System', 'exit', 1)", "run code"),
-        ("SELECT TRANSFORM (id) USING 'cat' FROM orders", "run code"),
+        ("SELECT reflect('java.lang.System', 'exit', 1)", "any method of the JVM"),
+        ("SELECT TRANSFORM (id) USING 'cat' FROM orders", "runs a program"),
+        ("BEGIN ATOMIC LOOP SET VAR x = 1; END LOOP; END", "variables aren't served"),
         ("EXECUTE IMMEDIATE 'SELECT 1'", "isn't served"),
     ],
 )
@@ -320,7 +321,6 @@ def test_what_reaches_beyond_the_lake_is_not_carried_out(
         "SELECT count(*) FROM orders",
         "INSERT INTO orders SELECT * FROM orders",
         "OPTIMIZE orders ZORDER BY (id)",
-        "BEGIN ATOMIC LOOP SET VAR x = 1; END LOOP; END",
         "CREATE TABLE copied AS SELECT * FROM orders",
     ],
 )

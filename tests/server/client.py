@@ -16,6 +16,7 @@ from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_acti
 from txlake.protocol.file_names import commit_path
 from txlake.server.app import OWN_ROOT, ROOT, application
 from txlake.server.calls import Limits, Served, Sessions
+from txlake.server.serving import engine_for_others
 from txlake.server.tokens import Token, Tokens
 from txlake.session.engine import Handle
 from txlake.statements import TableName
@@ -41,7 +42,7 @@ class Client:
         vends_credentials: bool = False,
     ) -> None:
         self.lake = lake
-        self.engine = lake._session.engine
+        self.engine = engine_for_others(lake._session.engine, owns_spark=False)
         self.served = Served(
             engine=self.engine,
             sessions=Sessions(lambda: type(lake._session)(self.engine)),

@@ -474,6 +474,6 @@ class _Lake:
 def _refused(sql: str) -> str | None:
     """Why a statement isn't even tried; one that isn't understood is, so that its session fails."""
     try:
-        return refusal(sql, parse(sql))
+        return refusal(parse(sql))
     except TxlakeError:
         return None

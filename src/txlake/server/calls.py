@@ -35,6 +35,7 @@ class Limits:
         request_s: how long a request's body may take to arrive, and its answer to be made.
         head_s: how long a request's head may take to arrive.
         sql_rows_max: rows of a query that are answered.
+        statement_s: how long a script of SQL may run, in seconds.
         sql_lock_ms: how long a statement may wait for a lock, in a thread that others need.
         conversations_max: sessions that clients may keep at once.
         conversation_idle_s: how long one is kept that nobody uses.
@@ -47,6 +48,7 @@ class Limits:
     request_s: float = 60.0
     head_s: float = 10.0
     sql_rows_max: int = 10_000
+    statement_s: float = 300.0
     sql_lock_ms: int = 5_000
     conversations_max: int = 64
     conversation_idle_s: float = 300.0

@@ -1,7 +1,8 @@
-"""What isn't carried out for those who may ask for SQL and don't own the machine.
+"""What is carried out for callers who may send SQL and don't own the machine.
 
-Owns which statements reach beyond the lake's tables by their names: paths, the machine's files,
-code that would run here, settings that all callers share.
+Owns the list of statements that are served, to read and to change, and the judgement of a script
+before it runs. What a query of one does is judged again on its analysed plan, before it runs
+(`txlake.spark.served`).
 """
 
 from __future__ import annotations
@@ -10,60 +11,148 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from txlake.commands import COMMANDS
 from txlake.session.command import words_of
+from txlake.session.controls import CONTROLS
 from txlake.statements import (
-    ConvertTable,
-    ConvertToDelta,
-    CopyInto,
-    CreateTemporaryView,
-    ExecuteImmediate,
-    Generate,
-    ReadTable,
-    SparkCommand,
+    AddColumns,
+    AddConstraint,
+    AddFeature,
+    AlterColumn,
+    AlterDatabase,
+    AlterView,
+    AnalyzeTable,
+    Atomic,
+    Begin,
+    Clone,
+    ClusterBy,
+    Commit,
+    CreateDatabase,
+    CreateTable,
+    CreateTableLike,
+    CreateView,
+    Delete,
+    DescribeDatabase,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeQuery,
+    DescribeTable,
+    DropColumns,
+    DropConstraint,
+    DropDatabase,
+    DropFeature,
+    DropKey,
+    DropTable,
+    DropView,
+    ExplainConflicts,
+    Insert,
+    Kill,
+    LockTable,
+    Merge,
+    Optimize,
+    ReadChanges,
+    ReleaseSavepoint,
+    RenameColumn,
+    RenameTable,
+    RenameView,
+    Reorg,
+    ReplaceColumns,
+    Restore,
+    Rollback,
+    RollbackTo,
+    Savepoint,
+    Select,
+    SetComment,
+    SetIsolation,
+    SetLockTimeout,
+    SetProperties,
+    SetXactAbort,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowDroppedTables,
+    ShowIsolation,
+    ShowPartitions,
+    ShowProperties,
+    ShowTables,
+    ShowViews,
+    SqlText,
     Statement,
-    StreamBatch,
+    SyncIdentity,
     TableName,
     TablePath,
-    Write,
+    TimeTravel,
+    Truncate,
+    UndropTable,
+    UnsetProperties,
+    Update,
+    UpgradeProtocol,
+    UseDatabase,
+    Vacuum,
 )
+from txlake.statements.calls import NO_PLACES, refusal_of_expression, refusal_of_served
+from txlake.statements.scripting import DeclareVariable, ForEach, SetVariables
 
-NOT_SERVED: frozenset[type] = frozenset(
+READS: frozenset[type] = frozenset(
     {
-        *(SparkCommand, CopyInto, ConvertToDelta, ConvertTable, Generate, ExecuteImmediate),
-        *(CreateTemporaryView, ReadTable, StreamBatch, Write),
+        *(Select, ReadChanges, Begin, Commit, Rollback),
+        *(Savepoint, RollbackTo, ReleaseSavepoint),
+        *(SetIsolation, SetLockTimeout, SetXactAbort, ShowIsolation, UseDatabase),
+        *(ShowColumns, ShowCreateTable, ShowDatabases, ShowDroppedTables, ShowPartitions),
+        *(ShowProperties, ShowTables, ShowViews, ExplainConflicts),
+        *(DescribeDatabase, DescribeDetail, DescribeHistory, DescribeQuery, DescribeTable),
     }
 )
-"""What reaches beyond the lake's tables, or all callers."""
+"""What a token that may only read may run."""
 
-# Functions of Spark's that call any method of the JVM, and its clause that runs a program.
-_BEYOND = re.compile(r"(?i)\b((try_)?reflect|java_method)\b|\busing\s*r?['\"]")
-_COMMENT = re.compile(r"(?s)/\*.*?\*/|--[^\n]*")
+CHANGES: frozenset[type] = frozenset(
+    {
+        *(Insert, Update, Delete, Merge, Truncate, Atomic, LockTable, Kill),
+        *(CreateTable, CreateTableLike, Clone, DropTable, UndropTable, RenameTable, Restore),
+        *(AddColumns, DropColumns, ReplaceColumns, RenameColumn, AlterColumn, SyncIdentity),
+        *(AddConstraint, DropConstraint, DropKey, SetComment, SetProperties, UnsetProperties),
+        *(AddFeature, DropFeature, UpgradeProtocol, ClusterBy),
+        *(CreateView, AlterView, RenameView, DropView),
+        *(CreateDatabase, AlterDatabase, DropDatabase),
+        *(Optimize, Reorg, Vacuum, AnalyzeTable),
+    }
+)
+"""What a token that may write may run besides."""
+
+# They set variables of Spark's session, which all callers have in common.
+_OF_THE_SESSION = frozenset({DeclareVariable, SetVariables, ForEach})
+_KINDS = frozenset({*COMMANDS, *CONTROLS})
 _PLACE = re.compile(r"[/\\:]")
-# As Spark is asked for the files of a place: text.`/place`.
-_PLACE_IN_TEXT = re.compile(r"\.\s*`[^`]*[/\\:][^`]*`")
-_NO_PLACES = "a table is served by its name in the lake, not by a path or a LOCATION"
 
 
-def refusal(text: str, statements: Sequence[Statement]) -> str | None:
-    """Why a script, parsed into `statements`, isn't carried out; None where it may be."""
-    text = _COMMENT.sub(" ", text)
-    if _PLACE_IN_TEXT.search(text):
-        return _NO_PLACES
-    if _BEYOND.search(text):
-        return "reflect, java_method and USING 'program' run code on the server, and aren't served"
-    told = (_refusal_of(part) for statement in statements for part in parts_of(statement))
-    return next((reason for reason in told if reason is not None), None)
+def refusal(statements: Sequence[Statement]) -> str | None:
+    """Return why a script isn't carried out; None where it may be."""
+    parts = (part for statement in statements for part in parts_of(statement))
+    reasons = map(_refusal_of, parts)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def may_only_change(part: object) -> bool:
+    """Whether a part of a script is a statement that a token which only reads may not run."""
+    return type(part) in _KINDS and type(part) not in READS
 
 
 def _refusal_of(part: object) -> str | None:
-    if type(part) in NOT_SERVED:
+    kind = type(part)
+    if kind in _OF_THE_SESSION:
+        return "variables aren't served: they are of Spark's session, which all callers share"
+    if kind in _KINDS and kind not in READS and kind not in CHANGES:
         return (
             f"{words_of(part)} isn't served: it reaches beyond the lake's tables, or changes what "  # type: ignore[arg-type]
             "all callers share"
         )
+    if isinstance(part, SqlText):
+        return refusal_of_served(part.text)
+    if isinstance(part, TimeTravel) and part.timestamp_expression is not None:
+        return refusal_of_expression(part.timestamp_expression)
     is_place = isinstance(part, TablePath) or getattr(part, "location", None) is not None
     if is_place or (isinstance(part, TableName) and any(map(_PLACE.search, part.parts))):
-        return _NO_PLACES
+        return NO_PLACES
     return None
 
 

@@ -1,7 +1,7 @@
 """SQL for those who can't import Python: statements in, rows out as JSON or as an Arrow stream.
 
-Owns what a caller may say: statements about the lake's own tables by name, no changes by a token
-that may only read. What nobody may say stands in `refusals`.
+Owns what a caller may do: statements about the lake's own tables by name, no changes by a token
+that may only read, within the statement's time. The lists of statements are in `refusals`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from txlake.commands import COMMANDS
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
@@ -23,58 +22,18 @@ from txlake.protocol.types import to_arrow_type
 from txlake.server.bodies import NewSession, Script
 from txlake.server.calls import Answer, Call
 from txlake.server.failures import Failure, failure_of
-from txlake.server.refusals import parts_of, refusal
+from txlake.server.refusals import may_only_change, parts_of, refusal
 from txlake.session.command import AsRows, words_of
-from txlake.session.controls import CONTROLS
 from txlake.session.session import Session
+from txlake.spark.served import ServedPlane
 from txlake.spark.spark_errors import spark_errors
 from txlake.sql import parse
-from txlake.statements import (
-    Begin,
-    Commit,
-    DescribeDatabase,
-    DescribeDetail,
-    DescribeHistory,
-    DescribeQuery,
-    DescribeTable,
-    ExplainConflicts,
-    ReleaseSavepoint,
-    Rollback,
-    RollbackTo,
-    Savepoint,
-    Select,
-    SetIsolation,
-    SetLockTimeout,
-    SetXactAbort,
-    ShowColumns,
-    ShowCreateTable,
-    ShowDatabases,
-    ShowDroppedTables,
-    ShowIsolation,
-    ShowPartitions,
-    ShowProperties,
-    ShowTables,
-    ShowViews,
-    Statement,
-    UseDatabase,
-)
+from txlake.statements import SetLockTimeout, Statement
 from txlake.views.describe import Rows
 from txlake.views.json_values import json_value
 from txlake.views.results import Result, collected, held
 
 ARROW = "application/vnd.apache.arrow.stream"
-READS: frozenset[type] = frozenset(
-    {
-        *(Select, Begin, Commit, Rollback, Savepoint, RollbackTo, ReleaseSavepoint),
-        *(SetIsolation, SetLockTimeout, SetXactAbort, ShowIsolation, UseDatabase),
-        *(ShowColumns, ShowCreateTable, ShowDatabases, ShowDroppedTables, ShowPartitions),
-        *(ShowProperties, ShowTables, ShowViews, ExplainConflicts),
-        *(DescribeDatabase, DescribeDetail, DescribeHistory, DescribeQuery, DescribeTable),
-    }
-)
-"""What a token that may only read may say."""
-
-_KINDS: frozenset[type] = frozenset({*COMMANDS, *CONTROLS})
 
 
 def run(call: Call) -> Answer:
@@ -146,20 +105,29 @@ def _one_request(call: Call) -> Iterator[Session]:
 def _ran(call: Call, session: Session, script: Script) -> Answer:
     try:
         statements = parse(script.statement, script.parameters)
-        _check(call, script.statement, statements)
+        _check(call, statements)
     except (TxlakeError, Failure) as error:
         session.fail(error)
         raise
-    found = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
-    try:
-        with spark_errors():
-            result = _result(found, call.served.limits.sql_rows_max)
-    except BaseException as error:
-        session.fail(error)
-        raise
+    with _bounded(call, session):
+        found = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
+        try:
+            with spark_errors():
+                result = _result(found, call.served.limits.sql_rows_max)
+        except BaseException as error:
+            session.fail(error)
+            raise
     if ARROW in call.accept:
         return Answer(200, content=_stream(result), media=ARROW)
     return Answer(200, _shown(session, result))
+
+
+def _bounded(call: Call, session: Session) -> AbstractContextManager[None]:
+    """The statement's time, where its rows are Spark's."""
+    plane = session.engine.plane
+    if isinstance(plane, ServedPlane):
+        return plane.statement(call.served.limits.statement_s)
+    return nullcontext()
 
 
 def _result(found: DataFrame | Rows, rows_max: int) -> Result:
@@ -194,9 +162,9 @@ def _stream(result: Result) -> bytes:
 # What may be said
 
 
-def _check(call: Call, text: str, statements: Sequence[Statement]) -> None:
+def _check(call: Call, statements: Sequence[Statement]) -> None:
     """Raises Failure for what isn't served, or not to this caller."""
-    reason = refusal(text, statements)
+    reason = refusal(statements)
     if reason is not None:
         raise Failure("PermissionDeniedException", reason)
     for statement in statements:
@@ -205,8 +173,7 @@ def _check(call: Call, text: str, statements: Sequence[Statement]) -> None:
 
 
 def _check_part(call: Call, part: object) -> None:
-    kind = type(part)
-    if kind in _KINDS and call.caller.read_only and kind not in READS:
+    if call.caller.read_only and may_only_change(part):
         raise Failure(
             "PermissionDeniedException",
             f"{call.caller.name!r} may only read, and {words_of(part)} changes the lake",  # type: ignore[arg-type]

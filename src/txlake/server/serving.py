@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -17,11 +15,10 @@ from txlake.server.app import application
 from txlake.server.calls import Limits, Served, Sessions
 from txlake.server.heads import prompt_protocol
 from txlake.server.tokens import Tokens, is_own
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from txlake.spark.served import ServedPlane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +47,17 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
     could call, or the address can't be had.
     """
     tokens = tokens_of(how)
-    engine, level = session.engine, session.level
-    if isinstance(engine.plane, SparkPlane):
-        engine.plane.make_spark = partial(_without_files, engine.plane.make_spark)
+    engine, level = engine_for_others(session.engine, owns_spark=True), session.level
     served = Served(
         engine=engine,
         sessions=Sessions(lambda: Session(engine, level=level)),
         limits=how.limits,
         vends_credentials=how.vends_credentials,
     )
-    listen(application(served, tokens), how, started=started)
+    try:
+        listen(application(served, tokens), how, started=started)
+    finally:
+        engine.plane.close()
 
 
 def listen(app: ASGIApp, how: Serving, *, started: Callable[[str], None]) -> None:
@@ -96,11 +94,25 @@ def _is_no_upgrade(record: logging.LogRecord) -> bool:
     return record.msg != "Unsupported upgrade request."
 
 
-def _without_files(make_spark: Callable[[], SparkSession]) -> SparkSession:
-    """A Spark session for the statements of others, which name no files of this machine."""
-    spark = make_spark()
-    spark.conf.set("spark.sql.runSQLOnFiles", "false")
-    return spark
+def engine_for_others(engine: Engine, *, owns_spark: bool) -> Engine:
+    """The same lake for callers who don't own the machine; its Spark runs what is judged alone.
+
+    `owns_spark`: whether the server may end Spark's process where a statement can't be ended
+    otherwise.
+    """
+    plane = engine.plane
+    if not isinstance(plane, SparkPlane):
+        return engine
+    made = ServedPlane(
+        make_spark=plane.make_spark,
+        system=plane.system,
+        settings=plane.settings,
+        open_store=plane.open_store,
+        storage_options=plane.storage_options,
+        options_at=plane.options_at,
+        owns_spark=owns_spark,
+    )
+    return engine.with_plane(made)
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,342 @@
+"""The data plane of a server: Spark for the SQL of callers who don't own the machine.
+
+Owns a Spark session that finds no function but pure ones, the judgement of each query before it
+runs, and the end of a statement that takes too long or breaks the JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
+from txlake.protocol.types import DataType, Struct
+from txlake.spark.plane import SparkPlane, use_this_python
+from txlake.spark.plans import refusal_of_plan
+from txlake.spark.spark_errors import spark_errors
+from txlake.spark.spark_sessions import context_class, dataset_of, is_connect
+from txlake.statements import Expression, NativeColumn, Reference
+from txlake.statements.calls import refusal_of_expression, refusal_of_served
+from txlake.statements.functions import PURE
+
+_SETTINGS = {
+    # A name in backquotes is no file: parquet.`/etc`.
+    "spark.sql.runSQLOnFiles": "false",
+    # ${env:HOME} in a text is a text.
+    "spark.sql.variable.substitute": "false",
+}
+_GRACE_S_MAX = 30.0
+_PROBE_S = 20.0
+_STEP_S = 1.0
+_JOBS = "a served statement"
+_MEMORY = "OutOfMemoryError"
+logger = logging.getLogger(__name__)
+
+
+def served_session(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark whose SQL finds no function but pure ones.
+
+    Raises InvalidRequest for Spark Connect, whose client can't judge what its server runs.
+    """
+    if is_connect(spark):
+        raise InvalidRequest(
+            "a lake can't be served with Spark Connect: plans are made in Spark's server, where "
+            "they can't be judged; start txlake serve without SPARK_REMOTE"
+        )
+    made = spark.newSession()
+    for key, value in _SETTINGS.items():
+        made.conf.set(key, value)
+    classic: Any = made
+    state = classic._jsparkSession.sessionState()
+    for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
+        known = registry.listFunction()
+        for place in range(known.size()):
+            name = known.apply(place)
+            if _is_word(name.funcName()) and name.funcName().lower() not in PURE:
+                registry.dropFunction(name)
+    return made
+
+
+def _is_word(name: str) -> bool:
+    return name[:1].isalpha()  # the others are operators: +, <=>
+
+
+@dataclass(slots=True, kw_only=True)
+class ServedPlane(SparkPlane):
+    """A plane whose statements come from callers of a server.
+
+    Attributes:
+        owns_spark: whether Spark's process may be ended and started again, because nobody else
+            uses it.
+    """
+
+    owns_spark: bool = False
+    _threads: threading.local = field(default_factory=threading.local)
+
+    @property
+    def spark(self) -> SparkSession:
+        with self._lock:
+            if self._spark is None:
+                with self._uncounted():
+                    self._spark = served_session(self.make_spark())
+                    use_this_python(self._spark)
+            spark = self._spark
+        if getattr(self._threads, "spark", None) is not spark:
+            self._enter(spark)
+        return spark
+
+    @contextmanager
+    def _uncounted(self) -> Iterator[None]:
+        """Spark's start, which isn't of the time of the statement that needs it first."""
+        watch: _Watch | None = getattr(self._threads, "watch", None)
+        if watch is not None:
+            watch.pause()
+        try:
+            yield
+        finally:
+            if watch is not None:
+                watch.resume()
+
+    def _enter(self, spark: SparkSession) -> None:
+        """Makes the session this thread's active one, by whose settings Spark parses texts."""
+        classic: Any = spark
+        kind = classic._get_j_spark_session_class(classic._jvm)
+        kind.setActiveSession(classic._jsparkSession)
+        self._threads.spark = spark
+        watch: _Watch | None = getattr(self._threads, "watch", None)
+        if watch is not None:
+            spark.sparkContext.setJobGroup(watch.group, _JOBS, interruptOnCancel=True)
+
+    # Judging
+
+    def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        spark = self.spark
+        names = {key: f"txlake_{self.system.new_id().replace('-', '')}" for key in frames}
+        given = text.format(**names) if frames else text
+        _refuse(refusal_of_served(given))
+        try:
+            for key, name in names.items():
+                frames[key].createOrReplaceTempView(name)
+            return self._judged(spark, given, names.values())
+        finally:
+            for name in names.values():
+                self.drop_view(name)
+
+    def _judged(self, spark: SparkSession, text: str, views: Iterable[str]) -> DataFrame:
+        classic: Any = spark
+        session = classic._jsparkSession
+        state = session.sessionState()
+        # Not by spark.sql, which carries a command out before its plan can be looked at.
+        skip = classic._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        plan = state.executePlan(state.sqlParser().parsePlan(text), skip).analyzed()
+        _refuse(refusal_of_plan(plan.toJSON(), frozenset(views)))
+        return DataFrame(dataset_of(spark, session, plan), spark)
+
+    def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
+        if isinstance(expression, NativeColumn):
+            return SparkPlane.column(self, expression, view)
+        _ = self.spark
+
+        def known(reference: Reference) -> str | None:
+            name = view(reference)
+            if name is None:
+                _refuse(f"there is no {reference.table} in the lake")
+            return name
+
+        text = expression.rewritten(known)
+        _refuse(refusal_of_expression(text))
+        return F.expr(text)
+
+    def type_of(self, text: str, schema: Struct) -> DataType:
+        _ = self.spark
+        _refuse(refusal_of_expression(text))
+        return SparkPlane.type_of(self, text, schema)
+
+    # Bounding
+
+    @contextmanager
+    def statement(self, timeout_s: float) -> Iterator[None]:
+        """Cancels what this thread's Spark jobs do after so many seconds.
+
+        Where that doesn't end the statement, or where it left the JVM broken, Spark is ended, and
+        the next statement starts another one.
+
+        Raises Unavailable for a statement that was cancelled.
+        """
+        watch = _Watch(self, f"txlake-{self.system.new_id()}", timeout_s)
+        self._threads.watch = watch
+        with self._lock:
+            spark = self._spark
+        watch.start()
+        try:
+            if spark is not None:
+                with spark_errors():
+                    self._enter(spark)
+            yield
+        except Exception as error:
+            watch.stop()
+            try:
+                self._recover(error)
+            except Exception:
+                logger.exception("Spark can't be looked after; the next statement tries again")
+            # What became of a commit is said by its own error.
+            if watch.is_late and not isinstance(error, Conflict | OutcomeUnknown):
+                raise Unavailable(
+                    f"the statement ran longer than {timeout_s:g} s and was cancelled; ask for "
+                    "less at once, or serve with a longer --statement-timeout"
+                ) from error
+            if not isinstance(error, TxlakeError) and self._has_ended(spark, error):
+                raise Unavailable(
+                    "Spark ended while the statement ran, because of it or of another one: send it "
+                    "again"
+                ) from error
+            raise
+        finally:
+            watch.stop()
+            self._threads.watch = None
+
+    def _has_ended(self, spark: SparkSession | None, error: Exception) -> bool:
+        """Whether an error is one of a Spark that has ended, or that can't say what is wrong."""
+        return type(error).__module__.startswith("py4j.") or (
+            spark is not None and self._spark is not spark
+        )
+
+    def cancel(self, group: str) -> None:
+        """Cancels the jobs of a statement, as far as Spark is there."""
+        with self._lock:
+            spark = self._spark
+        if spark is not None:
+            spark.sparkContext.cancelJobGroup(group)
+
+    def _recover(self, error: BaseException) -> None:
+        """Ends a Spark that a statement left without memory, or dead."""
+        with self._lock:
+            spark = self._spark
+        if spark is None:
+            return
+        is_short = any(_MEMORY in str(one) for one in _chain(error))
+        if _is_dead() or (is_short and not _answers(spark)):
+            self.end_spark(spark)
+
+    def end_spark(self, spark: SparkSession | None = None) -> None:
+        """Ends Spark's process; the next statement starts another one. Its statements fail."""
+        with self._lock:
+            if self._spark is None or (spark is not None and self._spark is not spark):
+                return
+            if not self.owns_spark:
+                return
+            logger.warning("Spark is ended: a statement left it broken, or could not be cancelled")
+            self._spark = None
+            self._answers.clear()
+            _end_jvm()
+
+
+class _Watch(threading.Thread):
+    """Cancels a statement that is late, until it ends; ends Spark where that doesn't help."""
+
+    def __init__(self, plane: ServedPlane, group: str, timeout_s: float) -> None:
+        super().__init__(name="txlake-statement-watch", daemon=True)
+        self._plane = plane
+        self.group = group
+        self._timeout_ms = 1000 * timeout_s
+        self._ended = threading.Event()
+        self._until_ms = math.inf
+        self.is_late = False
+        self.resume()
+
+    def pause(self) -> None:
+        """Time doesn't count until `resume`."""
+        self._until_ms = math.inf
+
+    def resume(self) -> None:
+        """The whole time counts from now on."""
+        self._until_ms = self._plane.system.monotonic_ms() + self._timeout_ms
+
+    def run(self) -> None:
+        """Waits for the statement's end, or its time."""
+        while (left_ms := self._until_ms - self._plane.system.monotonic_ms()) > 0:
+            if self._ended.wait(min(left_ms, 1000 * _STEP_S) / 1000):
+                return
+        self.is_late = True
+        for _ in range(1 + int(min(_GRACE_S_MAX, self._timeout_ms / 1000) / _STEP_S)):
+            try:
+                self._plane.cancel(self.group)
+            except Exception as error:
+                logger.warning("a statement that is late can't be cancelled yet: %s", error)
+            if self._ended.wait(_STEP_S):
+                return
+        self._plane.end_spark()
+
+    def stop(self) -> None:
+        """The statement has ended."""
+        self._ended.set()
+
+
+def _refuse(reason: str | None) -> None:
+    if reason is not None:
+        raise InvalidRequest(f"the statement isn't served: {reason}")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _process() -> subprocess.Popen[bytes] | None:
+    """The JVM's process, where this one started it."""
+    context = context_class()
+    gateway: Any = None if context is None else context._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
+
+
+def _is_dead() -> bool:
+    process = _process()
+    return process is not None and process.poll() is not None
+
+
+def _answers(spark: SparkSession) -> bool:
+    """Whether Spark still carries out a job."""
+    process = _process()
+    timer = threading.Timer(_PROBE_S, process.kill) if process is not None else None
+    if timer is not None:
+        timer.start()
+    try:
+        with spark_errors():
+            return spark.range(1).count() == 1
+    except Exception as error:
+        logger.warning("Spark doesn't answer any more: %s", error)
+        return False
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _end_jvm() -> None:
+    """Ends the JVM, and makes PySpark forget it, so that a session can be started again."""
+    context: Any = context_class()
+    process = _process()
+    if process is not None:
+        process.kill()
+        process.wait()
+    if context is None:
+        return
+    with context._lock:
+        if context._gateway is not None:
+            with suppress(Exception):  # it says goodbye to a process that has ended
+                context._gateway.shutdown()
+        context._gateway = None
+        context._jvm = None
+        context._active_spark_context = None
+    SparkSession._instantiatedSession = None

@@ -313,6 +313,10 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="How many requests are carried out at once.")
     ] = 8,
+    statement_timeout: Annotated[
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="How long a script of SQL may run."),
+    ] = 300,
     lake: Lake = None,
     catalog: Catalog = None,
     storage_option: Options = None,
@@ -331,6 +335,7 @@ def serve(
         certificate=_certificate(tls_certificate, tls_key),
         lends_credentials=lend_credentials,
         workers=workers,
+        statement_timeout_s=statement_timeout,
     )
     with _ending(output):
         lakes.serve(place, how, lambda url: output.note(f"serving at {url}"))

@@ -73,11 +73,17 @@ class ServedAs:
     certificate: tuple[Path, Path] | None
     lends_credentials: bool = False
     workers: int = 8
+    statement_timeout_s: float = 300.0
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
-    """The lake and its default session; its open transaction is rolled back at the end."""
+def opened(
+    place: Place, spark_settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[Lake, Session]]:
+    """The lake and its default session; its open transaction is rolled back at the end.
+
+    `spark_settings`: what Spark is started with besides.
+    """
     from txlake.lake.lake import Lake, open_session
     from txlake.unity import is_unity
 
@@ -86,7 +92,7 @@ def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
     is_elsewhere = is_unity(place.location)
     session = open_session(
         None if is_elsewhere else place.location,
-        make_spark=quiet_spark,
+        make_spark=lambda: quiet_spark(spark_settings or {}),
         catalog=place.location if is_elsewhere else place.catalog,
         token=place.token if is_elsewhere else None,
         storage_options=place.storage_options,
@@ -126,7 +132,7 @@ def _no_lake(url: str, why: str) -> InvalidRequest:
     )
 
 
-def quiet_spark() -> SparkSession:
+def quiet_spark(settings: Mapping[str, str]) -> SparkSession:
     """The Spark session of a command, whose own chatter isn't among the command's messages."""
     from txlake.lake.lake import local_spark
 
@@ -136,9 +142,8 @@ def quiet_spark() -> SparkSession:
         "ignore", "PySpark does not yet fully support pandas", FutureWarning, append=True
     )
     # As the first of the JVM's options: those that a user sets come later and win.
-    return local_spark(
-        {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
-    )
+    log = {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
+    return local_spark({**log, **settings})
 
 
 @contextmanager
@@ -233,6 +238,10 @@ def recover(place: Place, locations: Sequence[str]) -> Result:
     return listed({"kind": "string", "what": "string"}, rows)
 
 
+# Rows of one query that the driver holds, and texts that say what they say: not ${env:HOME}.
+_SERVED = {"spark.driver.maxResultSize": "256m", "spark.sql.variable.substitute": "false"}
+
+
 def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
     """Serves the lake until the process is told to stop; `started` gets the address. No Spark.
 
@@ -243,7 +252,7 @@ def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
         raise _needs(error, "server") from error
-    _run(opened(place), how, run, started)
+    _run(opened(place, _SERVED), how, run, started)
 
 
 def show(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
@@ -278,7 +287,7 @@ def _run(
         token_file=how.token_file,
         certificate=how.certificate,
         vends_credentials=how.lends_credentials,
-        limits=Limits(workers=how.workers),
+        limits=Limits(workers=how.workers, statement_s=how.statement_timeout_s),
     )
     with opening as (_, session):
         refuse_lost(session.engine)

@@ -31,17 +31,25 @@ ROOT = "/api/2.1/unity-catalog"
 OWN_ROOT = "/api/txlake/v1"
 _DELTA = f"{ROOT}/delta/v1"
 _TABLES = f"{_DELTA}/catalogs/{{catalog}}/schemas/{{schema}}/tables"
+# How long a statement that is cancelled takes to end, at most (`txlake.spark.served`).
+_AFTER_STATEMENT_S = 60.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route. `changes`: what a caller who may only read doesn't get."""
+    """A route.
+
+    Attributes:
+        changes: whether a caller who may only read doesn't get it.
+        runs_sql: whether it runs statements, which have a time of their own.
+    """
 
     method: str
     path: str
     handler: Handler
     changes: bool = False
+    runs_sql: bool = False
 
 
 ENDPOINTS = (
@@ -81,7 +89,7 @@ ENDPOINTS = (
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),
     Endpoint("POST", f"{OWN_ROOT}/transactions", commits.transact, changes=True),
     # What a caller may say who may only read is told statement by statement.
-    Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run),
+    Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run, runs_sql=True),
     Endpoint("POST", f"{OWN_ROOT}/sessions", served_sql.begin_session),
     Endpoint("DELETE", f"{OWN_ROOT}/sessions/{{session}}", served_sql.end_session),
 )
@@ -195,13 +203,16 @@ class _Desk:
         return b"".join(parts)
 
     async def _in_time(self, work: asyncio.Future[Answer], endpoint: Endpoint) -> Response:
+        most_s = self._limits.request_s
+        if endpoint.runs_sql:
+            most_s = max(most_s, self._limits.statement_s + _AFTER_STATEMENT_S)
         try:
-            answer = await asyncio.wait_for(asyncio.shield(work), self._limits.request_s)
+            answer = await asyncio.wait_for(asyncio.shield(work), most_s)
         except TimeoutError as error:
             kind = "CommitStateUnknownException" if endpoint.changes else None
             raise Failure(
                 kind or "InternalServerErrorException",
-                f"no answer within {self._limits.request_s:g} s; what was asked may still happen",
+                f"no answer within {most_s:g} s; what was asked may still happen",
             ) from error
         if answer.media is not None:
             return Response(answer.content, answer.status, media_type=answer.media)

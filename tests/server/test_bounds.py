@@ -1,0 +1,71 @@
+"""A served statement's time and memory are bounded: the server answers after any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2 as httpx
+import pytest
+
+import txlake
+from tests.server.process import ServerProcess
+from txlake.server.app import OWN_ROOT
+
+TIMEOUT_S = 8
+# A text of 2^50 characters, made by a fold that Spark carries out while it plans.
+DOUBLED = "aggregate(sequence(1, 50), 'a', (whole, i) -> concat(whole, whole))"
+ONES = "aggregate(sequence(1, 1000000), 0L, (sum, i) -> sum + i)"
+# 10^12 steps in the thread of the planner, which no cancelled job ends.
+FOLDED = f"aggregate(sequence(1, 1000000), 0L, (sum, i) -> sum + i * {ONES})"
+JOINED = "SELECT sum(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with Spark in a process of its own."""
+    warehouse = tmp_path_factory.mktemp("bounds") / "lake"
+    with txlake.connect(str(warehouse)) as lake:
+        lake.sql("CREATE TABLE orders (id INT, n BIGINT)")
+        lake.sql("INSERT INTO orders VALUES (1, 10), (2, 20)")
+    with ServerProcess(warehouse, "--statement-timeout", str(TIMEOUT_S)) as made:
+        yield made
+
+
+def ask(server: ServerProcess, text: str) -> httpx.Response:
+    """A statement's answer, however long Spark takes to start."""
+    return httpx.post(f"{server.url}{OWN_ROOT}/sql", json={"statement": text}, timeout=300)
+
+
+def check_answers(server: ServerProcess) -> None:
+    """The server answers by a query that needs Spark, and a job."""
+    for _ in range(3):  # a Spark that has just been ended fails the statements that it ran
+        answer = ask(server, "SELECT sum(n) AS n, count(DISTINCT id) AS ids FROM orders")
+        if answer.status_code == 200:
+            break
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["rows"] == [[30, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT sha2(repeat('a', 2000000000), 256)", "at most 1000000"),
+        ("SELECT length(repeat('a', 1000000 * 2000))", ""),
+        (f"SELECT length({DOUBLED})", ""),
+        (f"SELECT collect_list({DOUBLED}) FROM orders", ""),
+        (JOINED, "longer than 8 s"),
+        (f"SELECT {FOLDED}", ""),
+    ],
+    ids=["literal", "computed", "doubled", "in a task", "long job", "long plan"],
+)
+def test_the_server_answers_after(server: ServerProcess, text: str, said: str) -> None:
+    answer = ask(server, text)
+    assert answer.status_code in (400, 403, 503), answer.text
+    assert said in answer.text
+    check_answers(server)
+
+
+def test_an_update_that_is_cancelled_changes_nothing(server: ServerProcess) -> None:
+    answer = ask(server, f"UPDATE orders SET n = ({JOINED.replace('SELECT', 'SELECT n +', 1)})")
+    assert answer.status_code in (400, 503), answer.text
+    check_answers(server)

@@ -92,7 +92,7 @@ def opened(
     is_elsewhere = is_unity(place.location)
     session = open_session(
         None if is_elsewhere else place.location,
-        make_spark=lambda: quiet_spark(spark_settings or {}),
+        make_spark=lambda: quiet_spark(spark_settings),
         catalog=place.location if is_elsewhere else place.catalog,
         token=place.token if is_elsewhere else None,
         storage_options=place.storage_options,
@@ -132,7 +132,7 @@ def _no_lake(url: str, why: str) -> InvalidRequest:
     )
 
 
-def quiet_spark(settings: Mapping[str, str]) -> SparkSession:
+def quiet_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The Spark session of a command, whose own chatter isn't among the command's messages."""
     from txlake.lake.lake import local_spark
 
@@ -143,7 +143,7 @@ def quiet_spark(settings: Mapping[str, str]) -> SparkSession:
     )
     # As the first of the JVM's options: those that a user sets come later and win.
     log = {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
-    return local_spark({**log, **settings})
+    return local_spark({**log, **(settings or {})})
 
 
 @contextmanager

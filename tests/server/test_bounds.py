@@ -46,6 +46,7 @@ def check_answers(server: ServerProcess) -> None:
     assert answer.json()["rows"] == [[30, 2]]
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -25,6 +25,7 @@ from txlake.log.predicates import (
     columns_of,
     conjuncts,
     is_deterministic,
+    parse_or_opaque,
     parse_predicate,
     to_text,
 )
@@ -196,6 +197,28 @@ def test_what_is_no_condition_is_pointed_at(text: str, message: str) -> None:
         parse_predicate(text)
 
 
+def test_what_only_spark_understands_may_hold_for_any_row() -> None:
+    assert parse_or_opaque("a !< 5 AND b = 1") == Opaque("a !< 5 AND b = 1")
+    assert parse_or_opaque("a =") == Opaque("a =")
+    assert parse_or_opaque("t.a = 1", aliases=("t",)) == compare("=", 1)
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        parse_or_opaque("(" * 2_000 + "a = 1" + ")" * 2_000)
+
+
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1e309", "1" * 39, f"0.{'1' * 39}", f"{'1' * 30}.{'0' * 9}"]
+)
+def test_a_number_that_spark_refuses_is_left_to_it(number: str) -> None:
+    found = parse_predicate(f"a < {number}")
+    assert isinstance(found, Opaque)
+    assert found.columns == frozenset({A})
+
+
+def test_the_largest_numbers_are_literals() -> None:
+    assert parse_predicate(f"a < 000{'9' * 38}") == compare("<", 10**38 - 1)
+    assert parse_predicate("a < 1e308") == compare("<", 1e308)
+
+
 SCHEMA = Struct(
     (
         Field("i", Primitive("integer")),
@@ -271,6 +294,9 @@ def test_literals_take_the_columns_type(text: str, meaning: str) -> None:
     [
         "i = 'x'",
         "i = '99999999999'",
+        "i > 9223372036854775808",  # false to Spark even where i is null
+        "Big <= 9223372036854775808",
+        "Big >= -9223372036854775809",
         "i = true",
         "i IN ('01')",
         "i IN (1, 'x')",

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.tables import table
+from txlake.errors import InvalidRequest
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.types import Struct
 from txlake.spark.conditions import harmless
+from txlake.statements import Assignment, SqlText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,3 +72,16 @@ def test_a_deleted_row_fails_no_condition(tmp_path: Path, spark: SparkSession) -
     t.run("DELETE FROM t WHERE n = 0")
     t.run("DELETE FROM t WHERE id < 5 AND 10 / n >= 5")
     assert sorted(row[0] for row in t.rows()) == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_condition_that_only_spark_understands_finds_its_rows(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    t = table(tmp_path / "t", spark, "id LONG, n INT")
+    t.append(spark.range(0, 10, 1, 1).selectExpr("id", "CAST(id AS INT) n"))
+    change = t.work().delete(SqlText("n !< 7"))
+    assert change.metrics["numDeletedRows"] == 3
+    change = t.work().update((Assignment(("n",), SqlText("0")),), SqlText("n !> 1 AND id = 1"))
+    assert change.affected == {"num_affected_rows": 1}
+    with pytest.raises(InvalidRequest, match=r"(?i)syntax error"):
+        t.work().delete(SqlText("n !! 7"))

@@ -7,6 +7,7 @@ prefix, null tests, boolean columns, and AND, OR, NOT of those. Everything else 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -59,6 +60,7 @@ _INTEGERS = {
     exp.DataType.Type.INT: 32,
     exp.DataType.Type.BIGINT: 64,
 }
+_DECIMAL_DIGITS = 38
 # Not a function of the row alone, or not of plain columns.
 _UNSTABLE = (
     exp.Query,
@@ -324,9 +326,16 @@ def _hex(digits: str) -> bytes:
 
 
 def _number(text: str) -> int | float | Decimal:
-    if text.isdecimal():
-        return int(text)
-    return float(text) if "e" in text.lower() else Decimal(text)
+    """A number as Spark reads it. Raises NotLiteral for one that Spark refuses as too large."""
+    if "e" in text.lower():
+        number = float(text)
+        if math.isinf(number):
+            raise NotLiteral
+        return number
+    whole, _, fraction = text.partition(".")
+    if len(whole.lstrip("0")) + len(fraction) > _DECIMAL_DIGITS:
+        raise NotLiteral
+    return int(text) if text.isdecimal() else Decimal(text)
 
 
 def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:

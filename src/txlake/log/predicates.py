@@ -54,6 +54,7 @@ __all__ = [
     "conjuncts",
     "is_deterministic",
     "may_depend_on_zone",
+    "parse_or_opaque",
     "parse_predicate",
     "to_text",
 ]
@@ -75,6 +76,20 @@ def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
     except ModuleNotFoundError as error:
         raise InvalidRequest(missing(f"the condition {text!r:.80}", error)) from error
     return predicate_parser.parsed(text, aliases)
+
+
+def parse_or_opaque(text: str, *, aliases: Collection[str] = ()) -> Predicate:
+    """The predicate of a SQL condition that Spark evaluates, as `parse_predicate` gives it.
+
+    A text that isn't understood is an `Opaque`: Spark knows more of its SQL (`c !< 5`), and refuses
+    what is no condition. Raises InvalidRequest where it is nested too deeply.
+    """
+    try:
+        return parse_predicate(text, aliases=aliases)
+    except InvalidRequest as error:
+        if isinstance(error.__cause__, RecursionError | ModuleNotFoundError):
+            raise
+        return Opaque(text)
 
 
 def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Predicate:

@@ -28,7 +28,7 @@ from txlake.log.predicates import (
     Predicate,
     columns_of,
     conjuncts,
-    parse_predicate,
+    parse_or_opaque,
 )
 from txlake.protocol import paths
 from txlake.protocol.actions import Action
@@ -312,7 +312,7 @@ def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[P
         return []
     names = [name for name in (statement.target_alias, work.name) if name is not None]
     kept: list[Predicate] = []
-    for part in conjuncts(parse_predicate(condition_text(statement.on), aliases=tuple(names))):
+    for part in conjuncts(parse_or_opaque(condition_text(statement.on), aliases=tuple(names))):
         columns = columns_of(part)
         if columns and all(_is_target(work, statement, source, path) for path in columns):
             kept.append(work.bound(part))

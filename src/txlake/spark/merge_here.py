@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.log.coercion import has_plain_text
-from txlake.log.predicates import Predicate, conjuncts, parse_predicate
+from txlake.log.predicates import Predicate, conjuncts, parse_or_opaque
 from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
 from txlake.log.values import computed, parse_value
 from txlake.protocol.identity import is_identity
@@ -143,7 +143,7 @@ def _keys(work: TableAccess, statement: Merge, held: LocalSource) -> list[_Key] 
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
     keys = []
-    for part in conjuncts(parse_predicate(statement.on.text)):
+    for part in conjuncts(parse_or_opaque(statement.on.text)):
         found = compared_columns(work, statement, held, part)
         if found is None or not _is_key(found[0], found[1]):
             return None

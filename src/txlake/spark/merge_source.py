@@ -33,7 +33,7 @@ from txlake.log.predicates import (
     Predicate,
     columns_of,
     conjuncts,
-    parse_predicate,
+    parse_or_opaque,
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
@@ -189,7 +189,7 @@ def _alias_of(statement: Merge, source: DataFrame) -> str | None:
     """The alias that a DataFrame was given and by which the ON condition names its columns."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
-    named = {path[0] for path in columns_of(parse_predicate(statement.on.text)) if len(path) > 1}
+    named = {path[0] for path in columns_of(parse_or_opaque(statement.on.text)) if len(path) > 1}
     for name in sorted(named):
         try:
             columns = source.select(f"{quote(name)}.*").columns
@@ -214,7 +214,7 @@ def keys_in_target(work: TableAccess, statement: Merge, held: LocalSource) -> Pr
     source = delta_schema(held.schema)
     compared = [
         found
-        for part in conjuncts(parse_predicate(statement.on.text))
+        for part in conjuncts(parse_or_opaque(statement.on.text))
         for texts in _comparisons(part)
         if (found := _columns_compared(work, statement, source, held.alias, texts)) is not None
         and _compare_as_they_are(found.ours, found.theirs)

@@ -28,6 +28,7 @@ from txlake.log.predicates import (
     columns_of,
     is_deterministic,
     may_depend_on_zone,
+    parse_or_opaque,
     parse_predicate,
 )
 from txlake.log.snapshot import Snapshot
@@ -206,7 +207,7 @@ class TableAccess:
         aliases = tuple(name for name in (alias, self.name) if name is not None)
         try:
             text = expression.rewritten(lambda _: None)  # `db.t.id` is `t.id` there
-            return self.bound(parse_predicate(text, aliases=aliases))
+            return self.bound(parse_or_opaque(text, aliases=aliases))
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
 

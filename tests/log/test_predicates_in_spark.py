@@ -59,9 +59,10 @@ COLUMNS: dict[str, tuple[str, list[object]]] = {
         ],
     ),
 }
+TOO_LONG = str(2**63)
 LITERALS = {
-    "i": ["1", "1.5", "-1.5", "1e0", "99999999999", "'5'", "'05'", "2147483648.5"],
-    "big": ["5", "9007199254740992", "9007199254740992e0", "1.5", "'5'"],
+    "i": ["1", "1.5", "-1.5", "1e0", "99999999999", "'5'", "'05'", "2147483648.5", TOO_LONG],
+    "big": ["5", "9007199254740992", "9007199254740992e0", "1.5", "'5'", TOO_LONG],
     "f": ["0", "0.1", "0.5", "1e-1", "0.1f", "'0.5'", "'0.1'", "16777217", "double('nan')"],
     "x": ["0", "0.1", "1e-1", "0.1f", "'0.1'", "9007199254740993", "double('nan')"],
     "n": ["1.23", "1.235", "5", "1.23e0", "'1.23'", "99999999999"],
@@ -89,6 +90,8 @@ def conditions() -> Iterator[str]:
     for name, literals in LITERALS.items():
         for literal in literals:
             yield from (f"{name} {op} {literal}" for op in ("=", "!=", "<", ">=", "<=>"))
+            if literal == TOO_LONG:
+                yield from (f"NOT ({name} {op} {literal})" for op in ("<", "<=", ">", ">="))
             yield f"{name} IN ({literal}, NULL)"
             yield f"NOT {name} IN ({literal}, {literals[0]})"
         yield from (f"{name} IS NULL", f"{name} <=> NULL", f"NOT {name} IS NOT NULL")

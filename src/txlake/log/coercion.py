@@ -31,6 +31,7 @@ _WIDE = Context(prec=100)
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
 # Where a value between two steps leaves the comparison with the step below it.
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _ROUNDED_DOWN: Mapping[Operator, Operator] = {
     Operator.LESS: Operator.LESS_OR_EQUAL,
     Operator.LESS_OR_EQUAL: Operator.LESS_OR_EQUAL,
@@ -84,6 +85,8 @@ def _with_integer(operator: Operator, value: LiteralValue, low: int, high: int) 
         case bool():
             return None
         case int():
+            if operator in _ROUNDED_DOWN and not _LONG_MIN <= value <= _LONG_MAX:
+                return None  # true or false to Spark even where the column is null
             exact = Decimal(value)
         case Decimal() if len(value.as_tuple().digits) <= 18:
             exact = value

@@ -11,6 +11,8 @@ MINUTES ?= 30
 SEEDS ?= 10000
 # Of the differential machine in test-all: how many programs.
 PROGRAMS ?= 200
+# Of the questions in test-all: about how many tables, fifty about each.
+TABLES ?= 40
 # Of test-all: which sixth of the broad tests' files, with one of the other PySparks, 1/6 to 6/6; all without.
 SHARE ?=
 # Of interrupts: how many.
@@ -64,9 +66,10 @@ test-quick: setup-python ## those without Spark, and fifty seeds of the simulati
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
 # The differential machine is given as many programs as PROGRAMS says.
-test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS
+test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS, TABLES
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
+	@$(MAKE) --no-print-directory ask SEEDS=$(TABLES)
 
 .PHONY: test-rest
 test-rest: core-peers peers ## the tests that are marked broad or peer
@@ -117,6 +120,12 @@ diff: SEEDS = 200
 diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM=1, and where they differ
 	@tools/delta_jars.sh
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
+
+.PHONY: ask
+ask: SEEDS = 200
+ask: setup ## questions in many ways, fifty about each of SEEDS=200 tables FROM=1, or one table's by SEED=n
+	@tools/delta_jars.sh
+	@PYTHONPATH=src:. $(PYTHON) -m tests.ask $(if $(SEED),--seeds 1 --from $(SEED),--seeds $(SEEDS) --from $(FROM))
 
 .PHONY: delta-tests
 delta-tests: setup ## Delta Spark's own Python tests and examples, of a checkout, on txlake: CHECKOUT=/path/to/delta

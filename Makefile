@@ -65,11 +65,12 @@ test-quick: setup-python ## those without Spark, and fifty seeds of the simulati
 	@$(PYTHON) -m pytest $(IN_PROCESSES) $(QUICK) $(QUICK_ARGS) $(PYTEST_ARGS)
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
-# The differential machine is given as many programs as PROGRAMS says.
+# The differential machine is given as many programs as PROGRAMS says, and Spark's SQL tests a sixth.
 test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS, TABLES
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 	@$(MAKE) --no-print-directory ask SEEDS=$(TABLES)
+	@$(MAKE) --no-print-directory spark-sql SHARE=$(or $(SHARE),1/6)
 
 .PHONY: test-rest
 test-rest: core-peers peers ## the tests that are marked broad or peer
@@ -126,6 +127,12 @@ ask: SEEDS = 200
 ask: setup ## questions in many ways, fifty about each of SEEDS=200 tables FROM=1, or one table's by SEED=n
 	@tools/delta_jars.sh
 	@PYTHONPATH=src:. $(PYTHON) -m tests.ask $(if $(SEED),--seeds 1 --from $(SEED),--seeds $(SEEDS) --from $(FROM))
+
+.PHONY: spark-sql
+spark-sql: setup ## Spark's own SQL tests, by lake.sql and in an enabled session: SHARE=1/6 ONLY=join
+	@tools/spark_sql_tests.sh
+	@PYTHONPATH=src:. $(PYTHON) -m tests.spark_sql --processes 2 $(if $(SHARE),--share $(SHARE)) \
+		$(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: delta-tests
 delta-tests: setup ## Delta Spark's own Python tests and examples, of a checkout, on txlake: CHECKOUT=/path/to/delta

@@ -49,7 +49,7 @@ def test_each_session_has_its_number(lake: txlake.Lake) -> None:
 def test_the_current_database_follows_use(lake: txlake.Lake) -> None:
     lake.sql("CREATE DATABASE Sales; CREATE TABLE t (name STRING, a INT)")
     both = lake.sql("SELECT current_database(), current_schema() AS s, DB_NAME() AS d")
-    assert both.columns == ["current_database()", "s", "d"]
+    assert both.columns == ["current_schema()", "s", "d"]
     assert [tuple(row) for row in both.collect()] == [("default",) * 3]
     lake.sql("USE sales")
     assert query(lake, "SELECT current_database(), current_schema(), DB_NAME()") == [("Sales",) * 3]

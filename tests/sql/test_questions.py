@@ -45,7 +45,7 @@ def answered(text: str) -> str:
         ("SELECT a GROUP BY a, DB_NAME(a)", "SELECT a GROUP BY a, <DB_NAMEa>"),
         ("SELECT 1 IN (1, @@SPID)", "SELECT 1 IN (1, <@@SPID>)"),
         ("(SELECT @@SPID) UNION SELECT 1", "(SELECT <@@SPID> AS `@@SPID`) UNION SELECT 1"),
-        ("SELECT current_database()", "SELECT <CURRENT_DATABASE> AS `current_database()`"),
+        ("SELECT current_database()", "SELECT <CURRENT_DATABASE> AS `current_schema()`"),
         ("SELECT '@@SPID', `DB_ID`() , x.db_id(), db_id, a @ b", None),
     ],
 )  # fmt: skip

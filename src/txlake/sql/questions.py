@@ -39,6 +39,7 @@ _CLAUSES = words(
     "SELECT FROM WHERE GROUP HAVING ORDER SORT DISTRIBUTE CLUSTER BY LIMIT OFFSET UNION EXCEPT"
     " MINUS INTERSECT WINDOW QUALIFY VALUES SET ON USING WHEN THEN INSERT"
 )
+_SPARKS_NAMES = {"CURRENT_DATABASE": "current_schema()", "CURRENT_SCHEMA": "current_schema()"}
 _BEFORE_COLUMN = words("SELECT DISTINCT ALL ,")
 _AFTER_COLUMN = words(
     ", ) FROM WHERE GROUP HAVING ORDER SORT DISTRIBUTE CLUSTER LIMIT OFFSET UNION EXCEPT MINUS"
@@ -123,7 +124,10 @@ def _arguments(
 def _named(
     source: SourceText, tokens: Sequence[Token], first: int, last: int, found: Question
 ) -> Question:
-    """Gives it its own text as alias where it is a whole column of a SELECT list without one."""
+    """Gives it a column's name as alias where it is a whole column of a SELECT list without one.
+
+    Spark's own functions get the name that Spark gives them, the others their text.
+    """
     before, after = _upper(tokens, first - 1), _upper(tokens, last + 1)
     if before not in _BEFORE_COLUMN or (after is not None and after not in _AFTER_COLUMN):
         return found
@@ -136,7 +140,8 @@ def _named(
         if depth == 0 and word in _CLAUSES:
             if word != "SELECT":
                 return found
-            return replace(found, alias=source.text[found.start : found.end])
+            own = _SPARKS_NAMES.get(found.name, source.text[found.start : found.end])
+            return replace(found, alias=own)
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.parsing import name, one, refused, sql
 from txlake.sql import is_closed
-from txlake.statements import Atomic, Delete, ExecuteImmediate, SqlText, Truncate
+from txlake.statements import Atomic, Delete, ExecuteImmediate, SparkCommand, SqlText, Truncate
 from txlake.statements.scripting import (
     Block,
     Branch,
@@ -195,3 +195,24 @@ def test_a_variable_is_set_from_the_lake() -> None:
     assert str(reference.table) == "d.t"
     assert one("SET x = 1") != found
     assert isinstance(found.command, SqlText)  # type: ignore[union-attr]
+
+
+def test_several_variables_are_set() -> None:
+    text = "SET VAR x = (SELECT max(a) FROM t), y = DEFAULT, z = (SELECT b FROM d.u) + 1"
+    found = one(text)
+    assert isinstance(found, SparkCommand)
+    assert found.command.text == text
+    assert found.command.rewritten(lambda _: "<v>") == (
+        "SET VAR x = (SELECT max(a) FROM <v> AS `t`), y = DEFAULT, "
+        "z = (SELECT b FROM <v> AS `u`) + 1"
+    )
+    refused("SET VAR x = 1, y", "1:17", "expected =")
+
+
+def test_the_values_of_a_text_may_stand_in_parentheses() -> None:
+    found = one("EXECUTE IMMEDIATE 'SELECT :a, :b' USING (1 AS a, (2) + x AS b)")
+    assert isinstance(found, ExecuteImmediate)
+    assert found.using == ((sql("1"), "a"), (sql("(2) + x"), "b"))
+    found = one("EXECUTE IMMEDIATE 'SELECT ?, ?' USING (1) + 2, (3)")
+    assert isinstance(found, ExecuteImmediate)
+    assert found.using == ((sql("(1) + 2"), None), (sql("(3)"), None))

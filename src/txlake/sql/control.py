@@ -15,6 +15,7 @@ from txlake.statements import (
     Isolation,
     Kill,
     LockTable,
+    Reference,
     ReleaseSavepoint,
     Rollback,
     RollbackTo,
@@ -173,7 +174,7 @@ def prepare(cursor: Cursor) -> NoReturn:
 
 
 def execute_immediate(cursor: Cursor) -> ExecuteImmediate:
-    """EXECUTE IMMEDIATE text [INTO variables] [USING value [AS name], ...]"""
+    """EXECUTE IMMEDIATE text [INTO variables] [USING value [AS name], ...], or USING (...)"""
     cursor.expect("EXECUTE")
     if not cursor.accept("IMMEDIATE"):
         cursor.fail("IMMEDIATE")
@@ -183,8 +184,20 @@ def execute_immediate(cursor: Cursor) -> ExecuteImmediate:
         into = cursor.listed(lambda: cursor.name("a variable"))
     using: tuple[tuple[SqlText, str | None], ...] = ()
     if cursor.accept("USING"):
-        using = cursor.listed(lambda: _value(cursor))
+        listed = cursor.enclosed if _is_enclosed(cursor) else cursor.listed
+        using = listed(lambda: _value(cursor))
     return ExecuteImmediate(sql=selected(sql), into=into, using=using)
+
+
+def _is_enclosed(cursor: Cursor) -> bool:
+    """Whether all that is left stands in one pair of parentheses."""
+    mark = cursor.mark
+    is_enclosed = cursor.accept("(")
+    if is_enclosed:
+        cursor.skip()
+        is_enclosed = cursor.accept(")") and cursor.at_end
+    cursor.back(mark)
+    return is_enclosed
 
 
 def _value(cursor: Cursor) -> tuple[SqlText, str | None]:
@@ -264,15 +277,23 @@ def set_statement(cursor: Cursor) -> Statement:
 
 
 def _set_variable(cursor: Cursor) -> Statement:
-    """SET VAR[IABLE] name = value, or (names) = (query): tables in it are the lake's"""
+    """SET VAR[IABLE] name = value, ..., or (names) = (query): tables in it are the lake's"""
     start = cursor.first.start
-    while not cursor.at("="):
+    references: list[Reference] = []
+
+    def one() -> None:
+        while not cursor.at("="):
+            if cursor.at_end:
+                cursor.fail("=")
+            cursor.advance()
         cursor.advance()
-    cursor.advance()
-    shift = cursor.token.start - start
-    value = expression(cursor, (), what="a value")
-    text = cursor.source.text[start : start + shift] + value.text
-    return SparkCommand(SqlText(text, tuple(one.moved(shift) for one in value.references)))
+        shift = cursor.token.start - start
+        value = expression(cursor, (), comma=True, what="a value")
+        references.extend(reference.moved(shift) for reference in value.references)
+
+    cursor.listed(one)
+    text = cursor.source.text[start : cursor.token.start].rstrip()
+    return SparkCommand(SqlText(text, tuple(references)))
 
 
 def _unnamed(cursor: Cursor) -> None:

@@ -126,6 +126,8 @@ def _in_database(cursor: Cursor, table: Table) -> Table:
         return table
     start = cursor.token
     name = database(cursor)
+    if isinstance(table, TableName) and [one.lower() for one in table.parts[:-1]] == [name.lower()]:
+        return table
     if not isinstance(table, TableName) or len(table.parts) > 1:
         cursor.refuse("the table has its database already", start)
     return TableName((name, *table.parts))

@@ -113,6 +113,11 @@ def test_a_view_of_the_lake_is_everybodys(t: txlake.Lake) -> None:
         ]
     assert query(t, "DESCRIBE sales.bigger") == [("key", "int", "a key")]
     assert ("Type", "VIEW", "") in query(t, "DESCRIBE EXTENDED sales.bigger")
+    assert query(t, "DESCRIBE sales.bigger KEY") == [
+        ("col_name", "key"), ("comment", "a key"), ("data_type", "int")
+    ]  # fmt: skip
+    with pytest.raises(InvalidRequest, match="has no column v"):
+        t.sql("DESCRIBE sales.bigger v")
     assert query(t, "SHOW COLUMNS IN sales.big") == [("id",), ("v",)]
     [(text,)] = query(t, "SHOW CREATE TABLE sales.bigger")
     assert isinstance(text, str)
@@ -210,6 +215,74 @@ def test_a_view_reads_one_instant_and_its_rows_count(t: txlake.Lake) -> None:
     tx.sql("INSERT INTO t SELECT id + 10, 0 FROM w")
     with pytest.raises(Conflict):
         tx.commit()
+
+
+@pytest.mark.parametrize(
+    ("mode", "columns", "value"),
+    [
+        ("", ["id", "v"], 3),
+        ("WITH SCHEMA COMPENSATION", ["id", "v"], 3),
+        ("WITH SCHEMA BINDING", ["id", "v"], None),
+        ("WITH SCHEMA TYPE EVOLUTION", ["id", "v"], "3"),
+        ("WITH SCHEMA EVOLUTION", ["v", "w", "id"], "3"),
+    ],
+)
+def test_the_columns_of_a_view_whose_table_was_replaced(
+    t: txlake.Lake, mode: str, columns: list[str], value: object
+) -> None:
+    t.sql(f"CREATE VIEW w {mode} AS SELECT * FROM t")
+    t.sql(
+        "CREATE OR REPLACE TABLE t (v STRING, w INT, id BIGINT); INSERT INTO t VALUES ('3', 4, 5)"
+    )
+    if value is None:
+        with pytest.raises(InvalidRequest, match="'id' is bigint now, expected int"):
+            t.sql("SELECT * FROM w")
+        t.sql("ALTER VIEW w WITH SCHEMA COMPENSATION")
+        value = 3
+    found = t.sql("SELECT * FROM w")
+    assert found.columns == columns
+    assert [row.v for row in found.collect()] == [value]
+    t.sql("INSERT INTO t VALUES ('no number', 4, 5)")
+    if value == 3:
+        with pytest.raises(Exception, match="a value of column 'v' is no int: no number"):
+            t.sql("SELECT * FROM w").collect()
+    else:
+        assert len(rows(t.sql("SELECT * FROM w"))) == 2
+
+
+def test_a_view_whose_column_is_gone(t: txlake.Lake, spark: SparkSession) -> None:
+    t.sql("CREATE VIEW w (k, l) AS SELECT * FROM t; CREATE VIEW e WITH SCHEMA EVOLUTION AS TABLE t")
+    t.sql("CREATE OR REPLACE TEMP VIEW mine AS SELECT * FROM t")
+    t.sql("CREATE OR REPLACE TABLE t (id INT, w INT)")
+    for name in ("w", "mine"):
+        with pytest.raises(InvalidRequest, match="gives 0 columns 'v', expected 1"):
+            t.sql(f"SELECT * FROM {name}")
+    assert t.sql("SELECT * FROM e").columns == ["id", "w"]
+    t.sql("CREATE OR REPLACE VIEW w (k) AS SELECT w FROM t")
+    assert t.sql("SELECT * FROM w").columns == ["k"]
+    spark.catalog.dropTempView("mine")
+
+
+def test_a_view_of_nested_columns_takes_what_may_be_null(t: txlake.Lake) -> None:
+    t.sql("CREATE TABLE n (s STRUCT<a: INT NOT NULL>, x ARRAY<INT>)")
+    t.sql("CREATE VIEW w WITH SCHEMA BINDING AS SELECT * FROM n")
+    t.sql("CREATE OR REPLACE TABLE n (x ARRAY<SMALLINT>, s STRUCT<a: INT>)")
+    t.sql("INSERT INTO n SELECT array(1S, NULL), named_struct('a', CAST(NULL AS INT))")
+    [row] = t.sql("SELECT * FROM w").collect()
+    assert (row.s.a, row.x) == (None, [1, None])
+
+
+def test_a_view_binds_where_the_session_says_so(t: txlake.Lake, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.legacy.viewSchemaCompensation", "false")
+    try:
+        t.sql("CREATE VIEW w AS SELECT id FROM t")
+    finally:
+        spark.conf.unset("spark.sql.legacy.viewSchemaCompensation")
+    t.sql("CREATE OR REPLACE TABLE t (id SMALLINT); INSERT INTO t VALUES (7)")
+    assert t.sql("SELECT * FROM w").dtypes == [("id", "int")]
+    t.sql("CREATE OR REPLACE TABLE t (id BIGINT)")
+    with pytest.raises(InvalidRequest, match="'id' is bigint now"):
+        t.sql("SELECT * FROM w")
 
 
 def test_who_reads_a_view_holds_a_lock_on_it_and_on_what_it_reads(t: txlake.Lake) -> None:

@@ -174,7 +174,7 @@ def test_what_an_alteration_says(text: str, statement: Statement) -> None:
     ("text", "place", "problem"),
     [
         ("ALTER", "1:6", "expected TABLE, VIEW, DATABASE or SCHEMA"),
-        ("ALTER VIEW v", "1:13", "expected AS or RENAME TO"),
+        ("ALTER VIEW v", "1:13", "expected AS, RENAME TO or WITH SCHEMA"),
         ("ALTER VIEW v AS", "1:16", "expected a query"),
         ("ALTER VIEW delta.`/v` AS SELECT 1", "1:12", "a view has a name, and no place"),
         ("ALTER TABLE t", "1:14", "expected SET or UNSET"),

@@ -21,10 +21,15 @@ from txlake.catalog.relations import databases, views
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest
 from txlake.ports import System
+from txlake.statements import ViewSchema
 
 _FOUND = sa.select(
     views, databases.c.name.label("database_name"), databases.c.number.label("database_number")
 ).join(databases, databases.c.id == views.c.database_id)
+
+
+# Where the schema is kept among a view's properties.
+_SCHEMA = "txlake.view.schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,7 @@ class ViewEntry:
         query: its text; names in it are of its database where they don't say another.
         columns: their names and comments.
         modified_ms: when its query was last given, or its name.
+        schema: None for a view of an older release, whose columns are those of its query.
     """
 
     id: str
@@ -48,6 +54,7 @@ class ViewEntry:
     properties: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
     modified_ms: int = 0
+    schema: ViewSchema | None = None
 
 
 @shielded()
@@ -79,6 +86,7 @@ class Views:
         *,
         comment: str | None = None,
         properties: Mapping[str, str] | None = None,
+        schema: ViewSchema | None = None,
     ) -> None:
         """Names a query. Raises InvalidRequest for a name that is taken or too long."""
         names.check_name(name)
@@ -97,7 +105,7 @@ class Views:
                     query=query,
                     columns=json.dumps(list(columns)),
                     comment=comment,
-                    properties=json.dumps(dict(properties or {})),
+                    properties=_stored(properties, schema),
                     created_ms=now_ms,
                     modified_ms=now_ms,
                 )
@@ -111,6 +119,7 @@ class Views:
         *,
         comment: str | None = None,
         properties: Mapping[str, str] | None = None,
+        schema: ViewSchema | None = None,
     ) -> None:
         """Gives a view another query. Raises InvalidRequest when the view is gone."""
         with self._on.writing() as connection:
@@ -121,7 +130,7 @@ class Views:
                 query=query,
                 columns=json.dumps(list(columns)),
                 comment=comment,
-                properties=json.dumps(dict(properties or {})),
+                properties=_stored(properties, schema),
             )
 
     def rename(self, view_id: str, database: str, name: str) -> None:
@@ -164,7 +173,24 @@ def view_named(connection: Connection, database: str, name: str) -> ViewEntry | 
     return None if row is None else _entry(row)
 
 
+def _stored(properties: Mapping[str, str] | None, schema: ViewSchema | None) -> str:
+    given = dict(properties or {})
+    if schema is not None:
+        kept = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
+        given[_SCHEMA] = json.dumps(kept)
+    return json.dumps(given)
+
+
+def _schema(kept: str | None) -> ViewSchema | None:
+    if kept is None:
+        return None
+    found = json.loads(kept)
+    return ViewSchema(mode=found["mode"], output=tuple(found["output"]), columns=found["columns"])
+
+
 def _entry(row: sa.Row[Any]) -> ViewEntry:
+    properties = json.loads(row.properties)
+    schema = _schema(properties.pop(_SCHEMA, None))
     return ViewEntry(
         id=row.id,
         number=row.number,
@@ -174,7 +200,8 @@ def _entry(row: sa.Row[Any]) -> ViewEntry:
         query=row.query,
         columns=tuple((name, comment) for name, comment in json.loads(row.columns)),
         comment=row.comment,
-        properties=json.loads(row.properties),
+        properties=properties,
         created_ms=row.created_ms,
         modified_ms=row.modified_ms,
+        schema=schema,
     )

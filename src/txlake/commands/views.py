@@ -6,7 +6,7 @@ a lock on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql.types import StructType
@@ -18,24 +18,28 @@ from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.view_queries import Viewed
+from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.spark.marks import view_mark
 from txlake.statements import (
     AlterView,
+    AlterViewSchema,
     CreateTemporaryView,
     CreateView,
     DescribeTable,
     DropView,
     RenameView,
+    SchemaMode,
     ShowColumns,
     ShowCreateTable,
     ShowViews,
     SqlText,
     TableName,
+    ViewSchema,
 )
 from txlake.statements.names import quoted
 from txlake.views.describe import Rows
 
+_COMPENSATION = "spark.sql.legacy.viewSchemaCompensation"
 _TEXT = Primitive("string")
 _SHOWN = Struct(
     (
@@ -61,7 +65,13 @@ def create_view(context: Context, statement: CreateView) -> None:
         raise InvalidRequest(
             f"view {statement.view} exists already; use IF NOT EXISTS or OR REPLACE"
         )
-    _check(context, TableName((owner, name)), statement.query, statement.columns)
+    schema = _schema(
+        context,
+        TableName((owner, name)),
+        statement.query,
+        statement.columns,
+        statement.schema_mode or _default_mode(context),
+    )
     given, text = dict(statement.properties), statement.query.text
     if known is None:
         catalog.views.create(
@@ -71,19 +81,32 @@ def create_view(context: Context, statement: CreateView) -> None:
             statement.columns,
             comment=statement.comment,
             properties=given,
+            schema=schema,
         )
     else:
         catalog.views.change(
-            known.id, text, statement.columns, comment=statement.comment, properties=given
+            known.id,
+            text,
+            statement.columns,
+            comment=statement.comment,
+            properties=given,
+            schema=schema,
         )
 
 
-def _check(
+def _default_mode(context: Context) -> SchemaMode:
+    """What becomes of a view's columns where its statement doesn't say it."""
+    compensates = context.plane.setting(_COMPENSATION, "true").lower() == "true"
+    return "compensation" if compensates else "binding"
+
+
+def _schema(
     context: Context,
     view: TableName,
     query: SqlText,
     columns: Sequence[tuple[str, str | None]],
-) -> StructType:
+    mode: SchemaMode,
+) -> ViewSchema:
     """The schema of a view's rows.
 
     Raises InvalidRequest for a query that reads the view itself, or a temporary view, and for
@@ -102,12 +125,19 @@ def _check(
         columns=tuple(name for name, _ in columns),
     )
     # Names in a view are of the view's database, and its text is read with that for ever.
-    schema = context.view_rows(found).schema
-    names = [name.lower() for name in schema.names]
+    schema, names = _promise(context, found, mode)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidRequest(f"view {view}: column {twice!r} is there twice; give it another name")
     return schema
+
+
+def _promise(context: Context, view: Viewed, mode: SchemaMode) -> tuple[ViewSchema, list[str]]:
+    """The schema that a view has from here on, and the names of its columns in lower case."""
+    rows = context.view_rows(replace(view, columns=()))
+    columns = context.named(view, rows).schema
+    schema = ViewSchema(mode=mode, output=tuple(rows.columns), columns=columns.json())
+    return schema, [name.lower() for name in columns.names]
 
 
 def create_temporary_view(context: Context, statement: CreateTemporaryView) -> None:
@@ -119,11 +149,11 @@ def create_temporary_view(context: Context, statement: CreateTemporaryView) -> N
     name = TableName(statement.name)
     mark = view_mark(str(name), context.engine.system.new_id())
     view = Viewed(name=str(name), database=context.database, query=query, columns=statement.columns)
-    context.view_rows(view)
+    schema, _ = _promise(context, view, _default_mode(context))
     start, end = f"{statement.command.text[: statement.query_at]}SELECT * FROM (", f") AS `{mark}`"
     references = tuple(reference.moved(len(start)) for reference in query.references)
     context.command(SqlText(start + query.text + end, references))
-    context.engine.temporary_views.put(mark, view)
+    context.engine.temporary_views.put(mark, replace(view, schema=schema))
 
 
 def _is_of_lake(context: Context, table: object) -> bool:
@@ -150,14 +180,37 @@ def alter_view(context: Context, statement: AlterView) -> None:
     entry = _required(context, statement.view).entry
     assert entry is not None, "the lake's own"
     name = TableName((entry.database, entry.name))
-    schema = _check(context, name, statement.query, ())
-    columns = entry.columns if len(entry.columns) == len(schema.names) else ()
+    mode = _default_mode(context) if entry.schema is None else entry.schema.mode
+    schema = _schema(context, name, statement.query, (), mode)
+    columns = entry.columns if len(entry.columns) == len(schema.output) else ()
+    if columns:
+        schema = _schema(context, name, statement.query, columns, mode)
     context.engine.catalog.of_lake().views.change(
         entry.id,
         statement.query.text,
         columns,
         comment=entry.comment,
         properties=entry.properties,
+        schema=schema,
+    )
+
+
+def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
+    """ALTER VIEW ... WITH SCHEMA: the columns that the view has from here on, by another mode."""
+    entry = _required(context, statement.view).entry
+    assert entry is not None, "the lake's own"
+    schema = entry.schema
+    if schema is None:
+        view = viewed_entry(entry, context.plane.relations)
+        name = TableName((entry.database, entry.name))
+        schema = _schema(context, name, view.query, entry.columns, statement.schema_mode)
+    context.engine.catalog.of_lake().views.change(
+        entry.id,
+        entry.query,
+        entry.columns,
+        comment=entry.comment,
+        properties=entry.properties,
+        schema=replace(schema, mode=statement.schema_mode),
     )
 
 
@@ -212,16 +265,33 @@ def described(
     if isinstance(statement, ShowColumns):
         names = [(name,) for name in schema.names]
         return Rows(schema=Struct((Field("col_name", _TEXT, False),)), rows=names)
-    if statement.column is not None:
-        raise InvalidRequest(f"{view.name} is a view: DESCRIBE it without a column")
     comments = dict(view.entry.columns) if view.entry is not None else {}
     shown = schema_rows(schema)
+    if statement.column is not None:
+        return _column(view, statement.column, shown, comments)
     rows: list[tuple[object, ...]] = [
         (name, kind, comments.get(str(name))) for name, kind, _ in shown.rows
     ]
     if statement.extended:
         rows += _details(view)
     return replace(shown, rows=rows)
+
+
+def _column(
+    view: Viewed, path: Sequence[str], shown: Rows, comments: Mapping[str, str | None]
+) -> Rows:
+    """One column, as DESCRIBE shows that of a table."""
+    name = ".".join(path)
+    found = next((row for row in shown.rows if str(row[0]).lower() == name.lower()), None)
+    if found is None:
+        raise InvalidRequest(f"{view.name} has no column {name}; DESCRIBE {view.name} lists them")
+    schema = Struct(tuple(Field(one, _TEXT, False) for one in ("info_name", "info_value")))
+    facts = (
+        ("col_name", found[0]),
+        ("data_type", found[1]),
+        ("comment", comments.get(str(found[0]))),
+    )
+    return Rows(schema=schema, rows=[(name, "NULL" if one is None else one) for name, one in facts])
 
 
 def schema_rows(schema: StructType) -> Rows:
@@ -240,6 +310,7 @@ def _details(view: Viewed) -> list[tuple[object, ...]]:
         ("Type", "VIEW", ""),
         ("Comment", comment, ""),
         ("View Text", view.query.text, ""),
+        *([] if view.schema is None else [("View Schema Mode", view.schema.mode.upper(), "")]),
     ]
 
 
@@ -262,7 +333,9 @@ def _created(view: Viewed) -> str:
     return "\n".join((*parts, f"AS {view.query.text}"))
 
 
-def _its_view(statement: CreateView | AlterView | DropView) -> Sequence[TableLock]:
+def _its_view(
+    statement: CreateView | AlterView | AlterViewSchema | DropView,
+) -> Sequence[TableLock]:
     return [(statement.view, LockMode.SCH_M)]
 
 
@@ -275,6 +348,7 @@ COMMANDS = dict(
         command(CreateView, giving_nothing(create_view), _its_view, is_alone=True),
         command(CreateTemporaryView, giving_nothing(create_temporary_view), no_table, writes=False),
         command(AlterView, giving_nothing(alter_view), _its_view, is_alone=True),
+        command(AlterViewSchema, giving_nothing(alter_view_schema), _its_view, is_alone=True),
         command(RenameView, giving_nothing(rename_view), _both_names, is_alone=True),
         command(DropView, giving_nothing(drop_view), _its_view, is_alone=True),
         command(ShowViews, giving_rows(show_views), no_table),

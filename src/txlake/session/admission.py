@@ -170,7 +170,8 @@ class _Wants:
             yield _Found(table, mode, entry.name, entry.database_number, entry)
             return
         listed = seen.views.get(want.key)
-        view = want.temporary if listed is None else viewed_entry(listed)
+        reader = want.within.plane.relations
+        view = want.temporary if listed is None else viewed_entry(listed, reader)
         if view is not None:
             yield from self._found_behind(want, view, seen)
             return

@@ -28,6 +28,7 @@ from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.spark.gone_files import note_reading
 from txlake.spark.marks import Shown, marked
 from txlake.spark.spark_errors import missing_table
+from txlake.spark.view_columns import promised
 from txlake.sql import metadata_column
 from txlake.statements import (
     ChangeRange,
@@ -47,6 +48,8 @@ from txlake.views.describe import Inspection, Rows, describe
 _logger = logging.getLogger(__name__)
 
 _OWN_VIEW = "txlake_"
+# Spark's database of the temporary views of all its sessions.
+_GLOBAL = "global_temp"
 # What Spark tells of the file that it reads a row from.
 _TELLS_FILES = re.compile(r"input_file|_metadata", re.IGNORECASE)
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
@@ -434,14 +437,16 @@ class Context:
             return None
         entry = self.engine.catalog.views.find(*self.engine.qualified(table, self.database))
         if entry is not None:
-            return viewed_entry(entry)
+            return viewed_entry(entry, self.plane.relations)
         return self.engine.temporary_view(table)
 
     def is_temporary(self, table: TableName) -> bool:
         """Whether Spark has a temporary view of that name."""
         if self.find(table) is not None or not self.plane.is_started:
             return False
-        return any(
+        if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
+            return self.plane.found(str(table)) is not None
+        return len(table.parts) == 1 and any(
             one.name.lower() == table.name.lower() and one.isTemporary
             for one in self.spark.catalog.listTables()
         )
@@ -469,6 +474,15 @@ class Context:
             way = " reads ".join((*self._within, view.name.lower()))
             raise InvalidRequest(f"view {view.name} can't be read: {way}, a circle")
         frame = inside.query(view.query)
+        if view.schema is not None:
+            return promised(lambda: self.spark, view.name, frame, view.schema)
+        return self.named(view, frame)
+
+    def named(self, view: Viewed, frame: DataFrame) -> DataFrame:
+        """The rows of a view's query under the names of its columns.
+
+        Raises InvalidRequest where it has not as many.
+        """
         if not view.columns:
             return frame
         if len(view.columns) != len(frame.columns):

@@ -14,7 +14,15 @@ from txlake.catalog.views import ViewEntry
 from txlake.errors import InvalidRequest
 from txlake.spark.marks import shows_view
 from txlake.sql import parse
-from txlake.statements import Select, SqlText, Table, TableName
+from txlake.statements import (
+    QueryReader,
+    Select,
+    SqlText,
+    Statement,
+    Table,
+    TableName,
+    ViewSchema,
+)
 from txlake.transaction.data_plane import DataPlane
 
 
@@ -27,6 +35,7 @@ class Viewed:
         database: what unqualified names in the query belong to.
         columns: the names of its columns, where they aren't the query's.
         entry: what the lake keeps of it; None for a temporary view.
+        schema: what it promises of its columns; None for a view of an older release.
     """
 
     name: str
@@ -34,6 +43,7 @@ class Viewed:
     query: SqlText
     columns: tuple[str, ...] = ()
     entry: ViewEntry | None = None
+    schema: ViewSchema | None = None
 
     def within(self, table: Table) -> Table:
         """A name in the query, with its database."""
@@ -42,23 +52,31 @@ class Viewed:
         return table
 
 
-def viewed_entry(entry: ViewEntry) -> Viewed:
-    """The view that the lake keeps."""
+def viewed_entry(entry: ViewEntry, reader: QueryReader) -> Viewed:
+    """The view that the lake keeps. `reader`: of a query that is valid in Spark alone."""
     return Viewed(
         name=str(TableName((entry.database, entry.name))),
         database=entry.database,
-        query=_query(entry.query),
+        query=_query(entry.query, reader),
         columns=tuple(name for name, _ in entry.columns),
         entry=entry,
+        schema=entry.schema,
     )
 
 
-@lru_cache(maxsize=1_000)
-def _query(text: str) -> SqlText:
-    [statement] = parse(text)
+def _query(text: str, reader: QueryReader) -> SqlText:
+    try:
+        [statement] = _parsed(text)
+    except InvalidRequest:
+        [statement] = parse(text, reader=reader)
     if not isinstance(statement, Select):
         raise InvalidRequest(f"a view is a query, found {text:.100}")
     return statement.query
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(text: str) -> tuple[Statement, ...]:
+    return parse(text)
 
 
 class TemporaryViews:

@@ -10,10 +10,12 @@ from txlake.sql.spark import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     AlterView,
+    AlterViewSchema,
     CreateTemporaryView,
     CreateView,
     DropView,
     RenameView,
+    SchemaMode,
     SqlText,
     Statement,
     TableName,
@@ -33,7 +35,9 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
         mode = "if_not_exists"
     view = view_name(cursor)
     columns = _columns(cursor)
-    comment, given = _clauses(cursor)
+    comment, given, schema_mode = _clauses(cursor)
+    if schema_mode == "evolution" and columns:
+        schema_mode = "type evolution"  # as Spark reads it: names that are given stay
     cursor.expect("AS")
     return CreateView(
         view=view,
@@ -42,6 +46,7 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
         comment=comment,
         properties=given,
         mode=mode,
+        schema_mode=schema_mode,
     )
 
 
@@ -61,10 +66,15 @@ def create_temporary(cursor: Cursor) -> Statement:
     if cursor.at("USING"):
         cursor.skip()
         return spark_command(cursor)
-    columns = _columns(cursor)
+    mark = cursor.mark
+    if cursor.accept("("):  # of files, with types
+        cursor.skip()
+        cursor.expect(")")
     if cursor.at("USING"):
         cursor.skip()
         return spark_command(cursor)
+    cursor.back(mark)
+    columns = _columns(cursor)
     _clauses(cursor)
     cursor.expect("AS")
     if cursor.token.kind is Kind.END:
@@ -82,16 +92,20 @@ def create_temporary(cursor: Cursor) -> Statement:
     )
 
 
-def alter_view(cursor: Cursor) -> AlterView | RenameView:
-    """ALTER VIEW name { AS query | RENAME TO other }"""
+def alter_view(cursor: Cursor) -> AlterView | AlterViewSchema | RenameView:
+    """ALTER VIEW name { AS query | RENAME TO other | WITH SCHEMA mode }"""
     cursor.expect("VIEW")
     view = view_name(cursor)
     if cursor.accept("RENAME", "TO"):
         renamed = RenameView(view, view_name(cursor))
         cursor.expect_end()
         return renamed
+    if cursor.at("WITH"):
+        mode = _schema_mode(cursor)
+        cursor.expect_end()
+        return AlterViewSchema(view, mode)
     if not cursor.accept("AS"):
-        cursor.fail("AS or RENAME TO")
+        cursor.fail("AS, RENAME TO or WITH SCHEMA")
     return AlterView(view, _query(cursor))
 
 
@@ -132,16 +146,35 @@ def _columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     return cursor.enclosed(one)
 
 
-def _clauses(cursor: Cursor) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+def _clauses(
+    cursor: Cursor,
+) -> tuple[str | None, tuple[tuple[str, str], ...], SchemaMode | None]:
     comment: str | None = None
     given: tuple[tuple[str, str], ...] = ()
-    while cursor.at_any("COMMENT", "TBLPROPERTIES"):
+    mode: SchemaMode | None = None
+    while cursor.at_any("COMMENT", "TBLPROPERTIES", "WITH"):
         if cursor.accept("COMMENT"):
             comment = cursor.string("the comment in quotes")
+        elif cursor.at("WITH"):
+            mode = _schema_mode(cursor)
         else:
             cursor.advance()
             given = properties(cursor)
-    return comment, given
+    return comment, given, mode
+
+
+def _schema_mode(cursor: Cursor) -> SchemaMode:
+    """WITH SCHEMA { BINDING | COMPENSATION | [TYPE] EVOLUTION }"""
+    cursor.expect("WITH", "SCHEMA")
+    if cursor.accept("TYPE", "EVOLUTION"):
+        return "type evolution"
+    word = cursor.expect_any("BINDING", "COMPENSATION", "EVOLUTION")
+    modes: dict[str, SchemaMode] = {
+        "BINDING": "binding",
+        "COMPENSATION": "compensation",
+        "EVOLUTION": "evolution",
+    }
+    return modes[word]
 
 
 def _query(cursor: Cursor) -> SqlText:

@@ -101,6 +101,8 @@ from txlake.statements.maintenance import (
 )
 from txlake.statements.names import (
     ChangeRange,
+    QueryReader,
+    RelationName,
     Table,
     TableName,
     TablePath,
@@ -147,11 +149,14 @@ from txlake.statements.tables import (
 )
 from txlake.statements.views import (
     AlterView,
+    AlterViewSchema,
     CreateTemporaryView,
     CreateView,
     DropView,
     RenameView,
+    SchemaMode,
     ShowViews,
+    ViewSchema,
     ViewStatement,
 )
 
@@ -177,6 +182,7 @@ __all__ = [
     "AlterDatabase",
     "AlterStatement",
     "AlterView",
+    "AlterViewSchema",
     "AnalyzeTable",
     "Assignment",
     "Atomic",
@@ -244,10 +250,12 @@ __all__ = [
     "Position",
     "Properties",
     "Query",
+    "QueryReader",
     "Question",
     "ReadChanges",
     "ReadTable",
     "Reference",
+    "RelationName",
     "RefreshTable",
     "ReleaseSavepoint",
     "RenameColumn",
@@ -259,6 +267,7 @@ __all__ = [
     "Rollback",
     "RollbackTo",
     "Savepoint",
+    "SchemaMode",
     "Select",
     "SetComment",
     "SetIsolation",
@@ -295,6 +304,7 @@ __all__ = [
     "UseDatabase",
     "Vacuum",
     "Values",
+    "ViewSchema",
     "ViewStatement",
     "Write",
     "condition_text",

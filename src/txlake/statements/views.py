@@ -8,6 +8,23 @@ from typing import Literal
 from txlake.statements.expressions import SqlText
 from txlake.statements.names import TableName
 
+SchemaMode = Literal["binding", "compensation", "type evolution", "evolution"]
+"""What becomes of a view's columns when a table changes that it reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewSchema:
+    """What a view promises of its columns, however the tables change that it reads.
+
+    Attributes:
+        output: the names of the query's columns when the query was given.
+        columns: the view's columns then, a schema in Spark's JSON.
+    """
+
+    mode: SchemaMode
+    output: tuple[str, ...]
+    columns: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
@@ -15,6 +32,7 @@ class CreateView:
 
     Attributes:
         columns: names and comments of the columns; empty for those of the query.
+        schema_mode: None for the one that the Spark session's settings give.
     """
 
     view: TableName
@@ -23,6 +41,7 @@ class CreateView:
     comment: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     mode: Literal["create", "or_replace", "if_not_exists"] = "create"
+    schema_mode: SchemaMode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +69,14 @@ class AlterView:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterViewSchema:
+    """ALTER VIEW name WITH SCHEMA mode."""
+
+    view: TableName
+    schema_mode: SchemaMode
+
+
+@dataclass(frozen=True, slots=True)
 class RenameView:
     """ALTER VIEW name RENAME TO other."""
 
@@ -74,4 +101,12 @@ class ShowViews:
     pattern: str | None = None
 
 
-ViewStatement = CreateView | CreateTemporaryView | AlterView | RenameView | DropView | ShowViews
+ViewStatement = (
+    CreateView
+    | CreateTemporaryView
+    | AlterView
+    | AlterViewSchema
+    | RenameView
+    | DropView
+    | ShowViews
+)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.sql.parsing import name, one, refused
+from txlake.errors import InvalidRequest
 from txlake.sql import parse
 from txlake.statements import (
     AlterView,
+    AlterViewSchema,
     CreateTemporaryView,
     CreateView,
     DescribeQuery,
     DropView,
+    RelationName,
     RenameView,
     Select,
     ShowViews,
@@ -111,6 +116,24 @@ def test_the_tables_of_a_query(text: str, found: list[str]) -> None:
             "SELECT * FROM a.t WHERE x IN (SELECT t.x FROM b.t)",
             "SELECT * FROM <v> AS `t` WHERE x IN (SELECT t.x FROM <v> AS `t`)",
         ),
+        (  # t.y is ambiguous: it must not become that of b.t
+            "SELECT a.t.x, t.y FROM a.t, b.t",
+            "SELECT `a.t`.x, t.y FROM <v> AS `a.t`, <v> AS `b.t`",
+        ),
+        (
+            "SELECT a.t.x FROM a.t WHERE EXISTS (SELECT 1 FROM b.t WHERE t.y = a.t.x)",
+            (
+                "SELECT `a.t`.x FROM <v> AS `a.t` "
+                "WHERE EXISTS (SELECT 1 FROM <v> AS `b.t` WHERE `b.t`.y = `a.t`.x)"
+            ),
+        ),
+        (
+            "SELECT t.x FROM a.t WHERE EXISTS (SELECT a.t.x FROM b.t, c.t WHERE t.y = 1)",
+            (
+                "SELECT `a.t`.x FROM <v> AS `a.t` "
+                "WHERE EXISTS (SELECT `a.t`.x FROM <v> AS `b.t`, <v> AS `c.t` WHERE t.y = 1)"
+            ),
+        ),
         ("TABLE a.t", "TABLE <v>"),
         ("SELECT * FROM (TABLE t)", "SELECT * FROM (TABLE <v>)"),
         ("SELECT * FROM t@v3", "SELECT * FROM <v> AS `t`"),
@@ -137,6 +160,102 @@ def test_only_names_change_when_a_query_is_rewritten(text: str, new: str) -> Non
     assert isinstance(statement, Select)
     got = statement.query.rewritten(lambda _: "<v>")
     assert got == new
+
+
+def test_a_database_in_use_names_one_of_two_tables_of_a_name() -> None:
+    def is_in_use(one: TableName, other: TableName) -> bool:
+        return len({("a", *table.parts)[-2:] for table in (one, other)}) == 1
+
+    def rewritten_in_use(text: str) -> str:
+        return read(text).in_database(is_in_use).rewritten(lambda _: "<v>")
+
+    both = rewritten_in_use("SELECT a.t.x, b.t.x, t.x FROM t, b.t")
+    assert both == "SELECT `(t)`.x, `b.t`.x, t.x FROM <v> AS `(t)`, <v> AS `b.t`"
+    again = rewritten_in_use("SELECT a.t.x FROM t, a.t")
+    assert again == "SELECT `(t)`.x FROM <v> AS `(t)`, <v> AS `(t)`", "ambiguous to Spark"
+    inside = rewritten_in_use("SELECT t.x FROM t WHERE x IN (SELECT a.t.x + t.y FROM b.t)")
+    assert inside == (
+        "SELECT `(t)`.x FROM <v> AS `(t)` WHERE x IN (SELECT `(t)`.x + `b.t`.y FROM <v> AS `b.t`)"
+    )
+
+
+# Valid in Spark alone, with the names that its parser finds.
+SPARKS_OWN = (
+    "SELECT -interval -1 day 1 hour -1 minute 1 second, q.x "
+    "FROM a.t TABLESAMPLE (10 ROWS), `u` AS q"
+)
+
+
+def by_spark(text: str, *found: RelationName) -> SqlText:
+    def reader(asked: str) -> Sequence[RelationName]:
+        assert asked == text
+        return found
+
+    [statement] = parse(text, reader=reader)
+    assert isinstance(statement, Select)
+    return statement.query
+
+
+def test_a_query_of_sparks_own_has_the_tables_that_spark_finds() -> None:
+    with pytest.raises(InvalidRequest, match="not understood"):
+        parse(SPARKS_OWN)
+    query = by_spark(
+        SPARKS_OWN,
+        RelationName(("u",), SPARKS_OWN.index("`u`"), True),
+        RelationName(("a", "t"), SPARKS_OWN.index("a.t"), False),
+    )
+    assert [str(one.table) for one in query.references] == ["a.t", "u"]
+    assert query.rewritten(lambda _: "<v>") == (
+        "SELECT -interval -1 day 1 hour -1 minute 1 second, q.x "
+        "FROM <v> TABLESAMPLE (10 ROWS) AS `t`, <v> AS q"
+    )
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        None,  # no query, or one that may read others too
+        [RelationName(("b", "t"), SPARKS_OWN.index("a.t"), False)],
+        [RelationName(("t",), 1, False)],
+        [RelationName(("a", "t", "x"), SPARKS_OWN.index("a.t"), False)],
+    ],
+)
+def test_a_query_with_other_names_than_its_text_is_refused(
+    named: Sequence[RelationName] | None,
+) -> None:
+    with pytest.raises(InvalidRequest, match="not understood at line 1"):
+        parse(SPARKS_OWN, reader=lambda _: named)
+
+
+def test_spark_is_not_asked_about_what_is_the_lakes_own() -> None:
+    for text in (
+        f"SELECT * FROM (DESCRIBE HISTORY t), ({SPARKS_OWN})",
+        f"SELECT * FROM table_changes('t', 1), ({SPARKS_OWN})",
+        f"{SPARKS_OWN} WHERE x = '${{variable}}'",
+        f"DELETE FROM t WHERE x = ({SPARKS_OWN}",
+    ):
+        with pytest.raises(InvalidRequest):
+            parse(text, reader=lambda _: ())
+
+
+def test_time_travel_stands_in_a_query_of_sparks_own() -> None:
+    text = "SELECT -interval -1 day 1 hour -1 minute 1 second FROM t VERSION AS OF 3 WHERE a"
+    asked = text.replace("VERSION AS OF 3", " " * len("VERSION AS OF 3"))
+    found = RelationName(("t",), text.index("t VERSION"), False)
+
+    def reader(given: str) -> Sequence[RelationName]:
+        assert given == asked
+        return [found]
+
+    [statement] = parse(text, reader=reader)
+    assert isinstance(statement, Select)
+    [reference] = statement.query.references
+    assert reference.travel == TimeTravel(version=3)
+    assert statement.query.rewritten(lambda _: "<v>").endswith("FROM <v> AS `t` WHERE a")
+
+
+def test_a_text_on_which_sqlglot_fails_is_refused() -> None:
+    refused("FROM t |> UNION ALL SELECT * FROM t", "1:1", "this can't be parsed")
 
 
 NOW = TimeTravel(timestamp="2026-01-02 03:04:05.678")
@@ -298,11 +417,25 @@ def test_statements_about_views() -> None:
     assert (dropped.view, dropped.if_exists) == (view, True)
     assert dropped.command.text == "DROP VIEW IF EXISTS s.v"
     assert one("ALTER VIEW s.v RENAME TO w") == RenameView(view, TableName(("w",)))
+    for columns, mode in (("", "evolution"), ("(a)", "type evolution")):
+        evolving = one(f"CREATE VIEW v{columns} WITH SCHEMA EVOLUTION AS SELECT 1")
+        assert isinstance(evolving, CreateView)
+        assert evolving.schema_mode == mode
+    assert one("ALTER VIEW s.v WITH SCHEMA TYPE EVOLUTION") == AlterViewSchema(
+        view, "type evolution"
+    )
     altered = one("ALTER VIEW s.v AS SELECT 1")
     assert isinstance(altered, AlterView)
     assert altered.query.text == "SELECT 1"
     assert one("SHOW VIEWS IN s LIKE 'a*'") == ShowViews("s", "a*")
     assert one("SHOW VIEWS") == ShowViews()
+
+
+def test_a_temporary_view_of_files_has_types() -> None:
+    text = "CREATE TEMPORARY VIEW v (a INT, b STRING) USING csv OPTIONS (path '/p')"
+    found = one(text)
+    assert isinstance(found, SparkCommand)
+    assert found.command == SqlText(text)
 
 
 def test_describe_of_a_query_is_no_table() -> None:

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import Field, Struct, has_variant
-from txlake.sql.dialect import DIALECT
+from txlake.sql.dialect import DIALECT, PARSER_FAILURES
 from txlake.statements.calls import refusal_of_stored
 
 GENERATION = "delta.generationExpression"
@@ -60,7 +59,7 @@ def _parsed(text: str) -> exp.Expr | None:
     for dialect in ("databricks", DIALECT):
         try:
             tree = sqlglot.parse_one(text, read=dialect, into=exp.Condition)
-        except (SqlglotError, RecursionError):
+        except (*PARSER_FAILURES, RecursionError):
             continue
         return None if isinstance(tree, exp.Block) else tree
     return None

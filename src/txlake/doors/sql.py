@@ -109,7 +109,7 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     plain = partial(plain, text, *(() if args is None else (args,)))
     try:
         args = as_spark_binds(text, args)
-        statements = parse(text, args)
+        statements = parse(text, args, reader=door.session.engine.plane.relations)
     except InvalidRequest as error:
         return _not_understood(door, plain, text, args, error)
     if not statements:

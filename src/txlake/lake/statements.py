@@ -21,6 +21,7 @@ from txlake.sql import parse
 from txlake.statements import (
     ChangeRange,
     NativeFrame,
+    QueryReader,
     ReadChanges,
     Select,
     Statement,
@@ -83,17 +84,23 @@ class Statements:
         transaction raises also as `Transaction.commit`.
         """
         self._beside("sql")
-        return self._answered(text, args, self._session.engine.plane)
+        plane = self._session.engine.plane
+        return self._answered(text, args, plane, reader=plane.relations)
 
     def _answered(
         self,
         text: str,
         args: Mapping[str, object] | Sequence[object] | None,
         by: AnswerRows[R],
+        *,
+        reader: QueryReader | None = None,
     ) -> R | DataFrame:
-        """The answer of SQL's last statement; what no query gives is made `by` this."""
+        """The answer of SQL's last statement; what no query gives is made `by` this.
+
+        `reader`: of queries that are valid in Spark alone; without it they aren't understood.
+        """
         with self._asked():
-            statements = parse(text, args)
+            statements = parse(text, args, reader=reader)
             if not statements:
                 raise InvalidRequest("expected a SQL statement, found no text")
         result: R | DataFrame | None = None

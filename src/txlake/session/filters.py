@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import Dialect, TokenType, exp, parse_one
-from sqlglot.errors import SqlglotError
 
-from txlake.sql.dialect import DIALECT
+from txlake.sql.dialect import DIALECT, PARSER_FAILURES
 from txlake.statements import SqlText
 
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
@@ -58,7 +57,7 @@ def condition_of(query: SqlText) -> Filter | None:
         return None
     try:
         tree = parse_one(query.text, dialect=DIALECT)
-    except SqlglotError:
+    except PARSER_FAILURES:
         return None
     if not isinstance(tree, exp.Select) or tree.args.get("with_") or tree.args.get("with"):
         return None
@@ -102,5 +101,5 @@ def _after_where(text: str) -> Iterator[str]:
 def _is(text: str, condition: exp.Expression) -> bool:
     try:
         return bool(parse_one(text, dialect=DIALECT) == condition)
-    except SqlglotError:
+    except PARSER_FAILURES:
         return False

@@ -14,14 +14,13 @@ from functools import lru_cache
 
 import pyarrow as pa
 from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
 
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.session.filters import condition_of
-from txlake.sql.dialect import DIALECT
+from txlake.sql.dialect import DIALECT, PARSER_FAILURES
 from txlake.statements import SqlText, TableName
 from txlake.transaction.data_plane import Condition, TableData
 from txlake.views.describe import Rows
@@ -67,7 +66,7 @@ def _plain(query: SqlText) -> PlainQuery | None:
         return None  # a hint, which sqlglot may drop
     try:
         tree = parse_one(query.text, dialect=DIALECT)
-    except SqlglotError:
+    except PARSER_FAILURES:
         return None
     if not isinstance(tree, exp.Select) or not _given(tree) <= _PARTS:
         return None

@@ -40,6 +40,7 @@ from txlake.spark import compact as compacting
 from txlake.spark import merge as merging
 from txlake.spark.gone_files import explain_in_actions
 from txlake.spark.manifest import Manifests
+from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.spark_sessions import default_properties, is_connect
@@ -51,6 +52,7 @@ from txlake.statements import (
     NativeColumn,
     PartitionValue,
     Reference,
+    RelationName,
     Values,
 )
 from txlake.transaction.data_plane import Rows
@@ -223,6 +225,9 @@ class SparkPlane:
         except (AnalysisException, ParseException) as error:
             reason = str(error).splitlines()[0]
             raise InvalidRequest(f"expression {text!r}: {reason}") from error
+
+    def relations(self, text: str) -> tuple[RelationName, ...] | None:
+        return relations_in(self.spark, text)
 
     def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         return self.spark.sql(text, args=None, **frames) if frames else self.spark.sql(text)

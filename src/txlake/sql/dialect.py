@@ -12,6 +12,18 @@ from typing import ClassVar
 
 from sqlglot import TokenType, exp
 from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import SqlglotError
+
+# Beside its own errors sqlglot raises these on texts that break its rules' assumptions.
+PARSER_FAILURES = (
+    SqlglotError,
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
 
 
 class TxlakeSql(Databricks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from txlake.errors import InvalidRequest
 from txlake.sql import (
@@ -22,21 +23,32 @@ from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import with_inside, with_names
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
-from txlake.statements import ExplainConflicts, Explained, Select, SparkCommand, Statement
+from txlake.statements import (
+    ExplainConflicts,
+    Explained,
+    QueryReader,
+    Select,
+    SparkCommand,
+    Statement,
+)
 
 
-def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
+def parse(
+    text: str, args: Arguments | None = None, *, reader: QueryReader | None = None
+) -> tuple[Statement, ...]:
     """The statements of a SQL text, separated by `;`; none for a text without any.
 
     Args:
         text: one or several statements.
         args: values for `:name` markers (a mapping) or `?` markers (a sequence).
+        reader: finds what a query reads that is valid in Spark alone; without it such a query is
+            not understood.
 
     Raises:
         InvalidRequest: what isn't understood, with its line and column; a marker without a
             value, a value without a marker.
     """
-    source = with_names(bind(text, args))
+    source = with_names(replace(bind(text, args), reader=reader))
     return tuple(statement for statement, _, _ in placed_statements(source))
 
 

@@ -1,7 +1,8 @@
 """From a range of tokens to a SQL text with the tables that it reads, found by sqlglot.
 
 The text stays as it was written. What sqlglot sees is a copy of equal length in which Spark's own
-clauses that it doesn't know (time travel, options, TABLE) are blanks, so that positions hold.
+clauses that it doesn't know (time travel, options, TABLE) are blanks, so that positions hold. For a
+query that it doesn't understand all the same, Spark's parser names the tables.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError
 
+from txlake.errors import InvalidRequest
 from txlake.sql.descriptions import described
-from txlake.sql.dialect import DIALECT
+from txlake.sql.dialect import DIALECT, PARSER_FAILURES
+from txlake.sql.qualifiers import Column, columns_in, qualified, selects_around, told_apart
 from txlake.sql.questions import questions
 from txlake.sql.table_changes import calls
 from txlake.sql.tokens import Kind, SourceText, Token, describe, words
@@ -39,8 +42,6 @@ _EXPRESSION = ("SELECT 1 WHERE (", "\n)")
 _RELATION = ("SELECT * FROM ", "")
 _CONTEXT = 10**9
 _NAME_PARTS_MAX = 3
-# What sqlglot's rules raise on texts that break their assumptions.
-_PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
@@ -50,7 +51,7 @@ def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
         InvalidRequest: it isn't one, pointing at the place.
     """
     part = _Slice(source, tokens, *_QUERY)
-    if not isinstance(part.tree, (exp.Query, exp.Values)):
+    if part.named is None and not isinstance(part.tree, (exp.Query, exp.Values)):
         raise source.error("expected a query", part.start)
     return part.sql_text()
 
@@ -96,10 +97,11 @@ def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    table: exp.Table
     start: int
     end: int
     parts: tuple[str, ...]
+    has_alias: bool
+    select: int | None = None
 
 
 class _Slice:
@@ -119,12 +121,21 @@ class _Slice:
         self.changes = {one.end: one for one in calls(source, tokens)}
         self.bare: set[int] = set()  # where the names after the keyword TABLE start
         self.questions = questions(source, tokens)
-        self.tree = self._parse(prefix + self._masked() + suffix)
+        # What Spark finds in a query that sqlglot doesn't understand.
+        self.named: list[_Found] | None = None
+        self.tree: exp.Expr = exp.Null()
+        try:
+            self.tree = self._parse(prefix + self._masked() + suffix)
+        except InvalidRequest:
+            self.named = self._named_by_spark() if (prefix, suffix) == _QUERY else None
+            if self.named is None:
+                raise
 
     def sql_text(self, scope: Scope = ()) -> SqlText:
         text = self.source.text[self.start : self.end]
-        found = sorted(_tables(self.tree, self.offset), key=lambda table: table.start)
-        columns = list(_columns(self.tree, self.offset))
+        tables = _tables(self.tree, self.offset) if self.named is None else self.named
+        found = sorted(tables, key=lambda table: table.start)
+        columns = list(columns_in(self.tree, self.offset))
         references: list[Reference] = []
         claimed: set[int] = set()
         seen: set[int] = set()
@@ -132,10 +143,12 @@ class _Slice:
             if table.start in seen:
                 continue
             seen.add(table.start)
-            reference = self._reference(table, found, columns, claimed)
+            reference = self._reference(table, columns, claimed)
             if reference is not None:
                 references.append(reference)
         references = [self._with_fuller(one, columns, claimed) for one in references]
+        selects = {table.start - self.start: table.select for table in found}
+        references = told_apart(references, selects, columns, claimed, -self.start)
         for clause in self.travels.values():
             raise self.source.error(
                 "time travel goes after the name of a table, and this is none", clause.start
@@ -143,23 +156,48 @@ class _Slice:
         qualifiers = [
             (start - self.start, end - self.start, alias)
             for name, alias in scope
-            for start, end in _qualified(columns, name.parts, claimed)
+            for start, end in qualified(columns, name.parts, claimed)
         ]
         asked = tuple(one.moved(-self.start) for one in self.questions)
         return SqlText(text, tuple(references), tuple(sorted(qualifiers)), asked)
 
-    def _masked(self) -> str:
-        text = self.source.text
-        pieces = list(text[self.start : self.end])
+    def _named_by_spark(self) -> list[_Found] | None:
+        """The names that Spark's parser finds; None where it may miss one, or finds no query."""
+        if self.source.reader is None or self.described or self.changes:
+            return None
+        text = "".join(self._without_own_clauses())
+        named = None if "${" in text else self.source.reader(text)
+        if named is None:
+            return None
+        index_by_start = {token.start: index for index, token in enumerate(self.tokens)}
+        found: list[_Found] = []
+        for one in named:
+            start = one.start + self.start
+            first = index_by_start.get(start, len(self.tokens))
+            last = first + 2 * len(one.parts) - 2
+            written = self.tokens[first : last + 1]
+            if tuple(token.name for token in written[::2]) != one.parts:
+                return None
+            if any(token.text != "." for token in written[1::2]):
+                return None
+            found.append(_Found(start, written[-1].end, one.parts, one.has_alias))
+        return found
 
-        def blank(start: int, end: int) -> None:
-            pieces[start - self.start : end - self.start] = " " * (end - start)
-
+    def _without_own_clauses(self) -> list[str]:
+        """The text in which what Spark doesn't know is blank, or a name."""
+        pieces = list(self.source.text[self.start : self.end])
         for clause in self.travels.values():
-            blank(clause.start, clause.end)
+            self._blank(pieces, clause.start, clause.end)
         for asked in self.questions:
             if asked.name.startswith("@@"):
                 pieces[asked.start - self.start : asked.start - self.start + 2] = "__"
+        return pieces
+
+    def _blank(self, pieces: list[str], start: int, end: int) -> None:
+        pieces[start - self.start : end - self.start] = " " * (end - start)
+
+    def _masked(self) -> str:
+        pieces = self._without_own_clauses()
         relations = [(one.start, one.end) for one in self.described.values()]
         relations += [(one.start, one.end) for one in self.changes.values()]
         for start, end in relations:  # a table's name of the same length
@@ -169,7 +207,7 @@ class _Slice:
             if following is None:
                 continue
             if self._shifts_unsigned(index):
-                blank(token.start, token.end)
+                self._blank(pieces, token.start, token.end)
             if token.kind is not Kind.WORD:
                 continue
             if token.upper == "TABLE" and following.kind in {Kind.WORD, Kind.QUOTED}:
@@ -177,9 +215,11 @@ class _Slice:
                     pieces[token.start - self.start : token.end - self.start] = "FROM "
                     self.bare.add(following.start)
             elif token.upper == "WITH" and following.text == "(":
-                blank(token.start, self.tokens[self._group_end(index + 1) - 1].end)
+                end = self.tokens[self._group_end(index + 1) - 1].end
+                self._blank(pieces, token.start, end)
             elif token.upper == "MAX" and self._word(index + 2) == "LEVEL":
-                blank(token.start, self.tokens[min(index + 3, len(self.tokens) - 1)].end)
+                end = self.tokens[min(index + 3, len(self.tokens) - 1)].end
+                self._blank(pieces, token.start, end)
         return "".join(pieces)
 
     def _parse(self, sql: str) -> exp.Expr:
@@ -190,7 +230,7 @@ class _Slice:
             detail = error.errors[0]
             place = len(str(detail.get("start_context") or "")) + self.offset
             raise self._error(str(detail.get("description") or ""), place) from error
-        except (*_PARSER_FAILURES, SqlglotError, RecursionError) as error:
+        except (*PARSER_FAILURES, RecursionError) as error:
             raise self.source.error("this can't be parsed", self.start) from error
         tree = trees[0] if len(trees) == 1 else None
         if tree is None:
@@ -214,8 +254,7 @@ class _Slice:
     def _reference(
         self,
         found: _Found,
-        all_found: Sequence[_Found],
-        columns: Sequence[_Column],
+        columns: Sequence[Column],
         claimed: set[int],
     ) -> Reference | None:
         last = self.index_by_end.get(found.end)
@@ -247,12 +286,10 @@ class _Slice:
             index = self._group_end(index + 1)
         alias = None
         qualifiers: list[tuple[int, int]] = []
-        if not found.table.alias and found.start not in self.bare and isinstance(table, TableName):
+        if not found.has_alias and found.start not in self.bare and isinstance(table, TableName):
             alias = table.name
             if len(table.parts) > 1:
-                qualifiers = list(_qualified(columns, table.parts, claimed))
-            if qualifiers and any(_same_name(found, other) for other in all_found):
-                alias = ".".join(table.parts)
+                qualifiers = list(qualified(columns, table.parts, claimed))
         return Reference(
             table,
             travel,
@@ -264,7 +301,7 @@ class _Slice:
         )
 
     def _with_fuller(
-        self, reference: Reference, columns: Sequence[_Column], claimed: set[int]
+        self, reference: Reference, columns: Sequence[Column], claimed: set[int]
     ) -> Reference:
         """The reference with columns' qualifiers that may be the table's name in other words."""
         table = reference.table
@@ -321,11 +358,6 @@ class _Slice:
         return self.tokens[index].text if index < len(self.tokens) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    parts: tuple[tuple[str, int, int], ...]  # name in lower case, start, end
-
-
 def _tables(tree: exp.Expr, offset: int) -> Iterator[_Found]:
     """The tables of a tree that no common table expression in sight provides."""
     stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, frozenset())]
@@ -358,40 +390,9 @@ def _found(table: exp.Table, offset: int) -> _Found | None:
     ):
         return None  # a table function, or a name that sqlglot made up
     return _Found(
-        table,
         identifiers[0].meta["start"] + offset,
         identifiers[-1].meta["end"] + 1 + offset,
         tuple(part.name for part in identifiers),
+        bool(table.alias),
+        next(selects_around(table), None),
     )
-
-
-def _columns(tree: exp.Expr, offset: int) -> Iterator[_Column]:
-    for column in tree.find_all(exp.Column):
-        parts = column.parts
-        if len(parts) > 2 and all(part.meta.get("start") is not None for part in parts[:-1]):
-            yield _Column(
-                tuple(
-                    (part.name.lower(), part.meta["start"] + offset, part.meta["end"] + 1 + offset)
-                    for part in parts[:-1]
-                )
-            )
-
-
-def _qualified(
-    columns: Sequence[_Column], name: Sequence[str], claimed: set[int]
-) -> Iterator[tuple[int, int]]:
-    """Where columns are qualified by the table's full name, each place once."""
-    wanted = [part.lower() for part in name]
-    if len(wanted) < 2:
-        return
-    for column in columns:
-        start = column.parts[0][1]
-        if start not in claimed and [part[0] for part in column.parts[: len(wanted)]] == wanted:
-            claimed.add(start)
-            yield start, column.parts[len(wanted) - 1][2]
-
-
-def _same_name(found: _Found, other: _Found) -> bool:
-    parts = tuple(part.lower() for part in found.parts)
-    others = tuple(part.lower() for part in other.parts)
-    return not other.table.alias and others != parts and others[-1] == parts[-1]

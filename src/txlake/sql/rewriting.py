@@ -6,6 +6,7 @@ Owns what stands for them. Errors in what was written out point at what the auth
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from txlake.errors import InvalidRequest
 from txlake.sql.cursor import Cursor
@@ -42,7 +43,8 @@ def edited(source: SourceText, edits: Iterable[Edit]) -> SourceText:
         shift += len(new) - (end - start)
         position = end
     keep_until(len(source.text))
-    return SourceText("".join(pieces) + source.text[position:], source.original, tuple(made))
+    text = "".join(pieces) + source.text[position:]
+    return replace(source, text=text, edits=tuple(made))
 
 
 # --- IDENTIFIER ---------------------------------------------------------------------------------

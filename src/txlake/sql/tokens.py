@@ -13,6 +13,7 @@ from sqlglot.errors import TokenError
 
 from txlake.errors import InvalidRequest
 from txlake.sql.dialect import DIALECT
+from txlake.statements import QueryReader
 
 _WORD = re.compile(r"\w+")
 _WORDS = re.compile(r"\w+(\s+\w+)*")
@@ -71,11 +72,13 @@ class SourceText:
         original: the SQL as it was given.
         edits: (start in `text`, end in `text`, start in `original`, end in `original`) of each
             parameter, ascending.
+        reader: finds what a query reads that sqlglot doesn't understand; None without a Spark.
     """
 
     text: str
     original: str
     edits: tuple[tuple[int, int, int, int], ...] = ()
+    reader: QueryReader | None = None
 
     def original_position(self, position: int) -> int:
         """The place in `original` of a place in `text`; of a parameter, its marker."""

@@ -43,6 +43,11 @@ class Reference:
     shown: Description | None = None
     changes: ChangeRange | None = None
 
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether its alias is one that no table of the same name in another database has."""
+        return isinstance(self.table, TableName) and self.alias not in {None, self.table.name}
+
     def moved(self, by: int) -> Reference:
         """The same reference in a text that has `by` characters more in front."""
         return replace(
@@ -150,10 +155,10 @@ class SqlText:
 
         `is_same`: whether two names mean one table there.
         """
-        if not any(one.fuller for one in self.references):
+        if not any(one.fuller or one.is_told_apart for one in self.references):
             return self
         taken: set[int] = set()
-        references = []
+        references: list[Reference] = []
         for one in self.references:
             found = [
                 (start, end)
@@ -163,7 +168,9 @@ class SqlText:
                 and is_same(name, one.table)
             ]
             taken.update(start for start, _ in found)
-            references.append(replace(one, qualifiers=(*one.qualifiers, *found), fuller=()))
+            same = next((other for other in references if _is_again(one, other, is_same)), one)
+            qualifiers = (*one.qualifiers, *found)
+            references.append(replace(one, alias=same.alias, qualifiers=qualifiers, fuller=()))
         return replace(self, references=tuple(references))
 
     def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
@@ -183,6 +190,19 @@ class SqlText:
                 edits.append((reference.alias_at, reference.alias_at, f" AS {alias}"))
                 edits += [(start, end, alias) for start, end in reference.qualifiers]
         return _edited(self.text, sorted(edits, key=lambda edit: edit[:2]))
+
+
+def _is_again(
+    one: Reference, other: Reference, is_same: Callable[[TableName, TableName], bool]
+) -> bool:
+    """Whether both are one table, told apart by how its name is written."""
+    return (
+        one.is_told_apart
+        and other.is_told_apart
+        and isinstance(one.table, TableName)
+        and isinstance(other.table, TableName)
+        and is_same(one.table, other.table)
+    )
 
 
 def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from txlake.errors import InvalidRequest
 
@@ -126,3 +128,22 @@ def _quoted_parts(text: str) -> tuple[str, ...]:
         position = found.end()
         if not found[3]:
             return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationName:
+    """A name that a query's text reads as a table or view, as Spark's own parser finds it.
+
+    Attributes:
+        parts: the name.
+        start: the place of its first character in the text.
+        has_alias: whether the author gave it an alias.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    has_alias: bool
+
+
+QueryReader: TypeAlias = Callable[[str], Sequence[RelationName] | None]
+"""Finds the names that a query reads; None for a text that is no query, or may read others too."""

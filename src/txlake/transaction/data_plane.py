@@ -26,6 +26,7 @@ from txlake.statements import (
     Merge,
     PartitionValue,
     Reference,
+    RelationName,
     SqlText,
     Values,
 )
@@ -338,6 +339,9 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
 
     def type_of(self, text: str, schema: Struct) -> DataType:
         """The type of an expression over columns of a schema. Raises InvalidRequest."""
+
+    def relations(self, text: str) -> Sequence[RelationName] | None:
+        """The names that a query reads, by the parser of its rows; None where it can't tell."""
 
     def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         """The rows of a query over these frames, which it names in braces, `{t}`."""

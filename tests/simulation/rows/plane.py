@@ -143,6 +143,9 @@ class RowPlane:
         names = tuple(Name(item.name, item.type) for item in schema)
         return queries.expression(text, Scope(names), {}).type
 
+    def relations(self, text: str) -> None:
+        return None
+
     def query(self, text: str, frames: Mapping[str, Any]) -> Any:
         tables = {**self._views, **{name: frame.found for name, frame in frames.items()}}
         return RowFrame(queries.run(_MARKER.sub(_unmarked, text) if frames else text, tables))

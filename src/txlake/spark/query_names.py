@@ -1,0 +1,141 @@
+"""Names of tables and views in a query, as Spark's own parser finds them.
+
+Nothing is analysed or looked up. A plan with anything in it that may read a table in another way
+than by a name in the text gives no names: `IDENTIFIER` of an expression, a stream, a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from txlake.spark.spark_sessions import is_connect
+from txlake.statements import RelationName
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+_PLANS = "org.apache.spark.sql.catalyst.plans.logical."
+_QUERY_IN_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+_RELATION = "UnresolvedRelation"
+# Plans without children that read no table.
+_LEAVES = frozenset(
+    {
+        "LocalRelation",
+        "OneRowRelation$",
+        "OneRowRelation",
+        "ResolvedInlineTable",
+        "UnresolvedInlineTable",
+        "UnresolvedTableValuedFunction",
+    }
+)
+# Plans between a relation and its alias.
+_BEFORE_ALIAS = frozenset({"Sample", "UnresolvedHint"})
+
+
+class _Unknown(Exception):
+    """A plan may read what its names don't tell."""
+
+
+def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | None:
+    """The names that a query reads, without those of its common table expressions.
+
+    None for a text that isn't a query, for one that may read tables by other means, and on Spark
+    Connect, whose client has no parser.
+    """
+    if is_connect(spark):
+        return None
+    try:
+        walk = _Walk(spark)
+        return tuple(walk.relations(walk.parsed(text), frozenset(), has_alias=False))
+    except (_Unknown, PySparkException, Py4JError):
+        return None
+
+
+class _Walk:
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Any = spark
+        self._gateway = self._spark.sparkContext._gateway
+
+    def parsed(self, text: str) -> JavaObject:
+        """The plan, parsed with the settings of this session and no other."""
+        session = self._spark._jsparkSession
+        sessions = self._spark._jvm.org.apache.spark.sql.classic.SparkSession
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(session)
+        try:
+            return session.sessionState().sqlParser().parsePlan(text)
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+    def relations(
+        self, plan: JavaObject, visible: frozenset[str], *, has_alias: bool
+    ) -> Iterator[RelationName]:
+        """The names in a plan. `visible`: common table expressions, in lower case."""
+        kind = plan.getClass().getSimpleName()
+        children = list(_items(plan.children()))
+        if self._is(plan, "Command") or self._is(plan, "ParsedStatement"):
+            raise _Unknown
+        if sum(self._is(one, "LogicalPlan") for one in _product(plan)) > len(children):
+            raise _Unknown
+        if kind == _RELATION:
+            yield from _name(plan, visible, has_alias=has_alias)
+        elif not children and kind not in _LEAVES:
+            raise _Unknown
+        elif kind == "UnresolvedWith":
+            for element in _items(plan.cteRelations()):
+                name = frozenset({element._1().lower()})
+                within = visible | name if plan.allowRecursion() else visible
+                inside = element._2().child()
+                yield from self.relations(inside, within, has_alias=False)
+                visible |= name
+        elif kind == "WithWindowDefinition":
+            # Spark doesn't count these among the plan's expressions.
+            specifications = plan.windowDefinitions().values().toSeq()
+            if any(self._holds_query(one) for one in _items(specifications)):
+                raise _Unknown
+        for one in _items(plan.subqueries()):
+            yield from self.relations(one, visible, has_alias=False)
+        aliased = kind == "SubqueryAlias" or (has_alias and kind in _BEFORE_ALIAS)
+        for child in children:
+            yield from self.relations(child, visible, has_alias=aliased)
+
+    def _holds_query(self, expression: JavaObject) -> bool:
+        return is_instance_of(self._gateway, expression, _QUERY_IN_EXPRESSION) or any(
+            self._holds_query(child) for child in _items(expression.children())
+        )
+
+    def _is(self, value: object, kind: str) -> bool:
+        return hasattr(value, "getClass") and is_instance_of(self._gateway, value, _PLANS + kind)
+
+
+def _name(
+    relation: JavaObject, visible: frozenset[str], *, has_alias: bool
+) -> Iterator[RelationName]:
+    parts = tuple(_items(relation.multipartIdentifier()))
+    if relation.isStreaming():
+        raise _Unknown
+    if len(parts) == 1 and parts[0].lower() in visible:
+        return
+    start = relation.origin().startIndex()
+    if not start.isDefined():
+        raise _Unknown
+    yield RelationName(parts, start.get(), has_alias)
+
+
+def _items(sequence: JavaObject) -> Iterator[Any]:
+    for place in range(sequence.size()):
+        yield sequence.apply(place)
+
+
+def _product(plan: JavaObject) -> Iterator[Any]:
+    for place in range(plan.productArity()):
+        yield plan.productElement(place)

@@ -208,10 +208,10 @@ def _of_txlake(lake: txlake.Lake, place: Path, spark: SparkSession) -> None:
 Writer = Callable[[txlake.Lake, Path, "SparkSession"], None]
 WRITERS: dict[str, Writer] = {
     "txlake": _of_txlake,
-    "delta-rs": _of_delta_rs,
     "polars": _of_polars,
     "polars files": _of_polars_files,
     "duckdb": _of_duckdb,
+    "delta-rs": _of_delta_rs,
     "pyarrow": _of_pyarrow,
     "milliseconds": _of_milliseconds,
     "spark": _of_spark,

@@ -18,6 +18,7 @@ from tests.pages import ROOT, blocks, codes, page, table
 from tests.shared_tables.variants import ALL
 from txlake import errors
 from txlake.conflict.rules import RULES
+from txlake.spark.session_rules import classified
 from txlake.sql import parse
 from txlake.statements import (
     AddFeature,
@@ -210,3 +211,15 @@ def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
     assert sorted(shlex.split(command.replace("\\\n", " "))) == sorted(
         re.sub(">=[^,<]*,?", "", one) for one in others
     )
+
+
+def test_every_setting_that_changes_what_txlake_does_is_on_its_page() -> None:
+    text = page("docs/what-is-supported.md")
+    section = text[text.index("## Settings of the Spark session") : text.index("## Limits")]
+    missing = [
+        key
+        for key, treatment in classified().items()
+        if treatment in {"evaluated", "refused"}
+        and f"`{key.removeprefix('spark.sql.')}`" not in section
+    ]
+    assert not missing

@@ -22,6 +22,7 @@ from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.protocol.actions import Remove
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.schema_change import as_table_schema
@@ -79,6 +80,7 @@ _MERGE_COUNTS = (
     *("num_affected_rows", "num_updated_rows"),
     *("num_deleted_rows", "num_inserted_rows"),
 )
+_DYNAMIC = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
@@ -156,12 +158,11 @@ def insert(context: Context, statement: Insert) -> Counts:
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
-        named = SqlText(" AND ".join(_equals(one) for one in static)) if static else None
-        if statement.if_not_exists and _has_rows(work, named):
+        if statement.if_not_exists and _has_rows(context, handle, static):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
         # In dynamic mode the rows say which partitions are replaced, and no rows replace none.
-        if statement.overwrite and not dynamic:
-            condition = named
+        if statement.overwrite and not dynamic and static:
+            condition = SqlText(_all_equal(static, context.rules))
         dynamic = dynamic or (statement.overwrite and not static)
     is_partial = dynamic and condition is None
     stay = _null_partitions_stay(work, statement, statement.overwrite, is_partial)
@@ -176,8 +177,9 @@ def _matching(
     """REPLACE USING and REPLACE ON."""
     if statement.replace_on is None:
         columns = statement.replace_using
+        literal_of = partial(sql_literal, rules=context.rules)
         return work.replace_using(
-            rows, placement, columns, literal_of=sql_literal, view_of=context.view_of
+            rows, placement, columns, literal_of=literal_of, view_of=context.view_of
         )
     return work.replace_on(
         work.given(rows, ()),
@@ -224,7 +226,14 @@ def _null_partitions_stay(
 def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
     """Whether an overwrite is of partitions: as it says itself, else as the session is set."""
     asked = statement.dynamic_partition_overwrite
-    return _is_dynamic(context) if asked is None else asked
+    dynamic = _is_dynamic(context) if asked is None else asked
+    if dynamic and context.plane.setting(_DYNAMIC, "true").lower() == "false":
+        raise InvalidRequest(
+            f"{statement.table}: a dynamic partition overwrite, and {_DYNAMIC}=false, by which "
+            "Delta Spark replaces all rows; unset it, or set "
+            "spark.sql.sources.partitionOverwriteMode to static"
+        )
+    return dynamic
 
 
 def _is_dynamic(context: Context) -> bool:
@@ -271,14 +280,23 @@ def _with_partition(
     return work.with_constants(frame.toDF(*names), constants), Placement(by_name=True)
 
 
-def _equals(one: PartitionValue) -> str:
-    if one.value is None:
-        return f"{quoted(one.column, always=True)} IS NULL"
-    return f"{quoted(one.column, always=True)} = {sql_literal(one.value)}"
+def _all_equal(partition: Sequence[PartitionValue], rules: TextRules) -> str:
+    """The condition that columns have these values, as a session with the rules reads it."""
+    parts = []
+    for one in partition:
+        name = quoted(one.column, always=True)
+        is_null = one.value is None
+        value = "NULL" if is_null else sql_literal(one.value, rules=rules)
+        parts.append(f"{name} IS NULL" if is_null else f"{name} = {value}")
+    return " AND ".join(parts)
 
 
-def _has_rows(work: TableData, condition: Expression | None) -> bool:
-    return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
+def _has_rows(context: Context, handle: Handle, static: Sequence[PartitionValue]) -> bool:
+    """Whether the partition has a file. Its values are read here, whatever the session's rules."""
+    snapshot = context.snapshot(handle)
+    work = context.engine.work(handle, snapshot, rules=DEFAULT_RULES)
+    condition = SqlText(_all_equal(static, DEFAULT_RULES)) if static else None
+    return bool(snapshot.select(work.predicate(condition, None)).num_rows)
 
 
 def source_rows(context: Context, source: Source) -> Rows:

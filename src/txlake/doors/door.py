@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.log.text_rules import TextRules
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.spark.full_names import under_full_name
@@ -52,6 +53,11 @@ class Door:
 
     spark: SparkSession
     session: Session
+
+    @property
+    def text_rules(self) -> TextRules:
+        """How the session reads SQL text."""
+        return self.session.engine.plane.text_rules
 
     # Names
 

@@ -109,7 +109,8 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     plain = partial(plain, text, *(() if args is None else (args,)))
     try:
         args = as_spark_binds(text, args)
-        statements = parse(text, args, reader=door.session.engine.plane.relations)
+        reader = door.session.engine.plane.relations
+        statements = parse(text, args, door.text_rules, reader=reader)
     except InvalidRequest as error:
         return _not_understood(door, plain, text, args, error)
     if not statements:
@@ -153,7 +154,7 @@ def _of_spark(
 ) -> DataFrame:
     """A statement about a table or view of Spark's own."""
     if isinstance(statement, Insert):
-        command = insert_into_spark(bound(text, args), statement)
+        command = insert_into_spark(bound(text, args, door.text_rules), statement)
         if command is not None:
             return door.session.execute(_with_temporary_views(door, command))
     return door.from_spark(plain)
@@ -164,7 +165,7 @@ def _not_understood(
 ) -> DataFrame:
     """What the lake's SQL isn't: Spark's, or nobody's."""
     try:
-        found = foreign(text, args)
+        found = foreign(text, args, door.text_rules)
     except InvalidRequest:
         found = None
     about_lake = _is_unbound(door, text, args)
@@ -195,7 +196,7 @@ def _not_understood(
 def _require_sparks(door: Door, text: str, args: _Arguments, error: InvalidRequest) -> None:
     """Raises an AnalysisException for a text that names what is the lake's, or stands elsewhere."""
     try:
-        named = tables_in(text, args)
+        named = tables_in(text, args, door.text_rules)
     except InvalidRequest:
         return
     with door.asked():
@@ -219,7 +220,7 @@ def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
         return False
     nothing: _Arguments = dict.fromkeys(args) if isinstance(args, Mapping) else [None] * len(args)
     try:
-        statements = parse(text, nothing)
+        statements = parse(text, nothing, door.text_rules)
     except InvalidRequest:
         return False
     for statement in statements:

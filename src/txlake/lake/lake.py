@@ -377,7 +377,8 @@ class LakeSession(Streams):
         Raises InvalidRequest unless it is one statement, of a kind that EXPLAIN CONFLICTS takes.
         """
         with self._asked():
-            statements = parse(f"EXPLAIN CONFLICTS {sql}")
+            rules = self._session.engine.plane.text_rules
+            statements = parse(f"EXPLAIN CONFLICTS {sql}", rules=rules)
             if len(statements) != 1:
                 raise InvalidRequest(f"expected one statement to explain, found {len(statements)}")
         return self._run(statements[0])

@@ -99,12 +99,19 @@ class Statements:
 
         `reader`: of queries that are valid in Spark alone; without it they aren't understood.
         """
+        plane = self._session.engine.plane
         with self._asked():
-            statements = parse(text, args, reader=reader)
+            rules = plane.text_rules
+            statements = parse(text, args, rules, reader=reader)
             if not statements:
                 raise InvalidRequest("expected a SQL statement, found no text")
         result: R | DataFrame | None = None
-        for statement in statements:
+        for place in range(len(statements)):
+            if place and (current := plane.text_rules) != rules:  # by SET before it
+                rules = current
+                with self._asked():
+                    statements = parse(text, args, rules, reader=reader)
+            statement: Statement = statements[place]
             if isinstance(statement, Select) and isinstance(by, AsRows):
                 statement = replace(statement, as_values=True)
             result = self._session.answer_in(self._held_or_current(), statement)(by)

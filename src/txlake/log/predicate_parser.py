@@ -348,6 +348,8 @@ def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
         return float(value)
     if kind == exp.DataType.Type.DECIMAL:
         return _as_decimal(value, to)
+    if kind == exp.DataType.Type.TEXT and isinstance(value, bytes):
+        return _decoded(value)
     if kind in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR) and isinstance(value, str):
         return value if not to.expressions else _fail()
     if kind == exp.DataType.Type.DATE and isinstance(value, str):
@@ -360,6 +362,13 @@ def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
         if isinstance(value, str):
             return as_timestamp(value) or _fail()
     return _fail()
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise NotLiteral from error
 
 
 def _fail() -> LiteralValue:

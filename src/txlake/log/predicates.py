@@ -29,6 +29,7 @@ from txlake.log.predicate_nodes import (
     Predicate,
     StartsWith,
 )
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.packages import missing
 from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.types import Field, Primitive, Struct
@@ -53,6 +54,8 @@ __all__ = [
     "columns_of",
     "conjuncts",
     "is_deterministic",
+    "is_spelled",
+    "is_spelled_path",
     "may_depend_on_zone",
     "parse_or_opaque",
     "parse_predicate",
@@ -64,13 +67,19 @@ Zone: TypeAlias = str | Callable[[], str] | None
 """A time zone, or what gives it; None where it isn't known."""
 
 
-def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
+def parse_predicate(
+    text: str, *, aliases: Collection[str] = (), rules: TextRules = DEFAULT_RULES
+) -> Predicate:
     """The predicate of a SQL condition, not yet bound to a schema.
+
+    `Opaque` where `rules`, those of the session whose text it is, leave the text to Spark.
 
     A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
     stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
     one condition, and where sqlglot isn't installed.
     """
+    if not rules.reads(text):
+        return Opaque(text)
     try:
         from txlake.log import predicate_parser
     except ModuleNotFoundError as error:
@@ -78,18 +87,43 @@ def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
     return predicate_parser.parsed(text, aliases)
 
 
-def parse_or_opaque(text: str, *, aliases: Collection[str] = ()) -> Predicate:
+def parse_or_opaque(
+    text: str, *, aliases: Collection[str] = (), rules: TextRules = DEFAULT_RULES
+) -> Predicate:
     """The predicate of a SQL condition that Spark evaluates, as `parse_predicate` gives it.
 
     A text that isn't understood is an `Opaque`: Spark knows more of its SQL (`c !< 5`), and refuses
     what is no condition. Raises InvalidRequest where it is nested too deeply.
     """
     try:
-        return parse_predicate(text, aliases=aliases)
+        return parse_predicate(text, aliases=aliases, rules=rules)
     except InvalidRequest as error:
         if isinstance(error.__cause__, RecursionError | ModuleNotFoundError):
             raise
         return Opaque(text)
+
+
+def is_spelled(predicate: Predicate, schema: Struct, rules: TextRules) -> bool:
+    """Whether the columns are named so that the session finds them: in the schema's letter case.
+
+    A column that the schema doesn't have counts as named so.
+    """
+    return not rules.case_sensitive or all(
+        is_spelled_path(path, schema) for path in columns_of(predicate)
+    )
+
+
+def is_spelled_path(path: ColumnPath, schema: Struct) -> bool:
+    """Whether a path names columns in the schema's letter case, as far as it leads."""
+    level: Struct | None = schema
+    for name in path:
+        found = None if level is None else level.find(name)
+        if found is None:
+            return True
+        if found.name != name:
+            return False
+        level = found.type if isinstance(found.type, Struct) else None
+    return True
 
 
 def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Predicate:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from txlake.errors import InvalidRequest
 from txlake.log.conversion import converted
 from txlake.log.predicate_nodes import LiteralValue
+from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.value_nodes import ColumnValue, Literal, Negated, Operation, Value
 from txlake.protocol.types import Struct
 
@@ -32,13 +33,23 @@ class _NotHere(Exception):
 
 
 def parse_value(
-    text: str, *, aliases: Collection[str] = (), is_qualified: bool = False
+    text: str,
+    *,
+    aliases: Collection[str] = (),
+    is_qualified: bool = False,
+    rules: TextRules = DEFAULT_RULES,
 ) -> Value | None:
     """The value of a SQL expression; None where it isn't modelled.
+
+    None too where `rules`, those of the session whose text it is, leave it to Spark.
 
     `aliases` as in `predicates.parse_predicate`. `is_qualified`: columns of more than one table are
     meant, whose names may stand before them; they are kept.
     """
+    if rules.case_sensitive or rules.assignment is not StoreAssignment.ANSI:
+        return None
+    if not rules.reads(text):
+        return None
     from txlake.log import value_parser
 
     try:

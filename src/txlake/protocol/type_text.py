@@ -63,8 +63,10 @@ _TOKEN = re.compile(
 _SHOWN_MAX = 80
 
 
-def parse_type(text: str) -> DataType:
+def parse_type(text: str, *, zoned: bool = True) -> DataType:
     """The type that a DDL text names; its JSON form (`"integer"`, `{"type": ...}`) is taken too.
+
+    `zoned`: whether TIMESTAMP is the type with a time zone, TIMESTAMP_LTZ; else TIMESTAMP_NTZ.
 
     `char(n)` and `varchar(n)` come back as such; `stored_field` makes them storable.
 
@@ -77,7 +79,7 @@ def parse_type(text: str) -> DataType:
             return type_from_json(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"{text[:_SHOWN_MAX]!r} is no data type: {error}") from error
-    reader = _Reader(text)
+    reader = _Reader(text, zoned=zoned)
     found = reader.type()
     reader.end()
     return found
@@ -100,6 +102,7 @@ class _Reader:
 
     source: str
     position: int = 0
+    zoned: bool = True
 
     def error(self, expected: str) -> InvalidRequest:
         rest = self.source[self.position :].lstrip()
@@ -216,7 +219,7 @@ class _Reader:
                     f"as in {word}(10)"
                 )
             return Primitive(f"{_TEXTS[word]}({arguments[0]})")
-        name = _NAMES.get(word)
+        name = "timestamp_ntz" if word == "timestamp" and not self.zoned else _NAMES.get(word)
         if name is None:
             self.position = start
             if word == "interval":

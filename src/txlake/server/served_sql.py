@@ -104,7 +104,8 @@ def _one_request(call: Call) -> Iterator[Session]:
 
 def _ran(call: Call, session: Session, script: Script) -> Answer:
     try:
-        statements = parse(script.statement, script.parameters)
+        rules = session.engine.plane.text_rules
+        statements = parse(script.statement, script.parameters, rules)
         _check(call, statements)
     except (TxlakeError, Failure) as error:
         session.fail(error)

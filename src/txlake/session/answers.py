@@ -145,4 +145,5 @@ def _integer(number: int | None) -> str:
 
 def _lookup(values: Mapping[str, str]) -> str:
     """The beginning of a look-up by a text, up to the text; NULL for one that isn't there."""
-    return f"try_element_at(from_json({sql_literal(json.dumps(values))}, 'map<string,string>'), "
+    text = json.dumps(values, ensure_ascii=False)  # no backslash, which settings may change
+    return f"try_element_at(from_json({sql_literal(text)}, 'map<string,string>'), "

@@ -15,8 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.predicates import Predicate, bind, parse_predicate
+from txlake.log.predicates import Predicate, bind, is_spelled, parse_predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
@@ -64,6 +65,7 @@ class Context:
         writes: whether the statement writes; what it reads then counts as read for its writes.
         lock_timeout_ms: how long it waits for a lock; -1 is without end.
         use: gives the session another database.
+        rules: how the session reads the statement's texts.
     """
 
     engine: Engine
@@ -72,6 +74,7 @@ class Context:
     writes: bool = False
     lock_timeout_ms: int = -1
     use: Callable[[str], None]
+    rules: TextRules = DEFAULT_RULES
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
     _homeless: Collection[Table] = ()
@@ -234,6 +237,7 @@ class Context:
             system=staging,
             column_of=self.column_of,
             identities=self.transaction.identities(handle),
+            rules=self.rules,
         )
 
     def scan(
@@ -332,7 +336,7 @@ class Context:
             sql = metadata_column.hiding(sql, places)
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
-        condition = condition_of(sql)
+        condition = condition_of(sql) if self.rules.reads(sql.text) else None
         mark = "\u2987"
         while mark in sql.text:
             mark += "\u2987"
@@ -469,6 +473,8 @@ class Context:
 
         Raises InvalidRequest when the view reads itself, or has other columns than its query.
         """
+        if view.entry is not None:
+            self.rules.check_stored(view.query.text, f"view {view.name}")
         inside = self.within(view)
         if inside is None:
             way = " reads ".join((*self._within, view.name.lower()))
@@ -526,7 +532,9 @@ class Context:
     def bound(self, schema: Struct, text: str, names: tuple[str, ...]) -> Predicate | None:
         """The condition over a table's columns; None where it isn't understood that far."""
         try:
-            predicate = parse_predicate(text, aliases=names)
+            predicate = parse_predicate(text, aliases=names, rules=self.rules)
+            if not is_spelled(predicate, schema, self.rules):
+                return None
             return bind(predicate, schema, time_zone=self.zone)
         except InvalidRequest:
             return None

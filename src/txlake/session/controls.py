@@ -183,7 +183,7 @@ def _lock(turn: Turn, statement: LockTable) -> Answer:
 
 def _execute_immediate(turn: Turn, statement: ExecuteImmediate) -> Answer:
     ground = SessionGround(turn.session, turn.transaction)
-    found = statement_of(statement, ground)
+    found = statement_of(statement, ground, turn.session.engine.plane.text_rules)
     if statement.into:
         assert isinstance(found, Select)
         ground.assign(statement.into, found.query)

@@ -22,6 +22,7 @@ from txlake.catalog.name_parts import lake_names
 from txlake.datafiles.vectors import Elsewhere
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
+from txlake.log.text_rules import TextRules
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
@@ -229,11 +230,13 @@ class Engine:
         system: System | None = None,
         column_of: Callable[[Expression], Column] | None = None,
         identities: Identities | None = None,
+        rules: TextRules | None = None,
     ) -> TableData:
         """The means to read and write a table's rows as they were at a snapshot.
 
         `system` gives the names of new files, where the engine's doesn't; `column_of` makes columns
-        of expressions that name tables; `identities` gives the values of identity columns.
+        of expressions that name tables; `identities` gives the values of identity columns; `rules`
+        are those by which the statement's texts read.
         """
         return self.plane.table(
             snapshot,
@@ -243,6 +246,7 @@ class Engine:
             allowed=self.reach(handle).allowed,
             column_of=column_of,
             identities=identities,
+            rules=rules,
         )
 
     def reach(self, handle: Handle) -> Reach:

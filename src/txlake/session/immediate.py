@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from txlake.errors import InvalidRequest
+from txlake.log.text_rules import TextRules
 from txlake.session.scripting import Ground
 from txlake.sql import parse
 from txlake.statements import ExecuteImmediate, Select, SqlText, Statement
 
 
-def statement_of(statement: ExecuteImmediate, ground: Ground) -> Statement:
-    """The statement whose text it evaluates, with the values of its markers.
+def statement_of(statement: ExecuteImmediate, ground: Ground, rules: TextRules) -> Statement:
+    """The statement whose text it evaluates, with the values of its markers, by the rules.
 
     Raises InvalidRequest for a text that isn't one statement.
     """
     text = ground.text(statement.sql)
-    found = parse(text, _arguments(statement))
+    found = parse(text, _arguments(statement), rules)
     if len(found) != 1:
         raise InvalidRequest(
             f"EXECUTE IMMEDIATE takes one statement, found {len(found)} in {text!r}"

@@ -17,6 +17,7 @@ from sqlglot import exp, parse_one
 
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
+from txlake.log.text_rules import DEFAULT_RULES
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.session.filters import condition_of
@@ -51,6 +52,8 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
     So it has where it is started: its session may have settings and views of its own.
     """
     if context.plane.is_started or query.questions:
+        return None
+    if context.rules != DEFAULT_RULES or not context.rules.reads(query.text):
         return None
     plain = _plain(query)
     if plain is None:

@@ -20,6 +20,7 @@ from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
 from txlake.session.answers import Answers, answered, asks_only
+from txlake.session.by_rules import by_rules
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, TableLock, words_of
 from txlake.session.context import Context
@@ -185,7 +186,7 @@ class Session:
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
-            answer = command.run(context, statement)
+            answer = command.run(context, by_rules(statement, context.rules))
             if transaction is None:
                 context.transaction.commit()
             return answer
@@ -213,9 +214,10 @@ class Session:
             writes=writes,
             lock_timeout_ms=self.lock_timeout_ms,
             use=self._use,
+            rules=self.engine.plane.text_rules,
         )
         try:
-            with context.tables_named(), spark_errors():
+            with context.tables_named(), spark_errors(), self.engine.plane.active():
                 admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
         except CorruptTable as error:

@@ -663,7 +663,8 @@ class Transaction:
         )
 
     def _probe(self, key: str) -> SparkProbe:
-        return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
+        work = partial(self._work_on, self._handles[key], self._tables[key].base)
+        return SparkProbe(work, self.engine.plane.active)
 
     def _work_on(self, handle: Handle, base: Snapshot) -> TableData | None:
         """The table as it was read; None where that would start Spark."""

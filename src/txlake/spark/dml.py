@@ -195,6 +195,7 @@ def update(
     alias: str | None = None,
 ) -> Change:
     """Changes the rows for which the condition is true; all rows without one."""
+    work.check_stored()
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     resolved = resolve_assignments(work, assignments, alias)
@@ -289,6 +290,7 @@ def resolve_assignments(
         column = schema.find(path[0])
         if column is None or schema.resolve(path) is None:
             raise unknown_column(".".join(assignment.column), work.snapshot)
+        work.require_spelled(path)
         entries = resolved.setdefault(column.name, [])
         inner = path[1:]
         for other, _ in entries:
@@ -312,9 +314,10 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 
 def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
     """The path without the table's alias or name in front of it."""
-    names = {name.lower() for name in (alias, work.name) if name is not None}
+    fold = str if work.rules.case_sensitive else str.lower
+    names = {fold(name) for name in (alias, work.name) if name is not None}
     schema = work.snapshot.schema
-    qualified = len(path) > 1 and path[0].lower() in names
+    qualified = len(path) > 1 and fold(path[0]) in names
     if qualified and (schema.resolve(path[1:]) or schema.find(path[0]) is None):
         return path[1:]
     return path
@@ -398,6 +401,7 @@ def assigned_value(
         if isinstance(value, Default):
             return rows.given_default(item, work.snapshot)
         column, source = resolved[id(value)]
+        work.require_assignable(source, item)
         return rows.storable(column, source, item, work.snapshot, complete=complete)
     assert isinstance(item.type, Struct)
     members = []

@@ -38,7 +38,7 @@ def values_here(
         [(path, expression), *more] = entries
         if path or more or not isinstance(expression, SqlText) or expression.references:
             return None
-        value = parse_value(expression.rewritten(lambda _: None), aliases=aliases)
+        value = parse_value(expression.rewritten(lambda _: None), aliases=aliases, rules=work.rules)
         if value is None:
             return None
         values[name] = value

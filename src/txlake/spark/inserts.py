@@ -21,6 +21,7 @@ from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.text_rules import StoreAssignment
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
@@ -30,7 +31,7 @@ from txlake.spark.identities import Generation, generating, given_names, refuse_
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
+from txlake.spark.types import delta_schema, quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
 from txlake.statements import (
     DEFAULT,
@@ -192,6 +193,9 @@ def _written(
     generation: Generation,
 ) -> Written:
     """`write_rows` with what gives the values of identity columns."""
+    work.check_stored()
+    for name in placement.columns or ():
+        work.require_spelled((name,))
     if isinstance(new, Values | ComputedValues):
         names = placement.columns or work.snapshot.schema.names
         new = named_values(work, new, names, generation)
@@ -203,6 +207,7 @@ def _written(
             new = work.spark.createDataFrame(new)
         if generation.columns:
             refuse_given(work.snapshot, given_names(new, work.snapshot, placement))
+    _require_assignable(work, new, placement)
     if isinstance(new, pa.Table):
         fitted = None
         if must_match is None and placement.by_name:
@@ -235,6 +240,21 @@ def _written(
         adds=tuple(add for one in written for add in one.adds),
         actions={INSERT: count} if count else {},
     )
+
+
+def _require_assignable(work: TableAccess, new: pa.Table | DataFrame, placement: Placement) -> None:
+    """Raises InvalidRequest as `TableAccess.require_assignable`, for a column of the rows."""
+    if work.rules.assignment is StoreAssignment.ANSI:
+        return
+    source = local_rows.schema_of(new) if isinstance(new, pa.Table) else delta_schema(new.schema)
+    if placement.by_name:
+        pairs = [(one, work.snapshot.schema.find(one.name)) for one in source]
+    else:
+        targets = rows.targets_by_position(source, work.snapshot, placement.columns)
+        pairs = list(zip(source, targets, strict=True))
+    for one, item in pairs:
+        if item is not None:
+            work.require_assignable(one.type, item)
 
 
 def _is_small(frame: DataFrame) -> bool:

@@ -22,7 +22,7 @@ from txlake.log.predicates import LocalTime
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
 from txlake.spark import rows
-from txlake.spark.types import can_store, is_converted, reads_text, same_type
+from txlake.spark.types import can_store, is_converted, reads_text, same_type, type_text
 from txlake.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ def fitted(
         return None
     if not can_store(source.type, target.type):
         raise InvalidRequest(
-            f"{snapshot.table}: column {target.name!r} is {rows.type_text(target.type)}, "
-            f"the value is {rows.type_text(source.type)}, which can't be stored there; cast it"
+            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
+            f"the value is {type_text(source.type)}, which can't be stored there; cast it"
         )
     stored = _in_type(column, source, target)
     if stored is None or target.name not in snapshot.partition_columns:

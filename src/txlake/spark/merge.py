@@ -27,8 +27,6 @@ from txlake.log.predicates import (
     Or,
     Predicate,
     columns_of,
-    conjuncts,
-    parse_or_opaque,
 )
 from txlake.protocol import paths
 from txlake.protocol.actions import Action
@@ -66,6 +64,7 @@ from txlake.transaction.row_origins import Origins
 def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
     """`TableData.merge`."""
     check_clauses(statement)
+    work.check_stored()
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
         wanted = _evolved(work, statement, delta_schema(source.schema))
@@ -312,7 +311,7 @@ def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[P
         return []
     names = [name for name in (statement.target_alias, work.name) if name is not None]
     kept: list[Predicate] = []
-    for part in conjuncts(parse_or_opaque(condition_text(statement.on), aliases=tuple(names))):
+    for part in work.on_parts(condition_text(statement.on), names):
         columns = columns_of(part)
         if columns and all(_is_target(work, statement, source, path) for path in columns):
             kept.append(work.bound(part))

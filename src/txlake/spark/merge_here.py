@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.log.coercion import has_plain_text
-from txlake.log.predicates import Predicate, conjuncts, parse_or_opaque
+from txlake.log.predicates import Predicate
 from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
 from txlake.log.values import computed, parse_value
 from txlake.protocol.identity import is_identity
@@ -143,7 +143,7 @@ def _keys(work: TableAccess, statement: Merge, held: LocalSource) -> list[_Key] 
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
     keys = []
-    for part in conjuncts(parse_or_opaque(statement.on.text)):
+    for part in work.on_parts(statement.on.text):
         found = compared_columns(work, statement, held, part)
         if found is None or not _is_key(found[0], found[1]):
             return None
@@ -328,7 +328,7 @@ class _Parts:
         """A value of a row of both sides."""
         if isinstance(told, Field):
             return self._stored(theirs.column(told.name), told, item)
-        value = parse_value(told, is_qualified=True)
+        value = parse_value(told, is_qualified=True, rules=self.work.rules)
         used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
         named = None if value is None else self._named(value, ours, theirs, used)
         if named is None:
@@ -378,7 +378,8 @@ class _Parts:
         if isinstance(told, Field):
             return self._stored(theirs.column(told.name), told, item)
         alias = self.held.alias
-        value = parse_value(told, aliases=() if alias is None else (alias,))
+        aliases = () if alias is None else (alias,)
+        value = parse_value(told, aliases=aliases, rules=self.work.rules)
         return None if value is None else self._computed(value, item, theirs, self._source)
 
     def _computed(
@@ -392,5 +393,6 @@ class _Parts:
     def _stored(
         self, values: pa.ChunkedArray, source: Field, item: Field
     ) -> pa.ChunkedArray | None:
+        self.work.require_assignable(source.type, item)
         stored = fitted(values, source, item, self.work.snapshot)
         return None if stored is None or (stored.null_count and not item.nullable) else stored

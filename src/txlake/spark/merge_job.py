@@ -362,6 +362,7 @@ class MergeJob:
                     )
                 continue
             self._check_identity(clause, item)
+            self._work.require_assignable(found.type, item)
             value = F.col(places[found.name])
             if evolves and isinstance(clause, MatchedUpdate):
                 values[item.name] = rows.updated_by_name(

@@ -32,7 +32,6 @@ from txlake.log.predicates import (
     Or,
     Predicate,
     columns_of,
-    conjuncts,
     parse_or_opaque,
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
@@ -126,7 +125,8 @@ def held_source(work: TableAccess, statement: Merge, source: DataFrame) -> Local
         raise
     if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
         return None
-    return LocalSource(rows, held.schema, statement.source_alias or _alias_of(statement, source))
+    alias = statement.source_alias or _alias_of(work, statement, source)
+    return LocalSource(rows, held.schema, alias)
 
 
 def _nullable_inside(source: DataFrame) -> DataFrame:
@@ -185,11 +185,12 @@ def _width(data_type: DataType) -> int:
     return _TEXT_BYTES if data_type.name in {"string", "binary"} else 8
 
 
-def _alias_of(statement: Merge, source: DataFrame) -> str | None:
+def _alias_of(work: TableAccess, statement: Merge, source: DataFrame) -> str | None:
     """The alias that a DataFrame was given and by which the ON condition names its columns."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
-    named = {path[0] for path in columns_of(parse_or_opaque(statement.on.text)) if len(path) > 1}
+    predicate = parse_or_opaque(statement.on.text, rules=work.rules)
+    named = {path[0] for path in columns_of(predicate) if len(path) > 1}
     for name in sorted(named):
         try:
             columns = source.select(f"{quote(name)}.*").columns
@@ -214,7 +215,7 @@ def keys_in_target(work: TableAccess, statement: Merge, held: LocalSource) -> Pr
     source = delta_schema(held.schema)
     compared = [
         found
-        for part in conjuncts(parse_or_opaque(statement.on.text))
+        for part in work.on_parts(statement.on.text)
         for texts in _comparisons(part)
         if (found := _columns_compared(work, statement, source, held.alias, texts)) is not None
         and _compare_as_they_are(found.ours, found.theirs)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
@@ -42,8 +44,14 @@ from txlake.spark.gone_files import explain_in_actions
 from txlake.spark.manifest import Manifests
 from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
+from txlake.spark.session_rules import text_rules
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.spark_sessions import default_properties, is_connect
+from txlake.spark.spark_sessions import (
+    active,
+    default_properties,
+    is_connect,
+    is_stopped,
+)
 from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
 from txlake.statements import (
@@ -115,6 +123,8 @@ class SparkPlane:
     Attributes:
         make_spark: gives the session when the first statement needs one.
         open_store: gives the store at a place, with the storage options.
+        takes_active: whether `make_spark` gives the session that is active in this process, whose
+            settings count before a statement needs Spark.
         options_at: the storage options of a table at a place, where each has its own.
     """
 
@@ -123,11 +133,13 @@ class SparkPlane:
     settings: Settings
     open_store: Callable[[str, Mapping[str, str]], Store]
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    takes_active: bool = True
     options_at: Callable[[str], Mapping[str, str]] | None = None
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _answers: dict[str, DataFrame] = field(default_factory=dict)
+    _rules: TextRules = DEFAULT_RULES
 
     @property
     def spark(self) -> SparkSession:
@@ -159,6 +171,27 @@ class SparkPlane:
         with self._lock:
             return self._spark is not None
 
+    @property
+    def text_rules(self) -> TextRules:
+        with self._lock:
+            spark = self._spark
+            if spark is None and self.takes_active:
+                spark = SparkSession.getActiveSession()
+            if spark is not None and not is_stopped(spark):
+                with spark_errors():
+                    self._rules = text_rules(spark)
+            return self._rules
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with self._lock:
+            spark = self._spark
+        if spark is None or is_stopped(spark):
+            yield
+            return
+        with active(spark):
+            yield
+
     def setting(self, key: str, default: str) -> str:
         with self._lock:
             if self._spark is None:
@@ -185,6 +218,7 @@ class SparkPlane:
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Column] | None = None,
         identities: Identities | None = None,
+        rules: TextRules | None = None,
     ) -> SparkTable:
         return SparkTable(
             start=lambda: self.spark,
@@ -198,6 +232,7 @@ class SparkPlane:
             column_of=column_of or plain_column,
             name=name,
             identities=identities or DrawnHere(),
+            rules=self.text_rules if rules is None else rules,
         )
 
     def _options_at(self, place: str) -> Mapping[str, str]:

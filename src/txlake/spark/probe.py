@@ -7,6 +7,7 @@ brought. What fails leaves the doubt. Source: DESIGN section 4, rule 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
@@ -18,6 +19,7 @@ from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.spark_errors import spark_errors
+from txlake.statements import condition_text
 from txlake.transaction.data_plane import Condition, TableData
 
 _ROWS_MAX = 1_000
@@ -27,11 +29,14 @@ _ROWS_MAX = 1_000
 class SparkProbe:
     """`conflict.context.RowProbe` by Spark, for reads that carry their condition.
 
-    `work` gives the table as the transaction read it; None where Spark isn't running, and starting
-    it would take longer than running the transaction again.
+    Attributes:
+        work: gives the table as the transaction read it; None where Spark isn't running, and
+            starting it would take longer than running the transaction again.
+        active: as `DataPlane.active`.
     """
 
     work: Callable[[], TableData | None]
+    active: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
         """Those of the rows that the read matches, up to 1,000; None when that can't be told."""
@@ -47,7 +52,9 @@ class SparkProbe:
         try:
             if condition.zone not in (None, work.time_zone):  # it was set since the statement ran
                 return None
-            with spark_errors():
+            if not work.rules.reads(condition_text(condition.expression)):  # it may mean another
+                return None
+            with spark_errors(), self.active():
                 found = _matches(work, condition, rows, others)
         except TxlakeError:  # a file that is gone, a value that fails the condition: doubt
             return None

@@ -18,7 +18,7 @@ from txlake.datafiles.write_task import FIRST_WITHOUT_IMAGE
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.identity import is_identity
-from txlake.protocol.types import DataType, Field, Struct, type_to_json
+from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
 from txlake.spark.types import (
     can_store,
@@ -31,6 +31,7 @@ from txlake.spark.types import (
     same_type,
     spark_type,
     stored,
+    type_text,
     with_names,
 )
 from txlake.spark.writing import (
@@ -50,12 +51,6 @@ _VIOLATED = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]"
 
 Identity: TypeAlias = Callable[[Field], Column]
 """The values that an identity column's rows get where they bring none."""
-
-
-def type_text(data_type: DataType) -> str:
-    """A type as messages name it."""
-    value = type_to_json(data_type)
-    return value if isinstance(value, str) else spark_type(data_type).simpleString()
 
 
 def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFrame:

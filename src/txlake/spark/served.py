@@ -80,6 +80,7 @@ class ServedPlane(SparkPlane):
     """
 
     owns_spark: bool = False
+    takes_active: bool = False
     _threads: threading.local = field(default_factory=threading.local)
 
     @property

@@ -7,8 +7,10 @@ move.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +61,39 @@ def is_stopped(spark: SparkSession) -> bool:
     if is_connect(spark):
         return bool(session.is_stopped)
     return session.sparkContext._jsc is None
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Makes the session the active one of this thread, until the end of the block.
+
+    By the settings of the active session Spark parses the text of an expression, whatever the
+    session of the DataFrame that it is for.
+    """
+    if is_connect(spark):
+        yield
+        return
+    classic: Any = spark
+    sessions = _sessions_class(classic._jvm)
+    before = sessions.getActiveSession()
+    if before.contains(classic._jsparkSession):
+        yield
+        return
+    sessions.setActiveSession(classic._jsparkSession)
+    try:
+        yield
+    finally:
+        if not is_stopped(spark):
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+@functools.lru_cache(maxsize=4)
+def _sessions_class(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
+    """The JVM's class of sessions, which it takes py4j several round trips to find."""
+    return jvm.org.apache.spark.sql.classic.SparkSession
 
 
 def default_file_system(spark: SparkSession) -> str:

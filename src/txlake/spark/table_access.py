@@ -7,7 +7,7 @@ conflict checks and file skipping use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -26,20 +26,26 @@ from txlake.log.predicates import (
     Predicate,
     bind,
     columns_of,
+    conjuncts,
     is_deterministic,
+    is_spelled,
+    is_spelled_path,
     may_depend_on_zone,
     parse_or_opaque,
     parse_predicate,
 )
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.reach import Reach, nowhere
-from txlake.protocol.types import Primitive
+from txlake.protocol.types import DataType, Field, Primitive
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import Scan, scan_frame
+from txlake.spark.session_rules import STORE_ASSIGNMENT
+from txlake.spark.types import can_up_cast, type_text
 from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
@@ -75,6 +81,7 @@ class TableAccess:
         column_of: the Spark column of an expression; tables named in it are replaced by views.
         name: what qualifies the table's columns when the statement gives no alias.
         identities: gives the values of identity columns.
+        rules: how the statement's texts read.
     """
 
     start: Callable[[], SparkSession]
@@ -88,6 +95,7 @@ class TableAccess:
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
     identities: Identities = field(default_factory=DrawnHere)
+    rules: TextRules = DEFAULT_RULES
 
     @property
     def spark(self) -> SparkSession:
@@ -207,9 +215,60 @@ class TableAccess:
         aliases = tuple(name for name in (alias, self.name) if name is not None)
         try:
             text = expression.rewritten(lambda _: None)  # `db.t.id` is `t.id` there
-            return self.bound(parse_or_opaque(text, aliases=aliases))
+            predicate = parse_or_opaque(text, aliases=aliases, rules=self.rules)
+            if not is_spelled(predicate, self.snapshot.schema, self.rules):
+                return Opaque(text)
+            return self.bound(predicate)
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
+
+    def on_parts(self, text: str, aliases: Sequence[str] = ()) -> tuple[Predicate, ...]:
+        """The parts of a MERGE's ON condition that must all hold; not bound."""
+        if self.rules.case_sensitive:  # here names of both sides are found in any letter case
+            return (Opaque(text),)
+        return conjuncts(parse_or_opaque(text, aliases=aliases, rules=self.rules))
+
+    def require_spelled(self, path: tuple[str, ...]) -> None:
+        """Checks that the session finds a column that a statement names.
+
+        Raises InvalidRequest for one in another letter case, where that tells columns apart.
+        """
+        if self.rules.case_sensitive and not is_spelled_path(path, self.snapshot.schema):
+            raise unknown_column(".".join(path), self.snapshot)
+
+    def require_assignable(self, source: DataType, item: Field) -> None:
+        """Checks that the session's policy of store assignment lets values into a column.
+
+        What ANSI, Spark's default, lets in is checked with each value. Raises InvalidRequest.
+        """
+        policy = self.rules.assignment
+        if policy is StoreAssignment.ANSI or can_up_cast(source, item.type):
+            return
+        reason = (
+            "takes no conversion that may lose something"
+            if policy is StoreAssignment.STRICT
+            else "isn't obeyed where a conversion may lose something: it stores another value or "
+            "NULL without a word"
+        )
+        raise InvalidRequest(
+            f"{self.snapshot.table}: column {item.name!r} is {type_text(item.type)}, the value is "
+            f"{type_text(source)}: {STORE_ASSIGNMENT}={policy} {reason}; cast the value, or set "
+            "the policy to ANSI"
+        )
+
+    def check_stored(self) -> None:
+        """Checks that the table's own expressions mean in this session what they mean in others.
+
+        Raises InvalidRequest as `TextRules.check_stored`.
+        """
+        table = self.snapshot.table
+        for name, text in self.snapshot.properties.constraints.items():
+            self.rules.check_stored(text, f"{table}: constraint {name}")
+        for item in self.snapshot.schema:
+            for key in ("delta.generationExpression", "CURRENT_DEFAULT", "delta.invariants"):
+                stored = item.metadata.get(key)
+                if isinstance(stored, str):
+                    self.rules.check_stored(stored, f"{table}: column {item.name}")
 
     def bound(self, predicate: Predicate) -> Predicate:
         """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""

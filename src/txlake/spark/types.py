@@ -26,6 +26,7 @@ from txlake.protocol.types import (
     Struct,
     to_arrow_type,
     type_from_json,
+    type_to_json,
 )
 
 _HIDDEN_METADATA = (
@@ -216,6 +217,48 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
     return source.name in _DATETIMES and target.name in _DATETIMES
 
 
+def can_up_cast(source: DataType, target: DataType) -> bool:
+    """Whether every value of the source has an equal one in the target, by Spark's rule.
+
+    Source: Spark, `UpCastRule`, by which the policy STRICT of store assignment goes.
+    """
+    match source, target:
+        case Primitive("void"), _:
+            return True
+        case Primitive(), Primitive():
+            return source == target or _can_up_cast_primitive(source, target)
+        case Array(one, has_nulls), Array(other, takes_nulls):
+            return (takes_nulls or not has_nulls) and can_up_cast(one, other)
+        case Map(key, value, has_nulls), Map(other_key, other_value, takes_nulls):
+            fits = can_up_cast(key, other_key) and can_up_cast(value, other_value)
+            return fits and (takes_nulls or not has_nulls)
+        case Struct(fields), Struct(others):
+            return len(fields) == len(others) and all(
+                (other.nullable or not one.nullable) and can_up_cast(one.type, other.type)
+                for one, other in zip(fields, others, strict=True)
+            )
+        case _:
+            return False
+
+
+def _can_up_cast_primitive(source: Primitive, target: Primitive) -> bool:
+    if target.is_string:
+        return True
+    if source.name in _DATETIMES and target.name in _DATETIMES:
+        return target.name != "date"
+    ours, theirs = _as_decimal(source), _as_decimal(target)
+    if ours is not None and theirs is not None and (source.decimal or target.decimal):
+        return theirs[0] - theirs[1] >= ours[0] - ours[1] and theirs[1] >= ours[1]
+    ranks = [_NUMERIC_RANK.get(one.name) for one in (source, target)]
+    return None not in ranks and ranks[0] <= ranks[1]  # type: ignore[operator]
+
+
+def _as_decimal(kind: Primitive) -> tuple[int, int] | None:
+    """The decimal that holds the type's values, as (precision, scale); None for other types."""
+    digits = {**_INTEGER_DIGITS, "long": 20}.get(kind.name)
+    return kind.decimal if digits is None else (digits, 0)
+
+
 def reads_text(source: DataType, target: DataType) -> bool:
     """Whether a text goes to a column of other values, where it has to be the text of one.
 
@@ -347,6 +390,12 @@ def stored(value: Column, source: DataType, target: DataType) -> Column:
             return F.map_from_entries(entries)
         case _:
             return value.cast(spark_type(target))
+
+
+def type_text(data_type: DataType) -> str:
+    """A type as messages name it."""
+    value = type_to_json(data_type)
+    return value if isinstance(value, str) else spark_type(data_type).simpleString()
 
 
 def quote(name: str) -> str:

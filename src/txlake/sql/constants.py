@@ -6,6 +6,7 @@ import datetime
 import re
 from decimal import Decimal
 
+from txlake.log.text_rules import StoreAssignment
 from txlake.sql.cursor import Cursor
 from txlake.sql.tokens import Kind
 from txlake.statements import DEFAULT, Constant, Default, Values
@@ -24,15 +25,20 @@ class NotConstantError(Exception):
 def values_rows(cursor: Cursor) -> Values | None:
     """The rows of `VALUES (...), ...` when every cell is a literal or DEFAULT and nothing follows.
 
-    None, with the cursor where it was, when Spark has to evaluate them: an expression, or literals
-    in one column that Spark finds a common type for, such as a date and a timestamp.
+    None, with the cursor where it was, when Spark has to evaluate them: an expression, literals
+    in one column that Spark finds a common type for, such as a date and a timestamp, and what
+    the session's settings may make something else.
 
     Raises:
         InvalidRequest: rows of different lengths.
     """
     mark = cursor.mark
-    if not cursor.accept("VALUES"):
+    if not cursor.at("VALUES"):
         return None
+    rules, text = cursor.source.rules, cursor.source.text[cursor.token.start : cursor.last.start]
+    if not rules.reads(text) or rules.assignment is not StoreAssignment.ANSI:
+        return None
+    cursor.expect("VALUES")
     rows: list[tuple[Constant | Default, ...]] = []
     try:
         while True:
@@ -77,7 +83,7 @@ def constant(cursor: Cursor) -> Constant:
     if cursor.at_any("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         return _time(cursor)
     if cursor.at("CAST", "("):
-        return _special_double(cursor)
+        return _cast(cursor)
     sign = "-" if cursor.accept("-") else ""
     point = "." if cursor.accept(".") else ""
     if cursor.token.kind is not Kind.NUMBER:
@@ -155,9 +161,20 @@ def _time(cursor: Cursor) -> datetime.date | datetime.datetime:
         raise NotConstantError from None
 
 
-def _special_double(cursor: Cursor) -> float:
-    """What `sql_literal` writes for numbers without a literal: CAST('nan' AS DOUBLE)."""
+def _cast(cursor: Cursor) -> float | str:
+    """What `sql_literal` writes for values without a literal: CAST('nan' AS DOUBLE).
+
+    And for a text whose literal the session would read otherwise: CAST(X'5c' AS STRING).
+    """
     cursor.expect("CAST", "(")
+    if cursor.token.kind is Kind.BYTES:
+        digits = cursor.advance().text[2:-1]
+        if not cursor.accept("AS", "STRING", ")"):
+            raise NotConstantError
+        try:
+            return bytes.fromhex(digits).decode()
+        except ValueError:
+            raise NotConstantError from None
     if cursor.token.kind is not Kind.STRING:
         raise NotConstantError
     text = cursor.string().lower()

@@ -14,6 +14,8 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import SqlglotError
 
+from txlake.log.text_rules import TextRules
+
 # Beside its own errors sqlglot raises these on texts that break its rules' assumptions.
 PARSER_FAILURES = (
     SqlglotError,
@@ -48,4 +50,20 @@ class TxlakeSql(Databricks):
             """No log line: the caller gets an error that points at the place."""
 
 
+class NamesInDoubleQuotes(TxlakeSql):
+    """The same where `"a"` is a name: `spark.sql.ansi.doubleQuotedIdentifiers`."""
+
+    class Tokenizer(TxlakeSql.Tokenizer):
+        """The tokenizer with one kind of quotation marks for strings."""
+
+        QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
+
+
 DIALECT = TxlakeSql()
+_NAMES_IN_DOUBLE_QUOTES = NamesInDoubleQuotes()
+
+
+def dialect_of(rules: TextRules) -> TxlakeSql:
+    """The dialect of a session's texts."""
+    return _NAMES_IN_DOUBLE_QUOTES if rules.names_in_double_quotes else DIALECT

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
@@ -36,12 +37,14 @@ class Foreign:
     is_foreign: bool = True
 
 
-def foreign(text: str, args: Arguments | None = None) -> Foreign | None:
+def foreign(
+    text: str, args: Arguments | None = None, rules: TextRules = DEFAULT_RULES
+) -> Foreign | None:
     """The statement with what its query reads; None for one of another kind.
 
     Raises InvalidRequest for parameters without a value, and for a query that can't be read.
     """
-    source = with_names(bind(text, args))
+    source = with_names(bind(text, args, rules))
     tokens = tokenize(source)
     while len(tokens) > 1 and tokens[-2].text == ";":
         place = tokens[-2].start
@@ -120,12 +123,14 @@ def insert_into_spark(text: str, statement: Insert) -> SparkCommand | None:
     return SparkCommand(query.after(head))
 
 
-def tables_in(text: str, args: Arguments | None) -> tuple[TableName, ...]:
+def tables_in(
+    text: str, args: Arguments | None, rules: TextRules = DEFAULT_RULES
+) -> tuple[TableName, ...]:
     """What may be names of tables in a text that the lake's SQL doesn't know.
 
     Raises InvalidRequest as `markers.bind`, and for a text that has no tokens.
     """
-    source = with_names(bind(text, args))
+    source = with_names(bind(text, args, rules))
     cursor = Cursor(source, tokenize(source))
     found: dict[TableName, None] = {}
     while not cursor.at_end:
@@ -138,9 +143,9 @@ def tables_in(text: str, args: Arguments | None) -> tuple[TableName, ...]:
     return tuple(found)
 
 
-def bound(text: str, args: Arguments | None) -> str:
+def bound(text: str, args: Arguments | None, rules: TextRules = DEFAULT_RULES) -> str:
     """The text with its parameters as literals. Raises InvalidRequest as `markers.bind`."""
-    return with_names(bind(text, args)).text
+    return with_names(bind(text, args, rules)).text
 
 
 def subject(statement: object) -> TableName | None:

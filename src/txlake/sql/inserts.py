@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -22,6 +23,7 @@ from txlake.sql.references import Scope, expression_text, query_text, relation_q
 from txlake.sql.tokens import Kind, Token
 from txlake.statements import (
     ComputedValues,
+    Constant,
     CopyInto,
     Default,
     Insert,
@@ -284,11 +286,31 @@ def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
             return PartitionValue(column, dynamic=True)
         start = cursor.token
         try:
-            return PartitionValue(column, constant(cursor))
+            found = constant(cursor)
         except NotConstantError:
             cursor.refuse("the value of a partition column is a literal", start)
+        _check_partition(cursor, found, start)
+        return PartitionValue(column, found)
 
     return cursor.enclosed(one)
+
+
+def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
+    """Raises InvalidRequest for a value that a setting of the session makes another one."""
+    rules = cursor.source.rules
+    text = cursor.source.text[start.start : cursor.token.start]
+    for doubt in rules.doubts:
+        if doubt.pattern.search(text):
+            cursor.refuse(
+                f"{doubt.setting} of this session changes what this value means; unset it for "
+                "this statement, or give the value as a parameter (:name)",
+                start,
+            )
+    is_text = isinstance(value, str | bytes | datetime.date)
+    if rules.partition_texts is not None and not is_text:
+        cursor.refuse(
+            f"not with {rules.partition_texts.setting}; {rules.partition_texts.instead}", start
+        )
 
 
 def _at_query(cursor: Cursor) -> bool:

@@ -7,9 +7,11 @@ import math
 import numbers
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from txlake.errors import InvalidRequest
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql.brackets import backquoted
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import SqlText
@@ -20,7 +22,7 @@ Arguments = Mapping[str, object] | Sequence[object]
 _LITERAL = re.compile(r"\d+|'[^'\\]*'")
 
 
-def bind(text: str, arguments: Arguments | None) -> SourceText:
+def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULES) -> SourceText:
     """The text with every parameter replaced by its value as a SQL literal.
 
     A mapping fills `:name` markers, a sequence `?` markers in order. A marker stands where an
@@ -31,7 +33,7 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
         InvalidRequest: a marker has no value, a value no marker, or a value no SQL literal.
     """
     original, text = text, backquoted(text)
-    source = SourceText(text, original)
+    source = SourceText(text, original, rules=rules)
     if isinstance(arguments, (str, bytes)):
         raise InvalidRequest("the arguments of a statement are a mapping or a sequence, not a text")
     named = arguments if isinstance(arguments, Mapping) else None
@@ -60,7 +62,8 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
                 )
             value = named[name]
             used.add(name)
-        literal = sql_literal(value, f":{name}" if name is not None else f"marker {count} (?)")
+        shown = f":{name}" if name is not None else f"marker {count} (?)"
+        literal = sql_literal(value, shown, rules)
         if text[max(0, start - 1) : start].isalnum():
             literal = " " + literal  # `IN:p`
         if text[end : end + 1].isalnum():
@@ -75,7 +78,7 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
         raise InvalidRequest(f"the statement has no parameter :{unused[0]}, but a value was given")
     if ordered is not None and count < len(ordered):
         raise InvalidRequest(f"{len(ordered)} values were given for {count} markers (?)")
-    return SourceText("".join(pieces) + text[position:], original, tuple(edits))
+    return replace(source, text="".join(pieces) + text[position:], edits=tuple(edits))
 
 
 def as_spark_binds(text: str, arguments: Arguments | None) -> Arguments | None:
@@ -101,8 +104,10 @@ def _in_zone(value: object) -> object:
     return value
 
 
-def sql_literal(value: object, name: str = "the value") -> str:
+def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAULT_RULES) -> str:
     """A Python value as a SQL literal of the same type; `name` is for the message.
+
+    A session with these rules reads it as the value.
 
     Raises:
         InvalidRequest: there is no literal for it.
@@ -124,17 +129,20 @@ def sql_literal(value: object, name: str = "the value") -> str:
         case Decimal():
             return _decimal(value, name)
         case str():
-            return _text(value)
+            return _text(value, rules)
         case bytes() | bytearray():
             return f"X'{value.hex()}'"
         case datetime.datetime():
-            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+            # The word TIMESTAMP may name the type without a zone.
+            kind = "TIMESTAMP" if rules.zoned else "TIMESTAMP_LTZ"
+            return f"{kind} '{value.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case SqlText(text):  # of EXECUTE IMMEDIATE
             return text if _LITERAL.fullmatch(text) else f"({text})"
         case list() | tuple():
-            return f"array({', '.join(sql_literal(element, name) for element in value)})"
+            elements = (sql_literal(element, name, rules) for element in value)
+            return f"array({', '.join(elements)})"
         case _:
             raise InvalidRequest(
                 f"{name} is a {type(value).__name__}, which has no SQL literal: expected None, "
@@ -157,9 +165,11 @@ def _signed(number: str) -> str:
     return f"({number})" if number.startswith("-") else number
 
 
-def _text(value: str) -> str:
+def _text(value: str, rules: TextRules) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    literal = f"'{escaped}'"
+    # Bytes mean the same by every setting.
+    return literal if rules.reads(literal) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
 def _markers(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from txlake.errors import InvalidRequest
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql import (
     alteration,
     changes,
@@ -34,13 +35,18 @@ from txlake.statements import (
 
 
 def parse(
-    text: str, args: Arguments | None = None, *, reader: QueryReader | None = None
+    text: str,
+    args: Arguments | None = None,
+    rules: TextRules = DEFAULT_RULES,
+    *,
+    reader: QueryReader | None = None,
 ) -> tuple[Statement, ...]:
     """The statements of a SQL text, separated by `;`; none for a text without any.
 
     Args:
         text: one or several statements.
         args: values for `:name` markers (a mapping) or `?` markers (a sequence).
+        rules: how the session reads texts.
         reader: finds what a query reads that is valid in Spark alone; without it such a query is
             not understood.
 
@@ -48,7 +54,7 @@ def parse(
         InvalidRequest: what isn't understood, with its line and column; a marker without a
             value, a value without a marker.
     """
-    source = with_names(replace(bind(text, args), reader=reader))
+    source = with_names(replace(bind(text, args, rules), reader=reader))
     return tuple(statement for statement, _, _ in placed_statements(source))
 
 

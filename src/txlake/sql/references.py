@@ -15,7 +15,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 
 from txlake.errors import InvalidRequest
 from txlake.sql.descriptions import described
-from txlake.sql.dialect import DIALECT, PARSER_FAILURES
+from txlake.sql.dialect import PARSER_FAILURES, dialect_of
 from txlake.sql.qualifiers import Column, columns_in, qualified, selects_around, told_apart
 from txlake.sql.questions import questions
 from txlake.sql.table_changes import calls
@@ -223,9 +223,10 @@ class _Slice:
         return "".join(pieces)
 
     def _parse(self, sql: str) -> exp.Expr:
-        parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_CONTEXT)
+        dialect = dialect_of(self.source.rules)
+        parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_CONTEXT)
         try:
-            trees = parser.parse(DIALECT.tokenize(sql), sql)
+            trees = parser.parse(dialect.tokenize(sql), sql)
         except ParseError as error:
             detail = error.errors[0]
             place = len(str(detail.get("start_context") or "")) + self.offset

@@ -109,7 +109,7 @@ def _operand(cursor: Cursor) -> str | None:
 
 
 def _name(source: SourceText, place: Token, text: str, *, is_function: bool) -> str:
-    own = SourceText(text, text)
+    own = replace(source, text=text, original=text, edits=())
     try:
         cursor = Cursor(own, tokenize(own))
         parts = cursor.path("a name")

@@ -12,7 +12,8 @@ from sqlglot import TokenType
 from sqlglot.errors import TokenError
 
 from txlake.errors import InvalidRequest
-from txlake.sql.dialect import DIALECT
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
+from txlake.sql.dialect import dialect_of
 from txlake.statements import QueryReader
 
 _WORD = re.compile(r"\w+")
@@ -73,12 +74,14 @@ class SourceText:
         edits: (start in `text`, end in `text`, start in `original`, end in `original`) of each
             parameter, ascending.
         reader: finds what a query reads that sqlglot doesn't understand; None without a Spark.
+        rules: how the session reads the text.
     """
 
     text: str
     original: str
     edits: tuple[tuple[int, int, int, int], ...] = ()
     reader: QueryReader | None = None
+    rules: TextRules = DEFAULT_RULES
 
     def original_position(self, position: int) -> int:
         """The place in `original` of a place in `text`; of a parameter, its marker."""
@@ -123,7 +126,7 @@ def tokenize(source: SourceText) -> tuple[Token, ...]:
     if half is not None:
         raise source.error(f"{half[0]!r} is half a character", half.start())
     try:
-        raw = DIALECT.tokenize(text)
+        raw = dialect_of(source.rules).tokenize(text)
     except TokenError as error:
         position = _unclosed(text)
         sign = text[position : position + 2] if text[position] == "/" else text[position]

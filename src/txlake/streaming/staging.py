@@ -22,7 +22,7 @@ from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
 from txlake.session.engine import Engine, Handle
 from txlake.spark import rows
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import can_store, is_converted, reads_text, same_type
+from txlake.spark.types import can_store, is_converted, reads_text, same_type, type_text
 from txlake.spark.writing import data_fields, partition_fields, task_for
 from txlake.streaming.staged import Staging
 
@@ -132,6 +132,6 @@ def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
     )
     if not numbers:
         raise InvalidRequest(
-            f"{snapshot.table}: column {target.name!r} is {rows.type_text(target.type)}, the "
-            f"rows' is {rows.type_text(source.type)}; cast it in the query"
+            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the "
+            f"rows' is {type_text(source.type)}; cast it in the query"
         )

@@ -7,6 +7,7 @@ rows as DataFrames: Spark's own, or what stands for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ from pyroaring import BitMap64
 from txlake.log.cubes import Clustering
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.text_rules import TextRules
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add, Cdc
 from txlake.protocol.types import DataType, Struct
@@ -84,6 +86,10 @@ class TableData(Protocol):
     @property
     def time_zone(self) -> str:
         """The time zone of timestamps that name none."""
+
+    @property
+    def rules(self) -> TextRules:
+        """How the statement's texts read."""
 
     def column_of(self, expression: Expression, /) -> Column:
         """An expression over the table's rows."""
@@ -298,6 +304,13 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
     def is_started(self) -> bool:
         """Whether rows can be looked at without waiting for Spark to start."""
 
+    @property
+    def text_rules(self) -> TextRules:
+        """How the Spark session reads SQL text now; Spark's defaults while there is no session."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """A block in which Spark parses every text by the settings of this plane's session."""
+
     def setting(self, key: str, default: str) -> str:
         """A setting of the Spark session; the default while none was started."""
 
@@ -319,6 +332,7 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Column] | None = None,
         identities: Identities | None = None,
+        rules: TextRules | None = None,
     ) -> TableData:
         """A table as it was at a snapshot.
 
@@ -330,6 +344,7 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
             allowed: gives the folders, beside the table's own, in which its files may lie.
             column_of: makes a statement's expressions columns; without it they name no tables.
             identities: gives the values of identity columns; without it the snapshot's mark does.
+            rules: how the statement's texts read; without it `text_rules` says.
         """
 
     # Texts

@@ -28,7 +28,7 @@ from tests.simulation.rows.values import (
 )
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, DataType, Primitive
-from txlake.spark.rows import type_text
+from txlake.spark.types import type_text
 
 Function = Callable[[Sequence[Typed]], Typed]
 

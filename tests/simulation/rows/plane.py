@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from tests.simulation.rows.scopes import Name, Rows, Scope
 from tests.simulation.rows.values import LONG
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
@@ -98,6 +100,13 @@ class RowPlane:
     def is_started(self) -> bool:
         return True
 
+    @property
+    def text_rules(self) -> TextRules:
+        return DEFAULT_RULES
+
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def setting(self, key: str, default: str) -> str:
         return self.spark_settings.get(key, default)
 
@@ -116,6 +125,7 @@ class RowPlane:
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Any] | None = None,
         identities: Identities | None = None,
+        rules: TextRules | None = None,
     ) -> RowTable:
         manifests: Any = None
         return RowTable(
@@ -129,6 +139,7 @@ class RowPlane:
             column_of=column_of or self._plain,
             name=name,
             identities=identities or DrawnHere(),
+            rules=rules or DEFAULT_RULES,
             store_at=self.store_at,
         )
 

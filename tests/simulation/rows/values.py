@@ -18,8 +18,7 @@ from typing import Any
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Array, DataType, Field, Primitive
-from txlake.spark.rows import type_text
-from txlake.spark.types import can_store, reads_text, same_type
+from txlake.spark.types import can_store, reads_text, same_type, type_text
 
 Value = Any
 Convert = Callable[[Value], Value]

@@ -1,0 +1,145 @@
+"""A statement as the session's settings have it, or its refusal by the setting that it depends on.
+
+Owns what a statement says of types, stored expressions and PARTITION clauses. How conditions and
+values read is decided where they are read: `TextRules.reads`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.text_rules import TextRules, refused
+from txlake.protocol.type_text import parse_type, sql_text
+from txlake.statements import (
+    AddColumns,
+    AddConstraint,
+    AlterColumn,
+    AlterView,
+    CheckConstraint,
+    ColumnSpec,
+    CreateTable,
+    CreateView,
+    Delete,
+    Insert,
+    Merge,
+    NativeType,
+    Query,
+    ReadTable,
+    ReplaceColumns,
+    SqlText,
+    Statement,
+    Update,
+    Write,
+)
+
+T = TypeVar("T")
+
+_DEFINITIONS = (AddColumns, AddConstraint, AlterColumn, CreateTable, ReplaceColumns)
+_CHANGES = (Delete, Insert, Merge, ReadTable, Update, Write)
+_BOUNDED = re.compile(r"\b(?:var)?char(?:acter)?\s*\(", re.IGNORECASE)
+# As a regular expression such a name may be another column's too.
+_ODD_NAME = re.compile(r"`[^`]*[^\w`][^`]*`")
+
+
+def by_rules(statement: Statement, rules: TextRules) -> Statement:
+    """The statement with types as the session names them.
+
+    Raises InvalidRequest, naming the setting, for a stored expression that means something else in
+    other sessions, and for what txlake doesn't do as the setting has it.
+    """
+    if isinstance(statement, _DEFINITIONS):
+        for constraint in _parts_of(statement, CheckConstraint):
+            if isinstance(constraint.condition, SqlText):
+                rules.check_stored(constraint.condition.text, f"constraint {constraint.name}")
+        return _with_definitions(statement, rules)
+    if isinstance(statement, CreateView | AlterView):
+        rules.check_stored(statement.query.text, f"view {statement.view}")
+    elif isinstance(statement, _CHANGES):
+        _check_expressions(statement, rules)
+    return statement
+
+
+def _column(part: ColumnSpec, rules: TextRules) -> ColumnSpec:
+    """A column's definition by the rules."""
+    what = f"column {part.name}"
+    _check_default(part.default, what, rules)
+    if part.generated is not None:
+        rules.check_stored(part.generated, f"generated {what}")
+    return replace(part, data_type=_type(part.data_type, what, rules))
+
+
+def _changed_column(part: AlterColumn, rules: TextRules) -> AlterColumn:
+    """A change of a column's definition by the rules."""
+    what = f"column {'.'.join(part.column)}"
+    _check_default(part.default, what, rules)
+    if part.data_type is None:
+        return part
+    return replace(part, data_type=_type(part.data_type, what, rules))
+
+
+def _check_default(default: str | None, what: str, rules: TextRules) -> None:
+    if default is None:
+        return
+    if rules.defaults is not None:
+        raise refused(f"{what}: DEFAULT {default}", rules.defaults)
+    rules.check_stored(default, f"the default of {what}")
+
+
+def _type(kind: str | NativeType, what: str, rules: TextRules) -> str | NativeType:
+    shown = str(kind.data_type) if isinstance(kind, NativeType) else kind
+    if rules.bounded_texts is not None and _BOUNDED.search(shown):
+        raise refused(f"{what}: {shown}", rules.bounded_texts)
+    if isinstance(kind, NativeType) or rules.zoned or "timestamp" not in kind.lower():
+        return kind
+    try:
+        return sql_text(parse_type(kind, zoned=False))
+    except (InvalidRequest, UnsupportedFeature):
+        return kind  # whoever defines the column says what is wrong
+
+
+def _with_definitions(part: T, rules: TextRules) -> T:
+    """The same part of a statement with every definition of a column in it made anew."""
+    if isinstance(part, tuple):
+        return cast(T, tuple(_with_definitions(one, rules) for one in part))
+    if not is_dataclass(part) or isinstance(part, type | SqlText | NativeType):
+        return part
+    changed = {
+        item.name: new
+        for item in fields(part)
+        if (new := _with_definitions(old := getattr(part, item.name), rules)) is not old
+        and new != old
+    }
+    made: Any = replace(part, **changed) if changed else part
+    if isinstance(made, ColumnSpec):
+        made = _column(made, rules)
+    elif isinstance(made, AlterColumn):
+        made = _changed_column(made, rules)
+    return cast(T, made)
+
+
+def _check_expressions(statement: Statement, rules: TextRules) -> None:
+    """Raises InvalidRequest for names in backquotes where Spark takes them for patterns."""
+    if rules.backquotes is None:
+        return
+    for text in _parts_of(statement, SqlText, but=Query):
+        found = _ODD_NAME.search(text.text)
+        if found is not None:
+            raise refused(f"{found[0]} in {text.text!r:.200}", rules.backquotes)
+
+
+def _parts_of(part: object, kind: type[T], but: type | tuple[type, ...] = ()) -> Iterator[T]:
+    """The values of a kind in a statement; what is inside of one of `but` is left out."""
+    if isinstance(part, but):
+        return
+    if isinstance(part, kind):
+        yield part
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _parts_of(one, kind, but)
+    elif is_dataclass(part) and not isinstance(part, type):
+        for item in fields(part):
+            yield from _parts_of(getattr(part, item.name), kind, but)

@@ -1,0 +1,227 @@
+"""Settings of the Spark session become rules: how its SQL text reads, and what txlake refuses.
+
+Owns which of Spark's settings matter to what txlake parses, evaluates and writes itself, and the
+list of all others (`settings_of_spark.txt`), release by release. A setting that neither knows is
+taken for one that may change everything: Spark evaluates each text then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from txlake.errors import InvalidRequest
+from txlake.log.text_rules import (
+    ANY_TEXT,
+    SUBSTITUTED,
+    Doubt,
+    Refusal,
+    StoreAssignment,
+    TextRules,
+)
+from txlake.spark.spark_sessions import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ANSI = "spark.sql.ansi.enabled"
+CASE_SENSITIVE = "spark.sql.caseSensitive"
+TIMESTAMP_TYPE = "spark.sql.timestampType"
+STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
+RAW_STRINGS = "spark.sql.parser.escapedStringLiterals"
+DOUBLE_QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
+REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
+BOUNDED_AS_STRING = "spark.sql.legacy.charVarcharAsString"
+CHAR_AS_VARCHAR = "spark.sql.charAsVarchar"
+PARTITION_NUMBERS = "spark.sql.legacy.keepPartitionSpecAsStringLiteral"
+PARTITION_NULLS = "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral"
+DEFAULTS = "spark.sql.defaultColumn.enabled"
+SUBSTITUTE = "spark.sql.variable.substitute"
+SKIPPED_FILES = "spark.sql.files.ignoredPathSegmentRegex"
+_SKIPPED_FILES = "^[._]"
+
+# What other projects and users name so, and Spark's own parser and evaluation don't know.
+_OF_OTHERS = (
+    "spark.sql.catalog.",
+    "spark.sql.extensions",
+    "spark.sql.hudi.",
+    "spark.sql.iceberg.",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.sources.commitProtocolClass",
+    "spark.sql.streaming.",
+)
+_SEPARATOR = "\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A setting that changes what some texts mean: Spark reads them.
+
+    Attributes:
+        key: the setting.
+        plain: its value by which texts mean what txlake takes them to mean.
+        pattern: texts that it may concern.
+        in_stored: as `Doubt.in_stored`.
+    """
+
+    key: str
+    plain: str
+    pattern: re.Pattern[str] = field(default=ANY_TEXT)
+    in_stored: bool = False
+
+
+_STRING = re.compile(r"['\"]")
+_TEXTS = (
+    _Text(SUBSTITUTE, "false", SUBSTITUTED, in_stored=True),
+    _Text(RAW_STRINGS, "false", re.compile(r"\\|''|\"\"|\b[rR]['\"]"), in_stored=True),
+    _Text(
+        "spark.sql.legacy.consecutiveStringLiterals.enabled",
+        "false",
+        re.compile(r"''|\"\""),
+        in_stored=True,
+    ),
+    _Text(
+        TIMESTAMP_TYPE, "timestamp_ltz", re.compile("timestamp(?!_[nl]tz)", re.I), in_stored=True
+    ),
+    _Text(
+        "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+        "false",
+        re.compile(r"[\d.]e", re.I),
+        in_stored=True,
+    ),
+    _Text("spark.sql.legacy.bangEqualsNot", "false", re.compile(r"!(?!=)")),
+    _Text("spark.sql.legacy.literal.pickMinimumPrecision", "true", re.compile(r"\d")),
+    _Text("spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", _STRING),
+    _Text("spark.sql.functionResolution.sessionOrder", "second", re.compile(r"\w\s*\(")),
+    _Text("spark.sql.path.enabled", "false", re.compile(r"\w\s*\(")),
+)
+"""Settings by which Spark alone reads the texts that may be concerned."""
+
+
+def _is(value: str) -> bool:
+    return value.strip().lower() == "true"
+
+
+def rules_of(settings: Mapping[str, str]) -> TextRules:
+    """The rules of a session with these settings; one that isn't there has Spark's default.
+
+    Raises InvalidRequest for a policy of store assignment that Spark doesn't have, and for a
+    setting by which Spark leaves files out.
+    """
+    shown = settings.get(SKIPPED_FILES, _SKIPPED_FILES)
+    if shown != _SKIPPED_FILES:
+        raise InvalidRequest(
+            f"{SKIPPED_FILES}={shown} may leave files of tables out, so no statement runs with it: "
+            f"unset it (spark.conf.unset({SKIPPED_FILES!r}))"
+        )
+    ansi = _is(settings.get(ANSI, "true"))
+    quoted = ansi and _is(settings.get(DOUBLE_QUOTES, "false"))
+    doubts = list(_doubts(settings))
+    if quoted:
+        doubts.append(Doubt(f"{DOUBLE_QUOTES}=true", re.compile('"'), True))
+    return TextRules(
+        doubts=tuple(doubts),
+        names_in_double_quotes=quoted,
+        zoned=settings.get(TIMESTAMP_TYPE, "").upper() != "TIMESTAMP_NTZ",
+        case_sensitive=_is(settings.get(CASE_SENSITIVE, "false")),
+        assignment=_assignment(settings.get(STORE_ASSIGNMENT, "ANSI")),
+        bounded_texts=_refusal(
+            settings, (BOUNDED_AS_STRING, CHAR_AS_VARCHAR), "declare the column as STRING"
+        ),
+        partition_texts=_refusal(
+            settings, (PARTITION_NUMBERS, PARTITION_NULLS), "write the value as a string"
+        ),
+        backquotes=_refusal(
+            settings, (REGEX_NAMES,), "unset it for this statement, or leave the backquotes out"
+        ),
+        defaults=_refusal(settings, (DEFAULTS,), "leave DEFAULT out", value="false"),
+    )
+
+
+def _doubts(settings: Mapping[str, str]) -> Iterator[Doubt]:
+    for one in _TEXTS:
+        default = "true" if one.key == SUBSTITUTE else one.plain
+        value = settings.get(one.key, default).strip()
+        if value.lower() != one.plain:
+            yield Doubt(f"{one.key}={value}", one.pattern, one.in_stored)
+    for key in sorted(unclassified(settings)):
+        yield Doubt(f"{key}={settings[key]}", ANY_TEXT)
+
+
+def _refusal(
+    settings: Mapping[str, str], keys: Iterable[str], instead: str, *, value: str = "true"
+) -> Refusal | None:
+    for key in keys:
+        found = settings.get(key, "")
+        if found.strip().lower() == value:
+            return Refusal(setting=f"{key}={found}", instead=instead)
+    return None
+
+
+def _assignment(value: str) -> StoreAssignment:
+    try:
+        return StoreAssignment(value.strip().upper())
+    except ValueError:
+        known = ", ".join(StoreAssignment)
+        raise InvalidRequest(f"{STORE_ASSIGNMENT}={value}: expected one of {known}") from None
+
+
+def unclassified(keys: Iterable[str]) -> frozenset[str]:
+    """Those of Spark's settings that no release had when this list was made."""
+    known = classified()
+    return frozenset(
+        key
+        for key in keys
+        if key.startswith("spark.sql.") and key not in known and not key.startswith(_OF_OTHERS)
+    )
+
+
+@lru_cache(maxsize=1)
+def classified() -> Mapping[str, str]:
+    """How each of Spark's settings is treated, by its key; the treatments are in the file."""
+    found: dict[str, str] = {}
+    treatment = ""
+    text = resources.files("txlake.spark").joinpath("settings_of_spark.txt").read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith("["):
+            treatment = line.strip("[]")
+        elif line and not line.startswith("#"):
+            found[line] = treatment
+    return found
+
+
+def text_rules(spark: SparkSession) -> TextRules:
+    """The rules by which the session reads texts now. One round trip to the JVM or the server."""
+    settings = dict(_settings(spark))
+    if DOUBLE_QUOTES in settings:  # the environment may have set the other one
+        settings[ANSI] = spark.conf.get(ANSI) or "true"
+    return _cached(frozenset(settings.items()))
+
+
+def _settings(spark: SparkSession) -> Iterator[tuple[str, str]]:
+    """What is set in the session, of what its SQL goes by."""
+    session: Any = spark
+    found: dict[str, str]
+    if is_connect(spark):
+        found = dict(session.conf.getAll)
+    else:
+        shown = _conf(spark).getAllConfs().mkString(_SEPARATOR)
+        pairs = (entry.partition(" -> ") for entry in str(shown).split(_SEPARATOR))
+        found = {key: value for key, _, value in pairs}
+    return ((key, value) for key, value in found.items() if key.startswith("spark.sql."))
+
+
+@lru_cache(maxsize=16)
+def _conf(spark: SparkSession) -> Any:  # noqa: ANN401 - py4j's
+    """The configuration of a session in the JVM, the same one for as long as the session lives."""
+    classic: Any = spark
+    return classic._jsparkSession.sessionState().conf()
+
+
+@lru_cache(maxsize=64)
+def _cached(settings: frozenset[tuple[str, str]]) -> TextRules:
+    return rules_of(dict(settings))

@@ -31,6 +31,8 @@ NAN = float("nan")
         ("1.5", "double", 1.5),
         ("-0.0", "double", 0.0),
         ("Infinity", "double", float("inf")),
+        ("inf", "double", float("inf")),  # as delta-rs writes it
+        ("-inf", "float", float("-inf")),
         ("0.1", "float", 0.10000000149011612),
         ("1.50", "decimal(10,2)", Decimal("1.50")),
         ("1.5", "decimal(10,2)", Decimal("1.50")),

@@ -27,7 +27,9 @@ _TIMESTAMP = re.compile(
     r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?"
 )
 _EXACT = Context(prec=76)  # Python's default rounds to 28 digits, a decimal has up to 38
-_FLOATS = {"nan": "nan", "infinity": "inf", "+infinity": "inf", "-infinity": "-inf"}
+# As Spark casts texts. delta-rs writes "inf".
+_INFINITY = {"infinity": "inf", "+infinity": "inf", "inf": "inf", "+inf": "inf"}
+_FLOATS = {"nan": "nan", **_INFINITY, "-infinity": "-inf", "-inf": "-inf"}
 
 
 def parse_value(text: str | None, data_type: DataType) -> PartitionScalar:

@@ -87,6 +87,8 @@ class Offline:
                     ]
         except _NeedsSpark:
             self.count("table needs Spark")
+        except Exception as error:
+            wrong.append(f"seed {seed}: making {plan}: {type(error).__name__}: {error}")
         return wrong
 
     def count(self, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
@@ -310,12 +311,14 @@ def _pool(luck: Random, kind: Kind, *, narrow: bool, is_folder: bool) -> Sequenc
 
 
 def _has_no_folder(value: Any) -> bool:
-    """Whether some writer has no text for a partition's value.
+    """Whether some writer has no text for a partition's value, or none that a folder can have.
 
-    Bytes have to be a text. delta-rs 1.6 writes -1.50 as -1.-50.
+    Bytes have to be a text. delta-rs 1.6 writes -1.50 as -1.-50, and 5e-324 with all its zeros.
     """
     if isinstance(value, bytes):
         return max(value, default=0) > 126
+    if isinstance(value, float):
+        return 0 < abs(value) < 1e-30 or 1e30 < abs(value) < math.inf
     return isinstance(value, Decimal) and value < 0
 
 

@@ -18,11 +18,13 @@ import txlake
 from tests.ask.conditions import Condition, Drawing
 from tests.ask.making import Made, Maker
 from tests.ask.model import NotModelled, holds
-from tests.ask.tables import ID, MARK, OWN_WRITERS, ZONES, Plan, arrow_of, draw
+from tests.ask.tables import ID, MARK, OWN_WRITERS, Plan, arrow_of, draw
+from tests.zones import BERLIN, zone_of
 from txlake.errors import InvalidRequest
 from txlake.lake.statements import named_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.skipping import may_match, must_match, rows_may_match, rows_must_match
+from txlake.log.time_zones import UTC_ZONE, ZoneRules
 from txlake.protocol.paths import decode_path
 from txlake.session.command import AsRows
 from txlake.settings import Settings
@@ -46,6 +48,9 @@ def _no_spark() -> SparkSession:
     raise _NeedsSpark
 
 
+_ZONES = (UTC_ZONE, BERLIN, zone_of(5.5), zone_of(-8))
+
+
 class Offline:
     """A lake whose Spark never starts."""
 
@@ -54,7 +59,7 @@ class Offline:
         self._lake = txlake.connect(str(scratch / "lake"), settings=settings)
         plane: Any = self._lake._session.engine.plane
         plane.make_spark = _no_spark
-        self.zone = "UTC"
+        self.zone: ZoneRules = UTC_ZONE
         self._kept = (SparkPlane.time_zone, TableAccess.time_zone)
         zone = property(lambda _: self.zone)
         SparkPlane.time_zone = TableAccess.time_zone = zone  # type: ignore[assignment, method-assign]
@@ -70,7 +75,7 @@ class Offline:
     def seed(self, seed: int, questions: int) -> Sequence[str]:
         """Asks questions about a seed's table; what is wrong."""
         luck = Random(seed)
-        self.zone = luck.choice(ZONES)
+        self.zone = luck.choice(_ZONES)
         plan = _offline(draw(luck, WRITERS, (1, 3, 10, 40), is_flat=luck.random() < 0.8))
         wrong: list[str] = []
         try:
@@ -80,7 +85,8 @@ class Offline:
                     drawing = Drawing(Random(f"{seed}/{number}"), plan.columns, run.pools)
                     condition = drawing.condition()
                     wrong += [
-                        f"seed {seed}, question {number}, {self.zone}: {condition.text()}: {one}"
+                        f"seed {seed}, question {number}, {self.zone.name}: {condition.text()}: "
+                        f"{one}"
                         f"\n  {plan.columns} {plan.partition_by} {dict(plan.properties)}"
                         f"\n  {[by for by, _ in plan.chunks]} {plan.rows[:12]}"
                         for one in run.answers(condition)

@@ -26,6 +26,7 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.server.app import OWN_ROOT
 from txlake.session.command import AsRows
+from txlake.spark.session_zones import session_zone
 from txlake.views.describe import Rows
 
 if TYPE_CHECKING:
@@ -449,9 +450,8 @@ def by_explain(doors: Doors, one: Question) -> Answer:
 def by_log(doors: Doors, one: Question) -> Answer:
     """The log's predicates: what they say of single rows, and the files that `txlake.Log` gives."""
     text = one.condition.text()
-    zone = doors.spark.conf.get("spark.sql.session.timeZone")
     schema = doors.lake._session.snapshot(named_table(doors.made.call)).schema
-    predicate = bind(parse_predicate(text), schema, time_zone=zone)
+    predicate = bind(parse_predicate(text), schema, time_zone=session_zone(doors.spark))
     rows = arrow_of(doors.made.plan, doors.made.plan.rows, later=True)
     may = rows_may_match(predicate, rows, schema).to_pylist()
     must = rows_must_match(predicate, rows, schema).to_pylist()

@@ -16,6 +16,7 @@ from txlake.log.predicates import bind, parse_predicate, to_text
 from txlake.log.skipping import may_match, must_match
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema
+from txlake.spark.session_zones import session_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +127,7 @@ def test_files_are_judged_as_spark_judges_their_rows(session: SparkSession, tmp_
         }
     )
     for place, text in enumerate(texts):
-        for zone in (ZONE, None):
+        for zone in (session_zone(session), None):
             predicate = bind(parse_predicate(text), schema, time_zone=zone)
             may = may_match(predicate, files, schema, ()).to_pylist()
             must = must_match(predicate, files, schema, ()).to_pylist()

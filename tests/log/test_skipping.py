@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.zones import zone_of
 from txlake.errors import CorruptTable
 from txlake.log import bounds as log_bounds
 from txlake.log.files import Files
+from txlake.log.partitions import in_zone, local_columns
 from txlake.log.predicates import (
     Always,
     And,
@@ -348,12 +350,60 @@ def test_times_are_cut_to_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    "bound", ["2020-01-01T01:00:00.000+01:00", "2020-01-01 00:00:00", "2020-01-01T00:00:00.000000Z"]
+    "bound",
+    ["2020-01-01T01:00:00.000+01:00", "2020-01-01 00:00:00Z", "2020-01-01T00:00:00.000000Z"],
 )
 def test_times_in_every_notation(bound: str) -> None:
     table = files(bounds("ts", bound, bound), bounds("ts", "2019-01-01T00:00:00.000Z", bound))
     assert verdicts("ts >= '2020-01-01T00:00:00Z'", table) == "!?"
     assert verdicts("ts < '2020-01-01T00:00:00Z'", table) == "-?"
+
+
+def test_bounds_without_a_zone_may_be_of_any() -> None:
+    table = files(bounds("ts", "2020-01-02T00:00:00", "2020-01-02T00:00:00.5"), None)
+    assert verdicts("ts >= '2020-01-01T06:00:00Z'", table) == "!?"
+    assert verdicts("ts >= '2020-01-01T06:00:01Z'", table) == "??"
+    assert verdicts("ts <= '2020-01-02T18:00:00.5Z'", table) == "??"
+    assert verdicts("ts > '2020-01-02T18:00:01Z'", table) == "-?"
+    far = files(bounds("ts", "2020-01-01T00:00:00Z", "+10000-01-01T04:59:59.000Z"), None)
+    assert verdicts("ts < '9999-12-31 23:59:59-05:00'", far) == "??"
+    assert verdicts("ts <= '9999-12-31 23:59:59.001-05:00'", far) == "!?"
+    assert verdicts("ts > '9999-12-31 23:59:59.001-05:00'", far) == "-?"
+
+
+def test_partition_times_without_a_zone_may_be_of_any_unless_one_is_given() -> None:
+    schema = Struct((Field("at", Primitive("timestamp")),))
+    texts = ["2020-01-02 00:00:00", "2020-01-02T00:00:00Z", None, "", "2020-01-04 00:00:00"]
+    table = Files.of(
+        [
+            Add(path=f"f{k}", partition_values={"at": text}, size=1, modification_time=1,
+                data_change=True, stats=None)
+            for k, text in enumerate(texts)
+        ]
+    ).table  # fmt: skip
+
+    def judged(text: str, files: pa.Table) -> str:
+        predicate = bind(parse_predicate(text), schema, time_zone=zone_of(-5))
+        may = may_match(predicate, files, schema, ("at",)).to_pylist()
+        must = must_match(predicate, files, schema, ("at",)).to_pylist()
+        return "".join("!" if sure else "?" if maybe else "-" for maybe, sure in zip(may, must))
+
+    columns = local_columns(table, schema.fields)
+    assert columns == ("at",)
+    read = in_zone(table, columns, zone_of(-5))
+    assert read.schema == table.schema
+    assert not local_columns(read, schema.fields)
+    for text, in_any, in_one in (
+        ("at = '2020-01-02 00:00:00'", "?----", "!----"),
+        ("at = '2020-01-02T00:00:00Z'", "?!---", "-!---"),
+        ("at = '2020-01-01T06:00:00Z'", "?----", "-----"),
+        ("at = '2020-01-01T05:59:59Z'", "-----", "-----"),
+        ("at >= '2020-01-01T06:00:00Z'", "!!--!", "!!--!"),
+        ("at IS NULL", "--!!-", "--!!-"),
+        ("at > '2020-01-03 23:59:59'", "----?", "----!"),
+    ):
+        assert judged(text, table) == in_any, text
+        assert judged(text, read) == in_one, text
 
 
 def test_decimals_are_compared_exactly() -> None:

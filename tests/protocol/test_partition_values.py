@@ -13,10 +13,14 @@ from txlake.errors import CorruptTable
 from txlake.protocol.actions import Add, Metadata, decode_actions
 from txlake.protocol.partition_values import (
     PartitionScalar,
+    check_value,
     format_value,
+    local_time,
     parse_column,
     parse_value,
+    possible_instants,
 )
+from txlake.protocol.times import FarTime
 from txlake.protocol.types import Array, Primitive, parse_schema
 
 NAN = float("nan")
@@ -50,8 +54,10 @@ NAN = float("nan")
         ("\x01\x02", "binary", b"\x01\x02"),
         ("2020-02-29", "date", date(2020, 2, 29)),
         ("2021-01-01 00:00:00", "date", date(2021, 1, 1)),
-        ("2020-01-01 01:02:03", "timestamp", datetime(2020, 1, 1, 1, 2, 3, tzinfo=UTC)),
-        ("2020-01-01 01:02:03.5", "timestamp", datetime(2020, 1, 1, 1, 2, 3, 500000, tzinfo=UTC)),
+        ("2020-01-01 01:02:03Z", "timestamp", datetime(2020, 1, 1, 1, 2, 3, tzinfo=UTC)),
+        ("2020-01-01 01:02:03.5Z", "timestamp", datetime(2020, 1, 1, 1, 2, 3, 500000, tzinfo=UTC)),
+        ("+10000-01-01T04:59:59.000000Z", "timestamp", FarTime(253402318799000000, zoned=True)),
+        ("0000-12-31T23:06:32.000000Z", "timestamp", FarTime(-62135600008000000, zoned=True)),
         ("2020-01-01T01:02:03.000004Z", "timestamp", datetime(2020, 1, 1, 1, 2, 3, 4, tzinfo=UTC)),
         ("2020-01-01T01:02:03+01:00", "timestamp", datetime(2020, 1, 1, 0, 2, 3, tzinfo=UTC)),
         ("2020-01-01 01:02:03", "timestamp_ntz", datetime(2020, 1, 1, 1, 2, 3)),  # noqa: DTZ001
@@ -167,6 +173,26 @@ def test_a_column_is_parsed_at_once() -> None:
         parse_column(pa.array(["x"]), Primitive("integer"))
 
 
+def test_a_timestamp_without_a_zone_is_of_any() -> None:
+    """Its instant depends on the reader's zone; checks let it be within 18 hours."""
+    text, kind = "2020-01-01 01:02:03", Primitive("timestamp")
+    check_value(text, kind)
+    with pytest.raises(CorruptTable, match="without a time zone"):
+        parse_value(text, kind)
+    hour = 3_600_000_000
+    wall = 1_577_840_523_000_000
+    assert local_time(text, kind) == wall
+    assert local_time(f"{text}Z", kind) is None
+    assert local_time(text, Primitive("timestamp_ntz")) is None
+    assert possible_instants(text) == (wall - 18 * hour, wall + 18 * hour)
+    assert possible_instants(f"{text}+01:00") == (wall - hour, wall - hour)
+    assert possible_instants(None) is None
+    with pytest.raises(CorruptTable):
+        possible_instants("soon")
+    with pytest.raises(CorruptTable):
+        check_value("soon", kind)
+
+
 def test_every_partition_value_of_the_golden_tables_parses(golden: Path) -> None:
     seen = 0
     for folder in golden.rglob("_delta_log"):
@@ -185,6 +211,6 @@ def test_every_partition_value_of_the_golden_tables_parses(golden: Path) -> None
                     for name in columns:
                         field = schema.find(name)
                         assert field is not None
-                        parse_value(action.partition_values.get(field.physical_name), field.type)
+                        check_value(action.partition_values.get(field.physical_name), field.type)
                         seen += 1
     assert seen > 400

@@ -125,18 +125,21 @@ ONE = sql("SELECT 1")
             Clone(
                 table=T,
                 source=name("s"),
-                travel=TimeTravel(timestamp="2026-01-01T12:00:00.5Z"),
+                travel=TimeTravel(timestamp="2026-01-01T12:00:00.500000Z"),
                 shallow=True,
             ),
         ),
-        (
-            "CREATE TABLE t AS CLONE OF s AT '2026-01-01 12:00+02:00'",
-            Clone(
-                table=T,
-                source=name("s"),
-                travel=TimeTravel(timestamp="2026-01-01 12:00+02:00"),
-                shallow=True,
-            ),
+        *(
+            (
+                f"CREATE TABLE t AS CLONE OF s AT '{text}'",
+                Clone(table=T, source=name("s"), travel=TimeTravel(timestamp=moment), shallow=True),
+            )
+            for text, moment in (
+                ("2026-01-01 12:00+02:00", "2026-01-01T12:00:00+02:00"),
+                ("2026-01-01 12:00:00+02:00", "2026-01-01 12:00:00+02:00"),
+                ("2026-01-31", "2026-01-31T00:00:00.000000Z"),
+                ("2026-01-31 9:05", "2026-01-31T09:05:00.000000Z"),
+            )
         ),
         (
             "CREATE OR REPLACE TABLE t SHALLOW CLONE delta.`/p` VERSION AS OF 3",
@@ -294,6 +297,7 @@ def test_a_column_definition(definition: str, spec: ColumnSpec) -> None:
         ("CREATE TABLE t (a INT) OPTIONS (a = 'b')", "1:24", "OPTIONS is no clause"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES (a = 'b', a = 'c')", "1:48", "given twice"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES (a = -b)", "1:44", "a property's value"),
+        ("CREATE TABLE t AS CLONE OF s AT 'soon'", "1:33", "AT takes a moment in UTC"),
         ("CREATE TABLE t AS CLONE OF s AT 5", "1:33", "the moment in quotes, in UTC"),
         ("CREATE TABLE t AS CLONE OF s LOCATION '/p'", "1:30", "the end of the statement"),
         ("CREATE TABLE t (a INT) LOCATION /p", "1:33", "the place in quotes"),

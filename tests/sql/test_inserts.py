@@ -8,6 +8,8 @@ from decimal import Decimal
 import pytest
 
 from tests.sql.parsing import name, one, query, refused, sql
+from txlake.log.predicate_nodes import LocalTime
+from txlake.protocol.times import FarTime
 from txlake.statements import (
     DEFAULT,
     ComputedValues,
@@ -160,10 +162,11 @@ HOUR = datetime.timezone(datetime.timedelta(hours=1))
         ("FALSE", False),
         ("DEFAULT", DEFAULT),
         ("DATE '2026-01-02'", datetime.date(2026, 1, 2)),
-        ("TIMESTAMP'2026-01-02 03:04:05'", WALL),
-        ("TIMESTAMP '2026-01-02T03:04:05.25'", WALL.replace(microsecond=250_000)),
+        ("TIMESTAMP'2026-01-02 03:04:05'", LocalTime(WALL)),
+        ("TIMESTAMP '2026-01-02T03:04:05.25'", LocalTime(WALL.replace(microsecond=250_000))),
         ("TIMESTAMP_NTZ '2026-01-02 03:04:05'", WALL),
-        ("TIMESTAMP '2026-01-02'", WALL.replace(hour=0, minute=0, second=0)),
+        ("TIMESTAMP '2026-01-02'", LocalTime(WALL.replace(hour=0, minute=0, second=0))),
+        ("TIMESTAMP '9999-12-31 23:59:59-05:00'", FarTime(253402318799000000, zoned=True)),
         ("TIMESTAMP '2026-01-02 03:04:05Z'", WALL.replace(tzinfo=datetime.UTC)),
         ("TIMESTAMP '2026-01-02 03:04:05+01:00'", WALL.replace(tzinfo=HOUR)),
     ],

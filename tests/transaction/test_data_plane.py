@@ -21,7 +21,7 @@ from txlake.protocol.actions import Add, Remove
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
 from txlake.spark.reading import FILE, ROW
-from txlake.statements import PartitionValue, SqlText, Values
+from txlake.statements import SqlText, Values
 from txlake.storage import open_store
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import DataPlane, Placement
@@ -487,8 +487,9 @@ def test_constants_become_columns(tmp_path: Path, plane: DataPlane) -> None:
     t = made(tmp_path, plane, partitioned_by="p")
     work = t.work()
     given = work.given(Values(((5, 50), (6, 60))), ["id", "n"])
-    frame: Any = work.with_constants(given, [PartitionValue("P", "c")])
+    frame: Any = work.with_constants(given, {"P": "'c'"})
     assert frame.columns == ["id", "n", "p"]
+    assert work.constants({"P": "'c'"}) == {"p": "c"}
     change = work.append(frame, Placement())
     t.commit(change)
     assert t.rows() == [*ALL, (5, "c", 50), (6, "c", 60)]

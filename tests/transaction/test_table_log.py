@@ -17,6 +17,7 @@ from tests.transaction.log_of import (
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.time_zones import UTC_ZONE
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import (
     Action,
@@ -315,7 +316,7 @@ def test_damaged_statistics_of_a_checkpoint_come_from_the_commits(
     assert len(state.files) == 4
     with caplog.at_level(logging.WARNING):
         for place, name in enumerate("abc"):
-            where = bind(parse_predicate(f"id = {place}"), state.schema, time_zone="UTC")
+            where = bind(parse_predicate(f"id = {place}"), state.schema, time_zone=UTC_ZONE)
             found = state.select(where)
             assert sorted(found["path"].to_pylist()) == [name, "d"]
             texts = dict(zip(found["path"].to_pylist(), found["stats"].to_pylist()))
@@ -330,7 +331,7 @@ def test_damaged_statistics_without_commits_are_told_when_they_are_used() -> Non
     log = table.open()
     state = log.latest()
     assert state.files.totals.files == 4
-    where = bind(parse_predicate("id = 1"), state.schema, time_zone="UTC")
+    where = bind(parse_predicate("id = 1"), state.schema, time_zone=UTC_ZONE)
     with pytest.raises(CorruptTable, match=f"^t: {path}: not a readable checkpoint"):
         state.select(where)
     with pytest.raises(CorruptTable, match=f"^t: {path}: not a readable checkpoint"):

@@ -10,7 +10,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
@@ -22,16 +21,16 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.coercion import at_zone
-from txlake.log.predicates import LocalTime
+from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, StoredObject
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.partition_values import format_value, parse_value
+from txlake.protocol.partition_values import format_value, local_time, parse_value
 from txlake.protocol.paths import encode_path, unescape_partition
 from txlake.protocol.schema_change import as_table_schema, merge_schemas
 from txlake.protocol.schema_rules import Path, check_duplicates, column_text
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.table_properties import TableProperties
+from txlake.protocol.times import time_text
 from txlake.protocol.type_text import parse_type, short_text, stored_field
 from txlake.protocol.types import (
     Array,
@@ -58,7 +57,7 @@ def convert(
     store: Store,
     environment: Environment,
     *,
-    time_zone: str = "UTC",
+    time_zone: TimeZone = UTC_ZONE,
 ) -> Change:
     """The change that makes a Delta table of the Parquet files below a store's root.
 
@@ -172,7 +171,7 @@ def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Fi
 
 
 def _partition_values(
-    path: str, fields: tuple[Field, ...], place: str, time_zone: str
+    path: str, fields: tuple[Field, ...], place: str, time_zone: TimeZone
 ) -> Iterable[tuple[str, str | None]]:
     found = [
         (unescape_partition(name), unescape_partition(value))
@@ -194,32 +193,22 @@ def _partition_values(
 
 
 def partition_value(
-    text: str | None, item: Field, path: str, place: str, time_zone: str
+    text: str | None, item: Field, path: str, place: str, zone: TimeZone
 ) -> str | None:
     """A value as a folder's name says it, as the log says it. Raises InvalidRequest."""
     try:
-        if text is not None and item.type == Primitive("timestamp"):
-            wall = _wall_time(text)
-            if wall is not None:
-                instant = at_zone(LocalTime(wall), time_zone)
-                if instant is None:
-                    raise ValueError(f"the session's time zone {time_zone!r} isn't known")
-                return format_value(instant, item.type)
+        wall = local_time(text, item.type)
+        if wall is not None:
+            (instant,) = zone.instants([wall])
+            if instant is None:
+                raise ValueError(f"no time in the session's time zone, {zone.name}")
+            return time_text(instant, zoned=True)
         return format_value(parse_value(text, item.type), item.type)
     except (CorruptTable, ValueError) as error:
         raise InvalidRequest(
             f"{place}: {path}: the folder says {item.name}={text}, which is no "
             f"{short_text(item.type)}"
         ) from error
-
-
-def _wall_time(text: str) -> datetime | None:
-    try:
-        value = parse_value(text, Primitive("timestamp_ntz"))
-    except CorruptTable:
-        return None
-    zoned = "Z" in text[10:] or "+" in text[10:] or "-" in text[10:]
-    return value if isinstance(value, datetime) and not zoned else None
 
 
 def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:

@@ -23,6 +23,7 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
 from txlake.ddl.table_metadata import new_table
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.paths import encode_path
@@ -71,7 +72,7 @@ def of_table(
     store: Store,
     environment: Environment,
     *,
-    time_zone: str = "UTC",
+    time_zone: TimeZone = UTC_ZONE,
 ) -> Change:
     """The change that makes a Delta table of a Parquet table of Spark's own catalog.
 

@@ -25,6 +25,7 @@ from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.protocol.actions import Remove
 from txlake.protocol.clustering import clustered_by
+from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
@@ -42,7 +43,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.plain_queries import plain_answer
 from txlake.session.view_queries import Viewed
-from txlake.sql import sql_literal
+from txlake.sql import constant_text, sql_literal
 from txlake.statements import (
     ComputedValues,
     Delete,
@@ -157,12 +158,17 @@ def insert(context: Context, statement: Insert) -> Counts:
     dynamic = statement.overwrite and _replaces_partitions(context, statement)
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
-        static = [one for one in statement.partition if not one.dynamic]
-        if statement.if_not_exists and _has_rows(context, handle, static):
+        static = {
+            one.column: constant_text(one.value, context.rules)
+            for one in statement.partition
+            if not one.dynamic
+        }
+        values = work.constants(static) if static and statement.overwrite else {}
+        if statement.if_not_exists and _has_rows(context, handle, values):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
         # In dynamic mode the rows say which partitions are replaced, and no rows replace none.
         if statement.overwrite and not dynamic and static:
-            condition = SqlText(_all_equal(static, context.rules))
+            condition = SqlText(_all_equal(values, context.rules))
         dynamic = dynamic or (statement.overwrite and not static)
     is_partial = dynamic and condition is None
     stay = _null_partitions_stay(work, statement, statement.overwrite, is_partial)
@@ -276,27 +282,27 @@ def _with_partition(
             f"{snapshot.table}: expected {len(names)} columns ({', '.join(names)}), "
             f"found {len(frame.columns)}"
         )
-    constants = [one for one in partition if not one.dynamic]
-    return work.with_constants(frame.toDF(*names), constants), Placement(by_name=True)
+    literals = {
+        one.column: constant_text(one.value, work.rules) for one in partition if not one.dynamic
+    }
+    return work.with_constants(frame.toDF(*names), literals), Placement(by_name=True)
 
 
-def _all_equal(partition: Sequence[PartitionValue], rules: TextRules) -> str:
+def _all_equal(partition: Mapping[str, PartitionScalar], rules: TextRules) -> str:
     """The condition that columns have these values, as a session with the rules reads it."""
     parts = []
-    for one in partition:
-        name = quoted(one.column, always=True)
-        is_null = one.value is None
-        value = "NULL" if is_null else sql_literal(one.value, rules=rules)
-        parts.append(f"{name} IS NULL" if is_null else f"{name} = {value}")
+    for column, value in partition.items():
+        name = quoted(column, always=True)
+        is_null = value is None
+        parts.append(f"{name} IS NULL" if is_null else f"{name} = {constant_text(value, rules)}")
     return " AND ".join(parts)
 
 
-def _has_rows(context: Context, handle: Handle, static: Sequence[PartitionValue]) -> bool:
+def _has_rows(context: Context, handle: Handle, static: Mapping[str, PartitionScalar]) -> bool:
     """Whether the partition has a file. Its values are read here, whatever the session's rules."""
-    snapshot = context.snapshot(handle)
-    work = context.engine.work(handle, snapshot, rules=DEFAULT_RULES)
+    work = context.engine.work(handle, context.snapshot(handle), rules=DEFAULT_RULES)
     condition = SqlText(_all_equal(static, DEFAULT_RULES)) if static else None
-    return bool(snapshot.select(work.predicate(condition, None)).num_rows)
+    return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
 def source_rows(context: Context, source: Source) -> Rows:

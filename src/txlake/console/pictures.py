@@ -187,7 +187,7 @@ class Looker:
             handle = self._engine.at_entry(entry)
             snapshot = handle.log.latest()
             work = self._engine.work(handle, snapshot)
-            found = work.plain_rows(snapshot.select(None), None, None)
+            found = work.plain_rows(work.snapshot.select(None), None, None)
         except TxlakeError:
             return None
         columns = tuple(snapshot.schema.names)

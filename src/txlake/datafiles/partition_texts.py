@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import InvalidRequest
-from txlake.protocol.partition_values import format_value
+from txlake.protocol.partition_values import format_column
 from txlake.protocol.types import Field
 
 
@@ -33,12 +33,10 @@ def partition_texts(column: pa.Array, item: Field) -> pa.Array:
     encoded = column.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    texts = []
-    for value in encoded.dictionary.to_pylist():
-        try:
-            texts.append(format_value(value, item.type))
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"{no_text(item)}{value.hex().upper()}") from error
+    try:
+        texts = format_column(encoded.dictionary, item.type)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"{no_text(item)}{error.object.hex().upper()}") from error
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 

@@ -17,6 +17,7 @@ from txlake.datafiles.live_rows import is_among
 from txlake.datafiles.parquet import Columns, opened, reading, renamed, rows_of
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.errors import CorruptTable
+from txlake.protocol.partition_values import PartitionScalar, arrow_values
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class StreamedFile:
 
     url: str
     vector: StoredVector | None
-    partition: tuple[object, ...]
+    partition: tuple[PartitionScalar, ...]
     only: StoredVector | None = None
 
 
@@ -95,7 +96,7 @@ class StreamTask:
             if source is None:
                 array = pa.nulls(batch.num_rows, item.type)
             elif source < 0:
-                value = pa.scalar(one.partition[-1 - source], item.type)
+                value = arrow_values((one.partition[-1 - source],), item.type)[0]
                 array = pa.repeat(value, batch.num_rows)
             else:
                 array = batch.column(source)

@@ -26,7 +26,7 @@ from txlake.datafiles.exact_footers import (
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.parquet import renamed
-from txlake.protocol.partition_values import parse_value
+from txlake.protocol.partition_values import parse_column
 from txlake.protocol.paths import encode_path, partition_folder
 from txlake.protocol.types import DataType
 
@@ -101,7 +101,7 @@ class Materialized:
         """The columns of a file of the partition whose values have these texts."""
         fields = pa.ipc.read_schema(pa.py_buffer(self.schema))
         return [
-            (item, pa.scalar(parse_value(text, data_type), item.type))
+            (item, parse_column(pa.array([text], pa.string()), data_type).cast(item.type)[0])
             for item, text, data_type in zip(fields, key, self.types, strict=True)
         ]
 

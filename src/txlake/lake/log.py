@@ -22,6 +22,7 @@ from txlake.lake.times import instant_ms
 from txlake.log.files import FILES_SCHEMA, files_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.time_zones import UTC_ZONE
 from txlake.protocol.actions import action_to_object
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import Source, sources_text
@@ -332,7 +333,7 @@ def _whole(name: str, value: int | None) -> int | None:
 def _bound(where: str, snapshot: Snapshot) -> Predicate:
     if not isinstance(where, str):
         raise InvalidRequest(f"where: expected a condition as text, found {where!r:.80}")
-    return bind(parse_predicate(where), snapshot.schema, time_zone="UTC")
+    return bind(parse_predicate(where), snapshot.schema, time_zone=UTC_ZONE)
 
 
 __all__ = ["Committed", "Log", "LogSnapshot", "LogTransaction", "sources_tag"]

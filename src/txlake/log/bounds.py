@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Context, Decimal, DecimalException
 from functools import lru_cache
 from operator import attrgetter
@@ -26,7 +26,13 @@ from txlake.log.file_columns import Chunks, FileColumns
 from txlake.log.partitions import partition_texts
 from txlake.log.predicate_nodes import ColumnPath
 from txlake.protocol.lazy_stats import Mask
-from txlake.protocol.partition_values import PartitionScalar, parse_column, parse_value
+from txlake.protocol.partition_values import (
+    PartitionScalar,
+    has_local_times,
+    parse_column,
+    possible_instants,
+)
+from txlake.protocol.times import parse_time
 from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_type
 
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -194,7 +200,20 @@ def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
 
 def _partition_bounds(files: FileColumns, item: Field) -> ColumnBounds:
     texts = partition_texts(files, item.physical_name)
+    if has_local_times(texts, item.type):
+        return _in_any_zone(texts, item.type)
     return _exact(parse_column(texts, item.type), item.type)
+
+
+def _in_any_zone(texts: pa.ChunkedArray, kind: DataType) -> ColumnBounds:
+    """The bounds of timestamps of which some have no zone: those may be of any zone."""
+    values = list(map(possible_instants, texts.to_pylist()))
+    lower, upper = (
+        pa.array([None if one is None else one[end] for one in values], to_arrow_type(kind))
+        for end in (0, 1)
+    )
+    is_null = pc.is_null(lower)
+    return ColumnBounds(kind, lower, upper, is_null, pc.invert(is_null))
 
 
 def _exact(values: pa.Array, kind: DataType) -> ColumnBounds:
@@ -375,7 +394,8 @@ def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Ar
     if name == "date":
         return _cast(values, pa.date32(), _date)
     if name in ("timestamp", "timestamp_ntz"):
-        times = _cast(values, to_arrow_type(kind), lambda value: _time(value, kind))
+        zoned = name == "timestamp"
+        times = _cast(values, to_arrow_type(kind), lambda value: _time(value, zoned, upper))
         # Times are cut down to milliseconds, so that the greatest may lie above its bound.
         # Made here, as pyarrow loads pandas for the first value that it takes from Python.
         return pc.add(times, pa.scalar(_MILLISECOND, pa.duration("us"))) if upper else times
@@ -479,9 +499,14 @@ def _date(value: object) -> date | None:
     return date.fromisoformat(value[:10])
 
 
-def _time(value: object, kind: Primitive) -> datetime | None:
-    found = parse_value(value, kind) if isinstance(value, str) else None
-    return found if isinstance(found, datetime) else None
+def _time(value: object, zoned: bool, upper: bool) -> int | None:
+    """The microseconds; an instant without a zone may be that of any."""
+    if not isinstance(value, str):
+        return None
+    if not zoned:
+        return parse_time(value).wall
+    found = possible_instants(value)
+    return None if found is None else found[1 if upper else 0]
 
 
 def _boolean(value: object) -> bool | None:

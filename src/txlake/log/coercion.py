@@ -11,15 +11,25 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TypeAlias
-from zoneinfo import ZoneInfo
 
 from txlake.errors import CorruptTable
 from txlake.log.predicate_nodes import LiteralValue, LocalTime, Operator
+from txlake.log.time_zones import TimeZone
 from txlake.protocol.collations import collated_type
 from txlake.protocol.partition_values import PartitionScalar, parse_value
+from txlake.protocol.times import (
+    BLANKS,
+    OFFSET_MAX,
+    FarTime,
+    Time,
+    is_zoned,
+    micros_of,
+    parse_time,
+    time_of,
+)
 from txlake.protocol.types import Field, Primitive
 
 Coerced: TypeAlias = tuple[Operator, PartitionScalar | LocalTime]
@@ -29,7 +39,6 @@ _EXACT_IN_DOUBLE = 1 << 53
 _EXACT_IN_FLOAT = 1 << 24
 _WIDE = Context(prec=100)
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-_ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
 # Where a value between two steps leaves the comparison with the step below it.
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _ROUNDED_DOWN: Mapping[Operator, Operator] = {
@@ -180,15 +189,15 @@ def _with_date(operator: Operator, value: LiteralValue) -> Coerced | None:
 
 
 def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> Coerced | None:
-    found: datetime | LocalTime | None = None
+    found: Time | LocalTime | None = None
     match value:
         case LocalTime():
             found = value if zoned else None
-        case datetime():
-            found = value if (value.tzinfo is not None) == zoned else None
+        case datetime() | FarTime():
+            found = value if is_zoned(value) == zoned else None
         case date():
-            midnight = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - wall time
-            found = LocalTime(midnight) if zoned else midnight
+            start = day_start(value)
+            found = start if zoned else start.wall
         case str():
             found = as_timestamp(value) if zoned else as_wall_time(value)
     return None if found is None else (operator, found)
@@ -205,58 +214,50 @@ def is_canonical(text: str, kind: str) -> bool:
     return day is not None and day.isoformat() == text
 
 
-def at_zone(local: LocalTime, time_zone: str) -> datetime | None:
-    """The instant of a local time in a zone such as `Europe/Berlin`; None for no known zone.
-
-    A time that clocks skip or show twice is taken with the offset before the change, as Spark
-    takes it.
-    """
-    if re.fullmatch(r"(UTC|GMT)?[+-]\d{1,2}(:\d{2}){0,2}", time_zone):
-        offset = time_zone.removeprefix("UTC").removeprefix("GMT")
-        text = f"{local.wall.isoformat(sep=' ', timespec='microseconds')}{offset}"
-        value = parse_value(text, Primitive("timestamp"))
-        return value if isinstance(value, datetime) else None
-    try:
-        zone = ZoneInfo("UTC" if time_zone.upper() in ("Z", "UTC", "GMT") else time_zone)
-        return local.wall.replace(tzinfo=zone).astimezone(ZoneInfo("UTC"))
-    except (KeyError, ValueError, OSError, OverflowError):
-        return None
+def at_zone(local: LocalTime, zone: TimeZone) -> Time | None:
+    """The instant of a local time in a zone; None where the zone doesn't know it."""
+    found = zone.day_starts if local.starts_day else zone.instants
+    (instant,) = found([micros_of(local.wall)])
+    return None if instant is None else time_of(instant, zoned=True)
 
 
-def around(local: LocalTime) -> tuple[datetime, datetime]:
+def around(local: LocalTime) -> tuple[Time, Time]:
     """The earliest and the latest instant that a local time can be in any zone."""
-    widest = timedelta(hours=18)
-    utc = local.wall.replace(tzinfo=ZoneInfo("UTC"))
-    return utc - widest, utc + widest
+    wall = micros_of(local.wall)
+    return time_of(wall - OFFSET_MAX, zoned=True), time_of(wall + OFFSET_MAX, zoned=True)
+
+
+def day_start(day: date) -> LocalTime:
+    """A date as a timestamp: the first instant of the day in the session's zone."""
+    return LocalTime(datetime(day.year, day.month, day.day), starts_day=True)  # noqa: DTZ001
 
 
 def as_date(text: str) -> date | None:
     """The date of a text that is plainly one, `2020-01-31`; else None."""
-    if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip()) is None:
+    if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip(BLANKS), re.ASCII) is None:
         return None
-    value = _parsed_value(text, "date")
+    try:
+        value = parse_value(text.strip(BLANKS), Primitive("date"))
+    except CorruptTable:
+        return None
     return value if isinstance(value, date) else None
 
 
-def as_wall_time(text: str) -> datetime | None:
+def as_wall_time(text: str) -> Time | None:
     """The wall clock time of a text without a zone; None when it has one or is no time."""
-    if _ZONED.fullmatch(text.strip()) is not None:
-        return None
-    value = _parsed_value(text, "timestamp_ntz")
-    return value if isinstance(value, datetime) else None
+    value = as_timestamp(text)
+    return value.wall if isinstance(value, LocalTime) else None
 
 
-def as_timestamp(text: str) -> datetime | LocalTime | None:
-    """The instant of a text with a zone, the local time of one without; None for no time."""
-    if _ZONED.fullmatch(text.strip()) is not None:
-        value = _parsed_value(text, "timestamp")
-        return value if isinstance(value, datetime) else None
-    wall = as_wall_time(text)
-    return None if wall is None else LocalTime(wall)
+def as_timestamp(text: str) -> Time | LocalTime | None:
+    """What a text is as a TIMESTAMP: an instant with a zone, a local time without; None for none.
 
-
-def _parsed_value(text: str, kind: str) -> LiteralValue:
+    The one place where a literal, or a text that is compared with a timestamp, becomes a time.
+    """
     try:
-        return parse_value(text, Primitive(kind))
-    except CorruptTable:
+        found = parse_time(text)
+    except ValueError:
         return None
+    if found.instant is not None:
+        return time_of(found.instant, zoned=True)
+    return LocalTime(time_of(found.wall, zoned=False))

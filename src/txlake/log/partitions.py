@@ -15,9 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.log.file_columns import FileColumns
+from txlake.log.time_zones import TimeZone
 from txlake.protocol.file_rows import string_maps
+from txlake.protocol.partition_values import has_local_times, local_time
+from txlake.protocol.times import time_text
+from txlake.protocol.types import Field, Primitive
 
 _FILES_A_GROUP_MIN = 4
+_TIMESTAMP = Primitive("timestamp")
 
 
 def partition_texts(files: FileColumns, name: str) -> pa.ChunkedArray:
@@ -43,6 +48,35 @@ def _texts(maps: pa.MapArray, name: str) -> pa.Array:
                 if pc.any(found).as_py():
                     break
     return pc.map_lookup(maps, pa.scalar(name), "first")
+
+
+def local_columns(files: FileColumns, columns: Sequence[Field]) -> tuple[str, ...]:
+    """The physical names of the TIMESTAMP columns in which some value has no time zone."""
+    return tuple(
+        item.physical_name
+        for item in columns
+        if item.type == _TIMESTAMP
+        and has_local_times(partition_texts(files, item.physical_name), item.type)
+    )
+
+
+def in_zone(files: pa.Table, columns: Sequence[str], zone: TimeZone) -> pa.Table:
+    """The files with timestamps of these columns (physical names) that have no zone in UTC.
+
+    They are read in `zone`, as Delta Spark reads them in its session's. Source: PROTOCOL.md,
+    "Partition Value Serialization".
+    """
+    maps = [dict(one) for one in files["partition_values"].to_pylist()]
+    texts = {values.get(name) for values in maps for name in columns}
+    walls = {text: wall for text in texts if (wall := local_time(text, _TIMESTAMP)) is not None}
+    instants = dict(zip(walls, zone.instants(list(walls.values())), strict=True))
+    for values in maps:
+        for name in columns:
+            instant = instants.get(values.get(name))
+            if instant is not None:
+                values[name] = time_text(instant, zoned=True)
+    place = files.schema.get_field_index("partition_values")
+    return files.set_column(place, files.schema.field(place), string_maps(maps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

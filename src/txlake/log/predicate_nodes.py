@@ -7,11 +7,11 @@ may be anything for any row, so that nothing is ever decided by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
 from txlake.protocol.partition_values import PartitionScalar
+from txlake.protocol.times import Time
 
 ColumnPath: TypeAlias = tuple[str, ...]
 
@@ -30,9 +30,15 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
-    """A TIMESTAMP literal without a zone: which instant it is depends on the session's zone."""
+    """A TIMESTAMP literal without a zone: which instant it is depends on the session's zone.
 
-    wall: datetime
+    Attributes:
+        wall: the wall clock time.
+        starts_day: it is a date that became a timestamp: the day's first instant.
+    """
+
+    wall: Time
+    starts_day: bool = False
 
 
 LiteralValue: TypeAlias = PartitionScalar | LocalTime

@@ -20,7 +20,7 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import ParseError, SqlglotError
 
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.coercion import as_date, as_timestamp, as_wall_time
+from txlake.log.coercion import as_date, as_timestamp, as_wall_time, day_start
 from txlake.log.predicate_nodes import (
     Always,
     And,
@@ -358,7 +358,7 @@ def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
         return as_wall_time(value) or _fail()
     if kind in (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMP):
         if isinstance(value, date) and not isinstance(value, datetime):
-            value = value.isoformat()
+            return day_start(value)
         if isinstance(value, str):
             return as_timestamp(value) or _fail()
     return _fail()

@@ -7,7 +7,7 @@ Owns binding to a schema and the questions that are asked of a predicate. The no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -30,8 +30,10 @@ from txlake.log.predicate_nodes import (
     StartsWith,
 )
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
+from txlake.log.time_zones import TimeZone
 from txlake.packages import missing
 from txlake.protocol.partition_values import PartitionScalar
+from txlake.protocol.times import FarTime, is_zoned, micros_of, time_text
 from txlake.protocol.types import Field, Primitive, Struct
 
 __all__ = [
@@ -63,7 +65,7 @@ __all__ = [
 ]
 
 
-Zone: TypeAlias = str | Callable[[], str] | None
+Zone: TypeAlias = TimeZone | Callable[[], TimeZone] | None
 """A time zone, or what gives it; None where it isn't known."""
 
 
@@ -209,10 +211,7 @@ def _comparison(
 def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Predicate:
     """What a comparison with a local time implies whatever the zone, and the doubt that stays."""
     doubt = _opaque(Comparison(column, operator, local))
-    try:
-        earliest, latest = around(local)
-    except OverflowError:
-        return doubt
+    earliest, latest = around(local)
     above = Comparison(column, Operator.GREATER_OR_EQUAL, earliest)
     below = Comparison(column, Operator.LESS_OR_EQUAL, latest)
     match operator:
@@ -302,7 +301,8 @@ def is_deterministic(predicate: Predicate) -> bool:
 def may_depend_on_zone(predicate: Predicate) -> bool:
     """Whether the session's time zone may have to do with which rows a bound predicate matches."""
     return any(
-        isinstance(leaf, Opaque) or any(isinstance(one, datetime) for one in _literals(leaf))
+        isinstance(leaf, Opaque)
+        or any(isinstance(one, datetime | FarTime) for one in _literals(leaf))
         for leaf in _leaves(predicate)
     )
 
@@ -367,16 +367,14 @@ def _value_text(value: LiteralValue) -> str:
         case bytes():
             return f"X'{value.hex()}'"
         case LocalTime(wall):
-            return f"TIMESTAMP '{wall.isoformat(sep=' ')}'"
+            return f"TIMESTAMP '{time_text(micros_of(wall), zoned=False)}'"
+        case FarTime(micros, zoned):
+            return f"TIMESTAMP{'' if zoned else '_NTZ'} '{time_text(micros, zoned=zoned)}'"
+        case datetime():
+            return f"TIMESTAMP{'' if is_zoned(value) else '_NTZ'} '{value}'"
         case int() | float():
             return repr(value)
-        case _:
-            return _temporal_text(value)
-
-
-def _temporal_text(value: LiteralValue) -> str:
-    name = type(value).__name__
-    if name == "Decimal":
-        return f"{value:f}"
-    kind = "DATE" if name == "date" else "TIMESTAMP"
-    return f"{kind} '{value}'"
+        case Decimal():
+            return f"{value:f}"
+        case date():
+            return f"DATE '{value}'"

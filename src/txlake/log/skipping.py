@@ -37,7 +37,8 @@ from txlake.log.predicate_nodes import (
     StartsWith,
 )
 from txlake.log.predicates import columns_of, conjuncts
-from txlake.protocol.types import DataType, Primitive, Struct
+from txlake.protocol.times import FarTime, is_zoned, micros_of
+from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
 
 # Longer lists are checked by their least and greatest value.
 _LIST_VALUES_MAX = 64
@@ -249,7 +250,7 @@ class _Evaluation:
         scalars = [_scalar(item, bounds.type) for item in values]
         if any(item is None for item in scalars):
             return self._anything
-        extremes = pc.min_max(pa.array(values, bounds.arrow_type))
+        extremes = pc.min_max(pa.array(scalars, bounds.arrow_type))
         above, _ = _compared(bounds, Operator.GREATER_OR_EQUAL, extremes["min"])
         below, _ = _compared(bounds, Operator.LESS_OR_EQUAL, extremes["max"])
         true = pc.and_(pc.and_(above, below), bounds.may_have_value)
@@ -328,10 +329,10 @@ def _scalar(value: LiteralValue, kind: DataType) -> pa.Scalar | None:
             fits = kind.is_string
         case bytes():
             fits = name == "binary"
-        case datetime():
-            fits = name == ("timestamp_ntz" if value.tzinfo is None else "timestamp")
+        case datetime() | FarTime():
+            fits = name == ("timestamp" if is_zoned(value) else "timestamp_ntz")
             if fits:
-                return pa.scalar(value, pa.timestamp("us", None if value.tzinfo is None else "UTC"))
+                return pa.scalar(micros_of(value), to_arrow_type(kind))
         case date():
             fits = name == "date"
     return pa.scalar(value) if fits else None

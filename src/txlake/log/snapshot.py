@@ -7,7 +7,7 @@ and metadata by the latest. Source: PROTOCOL.md, "Action Reconciliation".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import Files, canonical_key
+from txlake.log.partitions import in_zone, local_columns
 from txlake.log.predicates import Predicate
 from txlake.log.skipping import may_match
+from txlake.log.time_zones import TimeZone
 from txlake.log.tombstones import Tombstones
 from txlake.protocol.actions import (
     Action,
@@ -39,9 +41,10 @@ from txlake.protocol.features import (
 )
 from txlake.protocol.properties import is_true
 from txlake.protocol.table_properties import TableProperties
-from txlake.protocol.types import Struct, to_arrow_schema
+from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+_TIMESTAMP = Primitive("timestamp")
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 # What a snapshot makes of its protocol and metadata alone.
 _OF_DEFINITION = (
@@ -202,6 +205,40 @@ class Snapshot:
         return self.files.where(
             lambda files: may_match(predicate, files, self.schema, self.partition_columns)
         )
+
+    def in_zone(self, zone: Callable[[], TimeZone]) -> Snapshot:
+        """The table as a session reads it: TIMESTAMP partition values without a zone are of its.
+
+        The same snapshot where there are none; `zone` isn't called then.
+        """
+        if not self._local_columns:
+            return self
+        now = zone()
+        known = self._zoned.get(now.name)
+        if known is None:
+            files = Files.of_table(in_zone(self.files.table, self._local_columns, now))
+            known = self._zoned[now.name] = replace(self, files=files)
+        return known
+
+    def files_in_zone(self, files: pa.Table, zone: Callable[[], TimeZone]) -> pa.Table:
+        """Files of the table, in FILES_SCHEMA, as `in_zone` has them."""
+        columns = local_columns(files, self._partition_fields)
+        return in_zone(files, columns, zone()) if columns else files
+
+    @cached_property
+    def _partition_fields(self) -> tuple[Field, ...]:
+        found = (self.schema.find(name) for name in self.partition_columns)
+        return tuple(item for item in found if item is not None)
+
+    @cached_property
+    def _local_columns(self) -> tuple[str, ...]:
+        if not any(item.type == _TIMESTAMP for item in self._partition_fields):
+            return ()
+        return local_columns(self.files.columns("partition_values"), self._partition_fields)
+
+    @cached_property
+    def _zoned(self) -> dict[str, Snapshot]:
+        return {}
 
     def apply(
         self,

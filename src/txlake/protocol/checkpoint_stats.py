@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Context, Decimal
 from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.protocol.partition_values import parse_column
+from txlake.protocol.partition_values import has_local_times, parse_column
 from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
 
 _WITHOUT_BOUNDS = frozenset({"boolean", "binary", "void", "variant"})
@@ -204,7 +204,7 @@ def _scalar(value: object, kind: pa.DataType) -> object:
             time = datetime.fromisoformat(value)
             if kind.tz is None:
                 return time.replace(tzinfo=None)
-            return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+            return time if time.tzinfo is not None else None  # which instant isn't known
     except (ValueError, ArithmeticError):
         return None
     return value if t.is_string(kind) else None
@@ -215,6 +215,18 @@ def _decimal(value: object, precision: int, scale: int) -> Decimal | None:
         return None
     exact = Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_WIDE)
     return exact if exact == Decimal(value) and len(exact.as_tuple().digits) <= precision else None
+
+
+def are_partitions_known(
+    maps: pa.ChunkedArray, schema: Struct, partition_columns: Sequence[str]
+) -> bool:
+    """Whether each partition text is one value for all readers: no timestamp without a zone."""
+    fields = [item for name in partition_columns if (item := schema.find(name)) is not None]
+    return not any(
+        has_local_times(pc.map_lookup(maps, item.physical_name, "first"), item.type)
+        for item in fields
+        if item.type == Primitive("timestamp")
+    )
 
 
 def partition_values_parsed(

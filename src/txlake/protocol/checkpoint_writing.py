@@ -38,7 +38,12 @@ from txlake.protocol.checkpoint_columns import (
     extra_types,
     with_extras,
 )
-from txlake.protocol.checkpoint_stats import partition_values_parsed, stats_from_json, stats_type
+from txlake.protocol.checkpoint_stats import (
+    are_partitions_known,
+    partition_values_parsed,
+    stats_from_json,
+    stats_type,
+)
 from txlake.protocol.spark_hash import SEED, hash_texts, part_of
 from txlake.protocol.types import Struct
 
@@ -171,9 +176,10 @@ class _Layout:
         if state.stats_as_json:
             fields.append(pa.field("stats", pa.string()))
         if state.stats_as_struct:
-            no_rows = state.files["partition_values"].slice(0, 0)
-            parsed = partition_values_parsed(no_rows, state.schema, state.partition_columns)
-            if parsed is not None:
+            maps, columns = state.files["partition_values"], state.partition_columns
+            parsed = partition_values_parsed(maps.slice(0, 0), state.schema, columns)
+            # Readers go by the texts where this isn't there.
+            if parsed is not None and are_partitions_known(maps, state.schema, columns):
                 fields.append(pa.field("partitionValues_parsed", parsed.type))
             stats = (text for chunk in state.files["stats"].chunks for text in chunk.to_pylist())
             self.stats_type = stats_type(stats, state.schema)
@@ -285,10 +291,11 @@ class _Writer:
         for name, source in _ADD_SOURCES.items():
             values[name] = _one(batch[source])
         if state.stats_as_struct:
-            maps = batch["partition_values"]
-            parsed = partition_values_parsed(maps, state.schema, state.partition_columns)
-            if parsed is not None:
-                values["partitionValues_parsed"] = parsed
+            if self._types["add"].get_field_index("partitionValues_parsed") >= 0:
+                maps = batch["partition_values"]
+                values["partitionValues_parsed"] = partition_values_parsed(
+                    maps, state.schema, state.partition_columns
+                )
             if self._layout.stats_type is not None:
                 texts = batch["stats"].to_pylist()
                 values["stats_parsed"] = stats_from_json(texts, self._layout.stats_type)

@@ -8,24 +8,34 @@ parse to equal values; an empty text is null for every type.
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable
+from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import CorruptTable
+from txlake.protocol.times import (
+    OFFSET_MAX,
+    FarTime,
+    Time,
+    is_zoned,
+    micros_of,
+    parse_time,
+    time_of,
+    time_text,
+)
 from txlake.protocol.types import DataType, Primitive, to_arrow_type
 
-PartitionScalar: TypeAlias = int | float | Decimal | str | bytes | bool | date | datetime | None
+PartitionScalar: TypeAlias = (
+    int | float | Decimal | str | bytes | bool | date | datetime | FarTime | None
+)
 
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-_TIMESTAMP = re.compile(
-    r"(?P<date>[+-]?\d{4,6}-\d{1,2}-\d{1,2})"
-    r"(?:[ T](?P<time>\d{1,2}:\d{1,2}:\d{1,2})(?:\.(?P<fraction>\d{1,9}))?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?"
-)
+_TIMESTAMP = Primitive("timestamp")
+_TIME_TYPES = ("timestamp", "timestamp_ntz")
 _EXACT = Context(prec=76)  # Python's default rounds to 28 digits, a decimal has up to 38
 # As Spark casts texts. delta-rs writes "inf".
 _INFINITY = {"infinity": "inf", "+infinity": "inf", "inf": "inf", "+inf": "inf"}
@@ -36,8 +46,9 @@ def parse_value(text: str | None, data_type: DataType) -> PartitionScalar:
     """The value of a partition text; None for null.
 
     Integers are int, floats float, decimals Decimal, text str, binary bytes, dates date;
-    timestamps are datetime in UTC, those without a zone in the text taken as UTC; timestamp_ntz
-    is a datetime without a zone. Raises CorruptTable when the text is no value of the type.
+    timestamps are datetime in UTC, timestamp_ntz is a datetime without a zone, and `FarTime` where
+    datetime ends. Raises CorruptTable when the text is no value of the type, and for the text of a
+    TIMESTAMP without a time zone, whose instant depends on the reader's, see `local_time`.
     """
     if text is None or text == "":
         return None
@@ -45,10 +56,61 @@ def parse_value(text: str | None, data_type: DataType) -> PartitionScalar:
         raise CorruptTable(f"a partition column has the type {data_type!r}; found {text!r}")
     try:
         return _parse(text, data_type)
+    except _NoZone as error:
+        raise CorruptTable(
+            f"partition value {text!r}: a TIMESTAMP without a time zone, whose instant depends on "
+            "the time zone of the Spark session that reads it, found where that isn't known: read "
+            "the table by SQL, or rewrite its files once, by UPDATE in a session of the writer's "
+            "time zone, which writes the values in UTC"
+        ) from error
     except (ValueError, ArithmeticError) as error:
         raise CorruptTable(
             f"partition value {text!r}: expected a value of type {data_type.name}"
         ) from error
+
+
+class _NoZone(ValueError):
+    """A timestamp without a zone."""
+
+
+def check_value(text: str | None, data_type: DataType) -> None:
+    """Raises CorruptTable when a text is no value of the type, for whoever reads it."""
+    if local_time(text, data_type) is None:
+        parse_value(text, data_type)
+
+
+def local_time(text: str | None, data_type: DataType) -> int | None:
+    """The wall clock time, in microseconds, of a TIMESTAMP's text without a time zone.
+
+    None for every other text, one that is no timestamp included. As Delta Spark wrote them before
+    it wrote UTC, and reads them: in its session's time zone.
+    """
+    if not text or data_type != _TIMESTAMP:
+        return None
+    try:
+        found = parse_time(text)
+    except ValueError:
+        return None
+    return found.wall if found.offset_s is None else None
+
+
+def possible_instants(text: str | None) -> tuple[int, int] | None:
+    """The earliest and the latest instant, in microseconds, that a TIMESTAMP's text can be.
+
+    None for null. Raises CorruptTable when the text is no timestamp.
+    """
+    wall = local_time(text, _TIMESTAMP)
+    if wall is not None:
+        return wall - OFFSET_MAX, wall + OFFSET_MAX
+    found = parse_value(text, _TIMESTAMP)
+    return (micros_of(found), micros_of(found)) if isinstance(found, datetime | FarTime) else None
+
+
+def has_local_times(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> bool:
+    """Whether some of a column's texts are timestamps without a zone, see `local_time`."""
+    if data_type != _TIMESTAMP:
+        return False
+    return any(local_time(text, data_type) is not None for text in pc.unique(texts).to_pylist())
 
 
 def _parse(text: str, data_type: Primitive) -> PartitionScalar:
@@ -66,10 +128,8 @@ def _parse(text: str, data_type: Primitive) -> PartitionScalar:
         return _boolean(text)
     if name == "date":
         return _date(text)
-    if name == "timestamp":
-        return _timestamp(text, zoned=True)
-    if name == "timestamp_ntz":
-        return _timestamp(text, zoned=False)
+    if name in _TIME_TYPES:
+        return time_of(_micros(text, name), zoned=name == "timestamp")
     if name == "binary":
         return text.encode()  # as Spark casts text to binary
     if data_type.decimal is not None:
@@ -124,26 +184,13 @@ def _fits(value: Decimal, precision: int, scale: int) -> bool:
     return value == 0 or value.adjusted() < precision - scale
 
 
-def _timestamp(text: str, *, zoned: bool) -> datetime:
-    match = _TIMESTAMP.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(text)
-    day = _date(match["date"])
-    hour, minute, second = (int(part) for part in (match["time"] or "0:0:0").split(":"))
-    microsecond = int((match["fraction"] or "").ljust(6, "0")[:6])
-    value = datetime(day.year, day.month, day.day, hour, minute, second, microsecond)  # noqa: DTZ001
-    if not zoned:
-        return value
-    return (value - _offset(match["zone"])).replace(tzinfo=UTC)
-
-
-def _offset(zone: str | None) -> timedelta:
-    if zone is None or zone in ("Z", "UTC", "GMT"):
-        return timedelta()
-    digits = [int(part) for part in re.findall(r"\d{1,2}", zone)]
-    hours, minutes, seconds = (*digits, 0, 0)[:3]
-    span = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-    return -span if zone[0] == "-" else span
+def _micros(text: str, name: str) -> int:
+    found = parse_time(text)
+    if name == "timestamp_ntz":
+        return found.wall  # as Spark casts it: a zone is passed over
+    if found.instant is None:
+        raise _NoZone(text)
+    return found.instant
 
 
 def format_value(value: PartitionScalar, data_type: DataType) -> str | None:
@@ -179,8 +226,8 @@ def _format(value: PartitionScalar, data_type: Primitive) -> str | None:
             return value
         case bytes() if name == "binary":
             return value.decode()
-        case datetime() if name in ("timestamp", "timestamp_ntz"):
-            return _format_timestamp(value, zoned=name == "timestamp")
+        case datetime() | FarTime() if name in _TIME_TYPES:
+            return _format_time(value, zoned=name == "timestamp")
         case date() if name == "date" and not isinstance(value, datetime):
             return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
     return None
@@ -194,14 +241,9 @@ def _format_float(value: float) -> str:
     return repr(value + 0.0)
 
 
-def _format_timestamp(value: datetime, *, zoned: bool) -> str:
-    if zoned:
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        # strftime pads years below 1000 by the platform; isoformat always has four digits.
-        utc = aware.astimezone(UTC).replace(tzinfo=None)
-        return f"{utc.isoformat(timespec='microseconds')}Z"
-    wall = value.replace(tzinfo=None)
-    return wall.isoformat(sep=" ", timespec="microseconds" if wall.microsecond else "seconds")
+def _format_time(value: Time, *, zoned: bool) -> str | None:
+    """None for an instant where a wall time is expected, or the other way round."""
+    return time_text(micros_of(value), zoned=zoned) if is_zoned(value) == zoned else None
 
 
 def parse_column(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
@@ -214,4 +256,35 @@ def parse_column(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.A
     arrow_type = to_arrow_type(data_type)
     encoded = pc.dictionary_encode(texts.cast(pa.string()))
     distinct = [parse_value(text, data_type) for text in encoded.dictionary.to_pylist()]
-    return pa.array(distinct, arrow_type).take(encoded.indices)
+    return arrow_values(distinct, arrow_type).take(encoded.indices)
+
+
+def arrow_values(values: Iterable[PartitionScalar], arrow_type: pa.DataType) -> pa.Array:
+    """The values as an Arrow array, times that datetime can't hold included."""
+    if not pa.types.is_timestamp(arrow_type):
+        return pa.array(values, arrow_type)
+    return pa.array(
+        [micros_of(value) if isinstance(value, datetime | FarTime) else None for value in values],
+        arrow_type,
+    )
+
+
+def scalars_of(values: pa.Array | pa.ChunkedArray) -> list[PartitionScalar]:
+    """The values of an Arrow array, times that datetime can't hold included."""
+    kind = values.type
+    if not pa.types.is_timestamp(kind):
+        return cast("list[PartitionScalar]", values.to_pylist())
+    zoned = kind.tz is not None
+    every = values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).to_pylist()
+    return [None if micros is None else time_of(micros, zoned=zoned) for micros in every]
+
+
+def format_column(values: pa.Array, data_type: DataType) -> list[str | None]:
+    """The texts of an Arrow array of the column's type. Raises as `format_value`."""
+    if not isinstance(data_type, Primitive) or data_type.name not in _TIME_TYPES:
+        return [format_value(value, data_type) for value in values.to_pylist()]
+    zoned = data_type.name == "timestamp"
+    return [
+        None if micros is None else time_text(micros, zoned=zoned)
+        for micros in values.cast(to_arrow_type(data_type)).cast(pa.int64()).to_pylist()
+    ]

@@ -18,6 +18,7 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.predicates import Predicate, bind, is_spelled, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
+from txlake.log.time_zones import TimeZone
 from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
@@ -205,9 +206,9 @@ class Context:
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
         """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""
-        return timestamp_ms(travel, self.zone(), lambda: self.spark)
+        return timestamp_ms(travel, self.zone, lambda: self.spark)
 
-    def zone(self) -> str:
+    def zone(self) -> TimeZone:
         """The time zone of timestamps that name none."""
         return self.plane.time_zone
 
@@ -265,9 +266,9 @@ class Context:
                 table.read(predicate, text, condition=condition)
             else:
                 table.plain_read(predicate, text, condition=condition)
-        work, files = self.work_on(handle, snapshot), snapshot.select(predicate)
+        work = self.work_on(handle, snapshot)
         note_reading(handle.log, snapshot.version)
-        frame = None
+        files, frame = work.snapshot.select(predicate), None
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
         if frame is None:
@@ -512,7 +513,7 @@ class Context:
         handle = self.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
-        snapshot = self.snapshot(handle)
+        snapshot = self.snapshot(handle).in_zone(self.zone)
         return describe(statement, snapshot, handle.log, is_managed=handle.is_managed)
 
     def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:

@@ -6,7 +6,6 @@ Owns which texts are understood without Spark, and what an expression may be.
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable
 
 from pyspark.errors import AnalysisException
@@ -15,14 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from txlake.errors import InvalidRequest
-from txlake.log.coercion import at_zone
+from txlake.log.coercion import as_timestamp, at_zone
 from txlake.log.predicates import LocalTime
+from txlake.log.time_zones import TimeZone
+from txlake.protocol.times import micros_of
 from txlake.statements import ChangeRange, TimeTravel
 
-_PLAIN = re.compile(
-    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
-)
-"""What Python reads as Spark does; it would read more, as `20260131`, which is none of Spark's."""
 _TIMES = (TimestampType, TimestampNTZType, DateType)
 _OWN_COLUMN = "_txlake_row"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -31,16 +28,15 @@ GetSpark = Callable[[], SparkSession]
 """Gives the Spark session, which is started when it wasn't."""
 
 
-def timestamp_ms(travel: TimeTravel, zone: str, get_spark: GetSpark) -> int:
+def timestamp_ms(travel: TimeTravel, zone: Callable[[], TimeZone], get_spark: GetSpark) -> int:
     """The moment of a TIMESTAMP AS OF, in milliseconds since the epoch.
 
-    `zone`: the time zone of texts that name none. Raises InvalidRequest for what is no timestamp,
-    and for an expression that isn't constant.
+    `zone` gives the time zone of texts that name none. Raises InvalidRequest for what is no
+    timestamp, and for an expression that isn't constant.
     """
     text = travel.timestamp
-    if text is not None and _PLAIN.fullmatch(text.strip()):
-        found = _plain_ms(text.strip(), zone)
-    else:
+    found = None if text is None else _plain_ms(text, zone)
+    if found is None:
         shown = text if text is not None else str(travel.timestamp_expression)
         value = F.lit(text) if text is not None else F.expr(shown)
         frame = _constant(get_spark(), shown, F.unix_millis(value.try_cast("timestamp")))
@@ -94,17 +90,12 @@ def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
     )
 
 
-def _plain_ms(text: str, zone: str) -> int | None:
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        found = at_zone(LocalTime(moment), zone)
-        if found is None:
-            return None
-        moment = found
-    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
+    """The moment of a text that is plainly one; None where Spark has to read it."""
+    found = as_timestamp(text)
+    if isinstance(found, LocalTime):
+        found = at_zone(found, zone())
+    return None if found is None else micros_of(found) // 1000
 
 
 def _constant(spark: SparkSession, expression: str, value: Column) -> DataFrame:

@@ -185,7 +185,7 @@ def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | Non
         if found is None:
             return None
         predicate, text, condition = found
-    held = work.plain_rows(snapshot.select(predicate), predicate, plain.limit)
+    held = work.plain_rows(work.snapshot.select(predicate), predicate, plain.limit)
     rows = None if held is None else _values(held, [place for place, _ in places])
     if rows is None:
         return None

@@ -88,7 +88,7 @@ def find(
     items = [item for item in items if _is_plain(item)]
     if not items or files.num_rows > _FILES_MAX:
         return None
-    adds = adds_of(files)
+    adds = adds_of(work.in_zone(files))
     if not all(is_local(work, add) for add in adds):
         return None
     search = _Search(work, predicate, told, items, rows_max, group_bytes_max)
@@ -176,7 +176,7 @@ def live_columns(
     if not data or not all(map(_is_plain, data)) or files.num_rows > _FILES_MAX:
         raise ValueError("they can't be read here")
     told = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
-    for add in adds_of(files):
+    for add in adds_of(work.in_zone(files)):
         if not is_local(work, add):
             raise ValueError("a file is elsewhere")
         yield _live_in(work, add, data, told)
@@ -213,7 +213,7 @@ def held_rows(
     if any(map(is_padded, snapshot.schema)):
         return None
     names = [*snapshot.schema.names, *_extra_names(work)]
-    adds = adds_of(files)
+    adds = adds_of(work.in_zone(files))
     room = _Room(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
 
     def of_file(item: tuple[int, np.ndarray]) -> pa.Table:

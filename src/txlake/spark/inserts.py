@@ -7,7 +7,7 @@ written without a Spark job wherever that is exact.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predica
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import StoreAssignment
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.partition_values import parse_value
+from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Primitive
 from txlake.spark import dml, local_rows, native_writer, rows
 from txlake.spark.deletions import remove_files
@@ -32,7 +32,14 @@ from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote
-from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
+from txlake.spark.writing import (
+    VIOLATION,
+    VIOLATION_ROW,
+    Written,
+    partition_fields,
+    write_arrow,
+    write_frame,
+)
 from txlake.statements import (
     DEFAULT,
     ComputedValues,
@@ -116,28 +123,45 @@ def replacing_partitions(
     work: TableAccess, written: Written, *, null_partitions_stay: bool
 ) -> Change:
     """The change by which rows that were written replace the partitions that they fall into."""
+    key_of = _partition_keys(work.snapshot)
     keys = {
-        key: add
+        key
         for add in written.adds
-        if None not in dict(key := _partition_key(add)).values() or not null_partitions_stay
+        if None not in dict(key := key_of(add)).values() or not null_partitions_stay
     }
-    replaced = [add for add in work.snapshot.files.adds() if _partition_key(add) in keys]
+    replaced = [add for add in work.snapshot.files.adds() if key_of(add) in keys]
     removed = remove_files(work, replaced)
     reads = tuple(
         Read(predicate=predicate, text="dynamic partition overwrite", files=False)
-        for predicate in _partition_predicates(work.snapshot, tuple(keys.values()))
+        for predicate in _partition_predicates(work.snapshot, keys)
     )
     return _change(work, "Overwrite", written, removed.actions, reads)
 
 
-def _partition_key(add: Add) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted((name, value or None) for name, value in add.partition_values.items()))
+_PartitionKey = tuple[tuple[str, str | None], ...]
 
 
-def _partition_predicates(snapshot: Snapshot, adds: Sequence[Add]) -> tuple[Predicate, ...]:
-    """One predicate that holds for just the partitions of these files."""
+def _partition_keys(snapshot: Snapshot) -> Callable[[Add], _PartitionKey]:
+    """The key of a file's partition, by values: one value may have several texts."""
+    types = {item.physical_name: item.type for item in partition_fields(snapshot)}
+
+    @functools.cache
+    def canonical(name: str, text: str | None) -> str | None:
+        return format_value(parse_value(text, types[name]), types[name])
+
+    def key_of(add: Add) -> _PartitionKey:
+        values = add.partition_values
+        return tuple(sorted((name, canonical(name, values.get(name))) for name in types))
+
+    return key_of
+
+
+def _partition_predicates(
+    snapshot: Snapshot, keys: Iterable[_PartitionKey]
+) -> tuple[Predicate, ...]:
+    """One predicate that holds for just the partitions of these keys."""
     partitions: list[Predicate] = []
-    for key in sorted({_partition_key(add) for add in adds}, key=repr):
+    for key in sorted(keys, key=repr):
         values = dict(key)
         parts: list[Predicate] = []
         for name in snapshot.partition_columns:
@@ -204,7 +228,7 @@ def _written(
         new = generation.completed(new)
     else:
         if isinstance(new, pa.Table):
-            new = work.spark.createDataFrame(new)
+            new = local_rows.in_spark(work.spark, new)
         if generation.columns:
             refuse_given(work.snapshot, given_names(new, work.snapshot, placement))
     _require_assignable(work, new, placement)
@@ -214,7 +238,7 @@ def _written(
             fitted = local_rows.fit_by_name(new, work.snapshot)
         if fitted is not None:
             return write_arrow(fitted, work.target())
-        new = work.spark.createDataFrame(new)
+        new = local_rows.in_spark(work.spark, new)
     given = None
     if placement.by_name:
         given = {item.name for item in work.snapshot.schema if _has(new, item.name)}
@@ -309,9 +333,8 @@ def named_values(
     table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
     if not defaults:
         return table
-    frame = work.spark.createDataFrame(
-        table.append_column("__row", pa.array(range(table.num_rows), pa.int64()))
-    )
+    numbers = pa.array(range(table.num_rows), pa.int64())
+    frame = local_rows.in_spark(work.spark, table.append_column("__row", numbers))
     columns = []
     for name in names:
         item = work.snapshot.schema.find(name)

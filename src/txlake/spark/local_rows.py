@@ -13,16 +13,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from txlake.datafiles.partition_texts import partition_values
 from txlake.errors import InvalidRequest
-from txlake.log.coercion import at_zone
 from txlake.log.conversion import converted, is_alike
 from txlake.log.predicates import LocalTime
 from txlake.log.snapshot import Snapshot
+from txlake.log.time_zones import TimeZone
+from txlake.protocol.times import FarTime, is_zoned, micros_of, time_text
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
 from txlake.spark import rows
-from txlake.spark.types import can_store, is_converted, reads_text, same_type, type_text
+from txlake.spark.types import (
+    can_store,
+    is_converted,
+    reads_text,
+    same_type,
+    spark_schema,
+    type_text,
+)
 from txlake.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
@@ -204,8 +213,19 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
     )
 
 
+def in_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The rows as Spark's. Times without a zone stay times without one.
+
+    Left to itself PySpark makes instants of them, which fails for those that the session's clocks
+    skip.
+    """
+    if not any(pa.types.is_timestamp(item.type) and item.type.tz is None for item in table.schema):
+        return spark.createDataFrame(table)
+    return spark.createDataFrame(table, spark_schema(from_arrow_schema(table.schema)))
+
+
 def table_of_values(
-    values: Values, names: Sequence[str], zone: Callable[[], str]
+    values: Values, names: Sequence[str], zone: Callable[[], TimeZone]
 ) -> tuple[pa.Table, frozenset[tuple[int, str]]]:
     """Constants as columns of these names, and the cells (row, column) that say DEFAULT.
 
@@ -225,7 +245,7 @@ def table_of_values(
     return pa.Table.from_arrays(arrays, names=list(names)), frozenset(defaults)
 
 
-def _array(cells: list[Constant], name: str, zone: Callable[[], str]) -> pa.Array:
+def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa.Array:
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds <= {int} and kinds:
         small = all(cell is None or -(2**31) <= cell < 2**31 for cell in cells)  # type: ignore[operator]
@@ -239,12 +259,8 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], str]) -> pa.Arra
     if kinds <= {int, Decimal, float} and kinds:
         floats = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
         return pa.array(floats, pa.float64())
-    if kinds == {datetime.datetime}:
-        zoned = [
-            None if cell is None else _zoned(cell, zone)  # type: ignore[arg-type]
-            for cell in cells
-        ]
-        return pa.array(zoned, pa.timestamp("us", tz="UTC"))
+    if kinds and kinds <= {datetime.datetime, FarTime, LocalTime}:
+        return _times(cells, zone)
     return pa.array(cells) if kinds else pa.nulls(len(cells))
 
 
@@ -255,16 +271,29 @@ def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.A
         raise InvalidRequest(f"VALUES: column {name!r}: {error}") from error
 
 
-def _zoned(value: datetime.datetime, zone: Callable[[], str]) -> datetime.datetime:
-    if value.tzinfo is not None:
-        return value
-    found = at_zone(LocalTime(value), zone())
-    if found is None:
-        raise InvalidRequest(
-            f"VALUES: {value} has no time zone, and the session's, {zone()!r}, isn't known: set "
-            "spark.sql.session.timeZone to a region (Europe/Berlin) or an offset (+02:00)"
-        )
-    return found
+def _times(cells: list[Constant], zone: Callable[[], TimeZone]) -> pa.Array:
+    """Instants, or wall times; all of one kind."""
+    local = [cell for cell in cells if isinstance(cell, LocalTime)]
+    instants = iter(zone().instants([micros_of(one.wall) for one in local]) if local else ())
+    is_wall = False
+    found: list[int | None] = []
+    for cell in cells:
+        if isinstance(cell, datetime.datetime | FarTime):
+            is_wall = not is_zoned(cell)
+            found.append(micros_of(cell))
+        elif cell is None:
+            found.append(None)
+        else:
+            assert isinstance(cell, LocalTime)
+            instant = next(instants)
+            if instant is None:
+                shown = time_text(micros_of(cell.wall), zoned=False)
+                raise InvalidRequest(
+                    f"VALUES: TIMESTAMP '{shown}' in the session's time zone, {zone().name}: it is "
+                    "no time that Spark has"
+                )
+            found.append(instant)
+    return pa.array(found, pa.timestamp("us", tz=None if is_wall else "UTC"))
 
 
 def schema_of(table: pa.Table) -> Struct:

@@ -34,6 +34,7 @@ from txlake.log.predicates import (
     columns_of,
     parse_or_opaque,
 )
+from txlake.protocol.partition_values import scalars_of
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
@@ -363,7 +364,7 @@ def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
     if not len(distinct):
         return Always(False)
     if len(distinct) <= _RANGES_MAX:
-        return In(path, tuple(distinct.to_pylist()))
+        return In(path, tuple(scalars_of(distinct)))
     ends = np.append(_cuts(distinct), len(distinct) - 1)
     starts = np.append(0, ends[:-1] + 1)
     lowest, highest = distinct.take(pa.array(starts)), distinct.take(pa.array(ends))
@@ -375,7 +376,7 @@ def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
                     Comparison(path, Operator.LESS_OR_EQUAL, high),
                 )
             )
-            for low, high in zip(lowest.to_pylist(), highest.to_pylist(), strict=True)
+            for low, high in zip(scalars_of(lowest), scalars_of(highest), strict=True)
         )
     )
 
@@ -388,11 +389,11 @@ def _in_ranges(compared: Sequence[_Compared], values: Sequence[pa.ChunkedArray])
         return Always(False)
     if rows.num_rows > _RANGES_MAX:
         widest = [
-            (pc.min if one.operator in _FROM_BELOW else pc.max)(rows.column(place))
-            for place, one in enumerate(compared)
+            scalars_of(pa.array([(pc.min if one.operator in _FROM_BELOW else pc.max)(column)]))[0]
+            for one, column in zip(compared, rows.columns, strict=True)
         ]
-        return And(tuple(_compared(one, value.as_py()) for one, value in zip(compared, widest)))
-    columns = [column.to_pylist() for column in rows.columns]
+        return And(tuple(map(_compared, compared, widest)))
+    columns = list(map(scalars_of, rows.columns))
     return Or(
         tuple(
             And(tuple(_compared(one, value) for one, value in zip(compared, row, strict=True)))

@@ -23,8 +23,11 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
+from txlake.log.time_zones import TimeZone
 from txlake.ports import Store, System
-from txlake.protocol.types import DataType, Struct
+from txlake.protocol.partition_values import PartitionScalar, arrow_values, parse_value
+from txlake.protocol.times import FarTime
+from txlake.protocol.types import DataType, Field, Struct, to_arrow_type
 from txlake.settings import Settings
 from txlake.spark import (
     candidates,
@@ -45,6 +48,7 @@ from txlake.spark.manifest import Manifests
 from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
 from txlake.spark.session_rules import text_rules
+from txlake.spark.session_zones import session_zone
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.spark_sessions import (
     active,
@@ -54,11 +58,11 @@ from txlake.spark.spark_sessions import (
 )
 from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
+from txlake.spark.writing import partition_text
 from txlake.statements import (
     ComputedValues,
     Expression,
     NativeColumn,
-    PartitionValue,
     Reference,
     RelationName,
     Values,
@@ -105,15 +109,32 @@ class SparkTable(TableAccess):
     def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         if isinstance(rows, Values | ComputedValues):
             rows = inserts.named_values(self, rows, names)
-        return rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows)
+        return rows if isinstance(rows, DataFrame) else local_rows.in_spark(self.spark, rows)
 
-    def with_constants(self, frame: DataFrame, constants: Sequence[PartitionValue]) -> DataFrame:
-        for one in constants:
-            item = self.snapshot.schema.find(one.column)
-            if item is None:
-                raise unknown_column(one.column, self.snapshot)
-            frame = frame.withColumn(item.name, F.lit(one.value).cast(spark_type(item.type)))
+    def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
+        for item, value in self._constants(literals):
+            frame = frame.withColumn(item.name, value)
         return frame
+
+    @spark_errors()
+    def constants(self, literals: Mapping[str, str]) -> Mapping[str, PartitionScalar]:
+        values = self._constants(literals)
+        texts = [partition_text(value, item).alias(item.name) for item, value in values]
+        row = self.spark.sql("SELECT 1").select(*texts).collect()[0]
+        return {
+            item.name: parse_value(text, item.type)
+            for (item, _), text in zip(values, row, strict=True)
+        }
+
+    def _constants(self, literals: Mapping[str, str]) -> list[tuple[Field, Column]]:
+        """The columns with their values: Spark's PARTITION makes a text of each literal first."""
+        found = []
+        for name, literal in literals.items():
+            item = self.snapshot.schema.find(name)
+            if item is None:
+                raise unknown_column(name, self.snapshot)
+            found.append((item, F.expr(literal).cast("string").cast(spark_type(item.type))))
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,8 +184,8 @@ class SparkPlane:
         )
 
     @property
-    def time_zone(self) -> str:
-        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    def time_zone(self) -> TimeZone:
+        return session_zone(self.spark)
 
     @property
     def is_started(self) -> bool:
@@ -225,7 +246,7 @@ class SparkPlane:
             manifests=self._scratch(),
             system=system,
             settings=self.settings,
-            snapshot=snapshot,
+            snapshot=snapshot.in_zone(lambda: self.time_zone),
             store=store,
             storage_options=self._options_at(store.url),
             allowed=allowed,
@@ -300,7 +321,14 @@ class SparkPlane:
 
     @spark_errors()
     def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> DataFrame:
-        return self.spark.createDataFrame(list(rows), spark_schema(schema))
+        if not any(isinstance(value, FarTime) for row in rows for value in row):
+            return self.spark.createDataFrame(list(rows), spark_schema(schema))
+        columns = [
+            arrow_values(values, to_arrow_type(item.type))
+            for item, values in zip(schema, zip(*rows, strict=True), strict=True)
+        ]
+        table = pa.Table.from_arrays(columns, names=list(schema.names))
+        return self.spark.createDataFrame(table, spark_schema(schema))
 
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
         return (

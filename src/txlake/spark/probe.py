@@ -50,7 +50,10 @@ class SparkProbe:
         if work is None:
             return None
         try:
-            if condition.zone not in (None, work.time_zone):  # it was set since the statement ran
+            if condition.zone not in (
+                None,
+                work.time_zone.name,
+            ):  # it was set since the statement ran
                 return None
             if not work.rules.reads(condition_text(condition.expression)):  # it may mean another
                 return None

@@ -36,6 +36,7 @@ from txlake.log.predicates import (
 )
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
+from txlake.log.time_zones import TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.reach import Reach, nowhere
@@ -45,6 +46,7 @@ from txlake.spark.manifest import Manifests
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import Scan, scan_frame
 from txlake.spark.session_rules import STORE_ASSIGNMENT
+from txlake.spark.session_zones import session_zone
 from txlake.spark.types import can_up_cast, type_text
 from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
@@ -132,7 +134,7 @@ class TableAccess:
                 snapshot=self.snapshot,
                 store=self.store,
                 reach=self.reach,
-                files=files,
+                files=self.in_zone(files),
                 settings=self.settings,
                 storage_options=self.storage_options,
                 positions=positions,
@@ -161,7 +163,7 @@ class TableAccess:
             snapshot=self.snapshot,
             store=self.store,
             reach=self.reach,
-            files=files,
+            files=self.in_zone(files),
             settings=self.settings,
             storage_options=self.storage_options,
             row_ids=self.tracks_rows,
@@ -275,8 +277,12 @@ class TableAccess:
         return bind(predicate, self.snapshot.schema, time_zone=lambda: self.time_zone)
 
     @property
-    def time_zone(self) -> str:
-        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    def time_zone(self) -> TimeZone:
+        return session_zone(self.spark)
+
+    def in_zone(self, files: pa.Table) -> pa.Table:
+        """The files, also of other versions, with partition values as the session reads them."""
+        return self.snapshot.files_in_zone(files, lambda: self.time_zone)
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
         predicate = self.predicate(expression, alias)
@@ -296,7 +302,7 @@ class TableAccess:
         is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)
         if not is_of_the_row:
             return None
-        zone = self.time_zone if may_depend_on_zone(predicate) else None
+        zone = self.time_zone.name if may_depend_on_zone(predicate) else None
         return Condition(expression, alias, zone)
 
     def by_row(self, predicate: Predicate) -> bool:

@@ -353,10 +353,17 @@ def partition_text(value: Column, item: Field) -> Column:
     """
     name = item.type.name if isinstance(item.type, Primitive) else ""
     if name == "timestamp":
-        utc = F.to_utc_timestamp(value, F.current_timezone())
-        return F.date_format(utc, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
+        # Not by a wall time of the session's zone, which has no text for some and one for two.
+        micros = F.unix_micros(value)
+        clock, _ = _clock(_wall_time(micros))
+        fraction = F.lpad(F.pmod(micros, F.lit(1_000_000)).cast("string"), 6, "0")
+        return F.concat(F.replace(clock, F.lit(" "), F.lit("T")), F.lit("."), fraction, F.lit("Z"))
     if name == "timestamp_ntz":
-        return F.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
+        clock, fraction = _clock(value)
+        digits = F.when(fraction == "", "").otherwise(
+            F.concat(F.lit("."), F.rpad(fraction, 6, "0"))
+        )
+        return F.concat(clock, digits)
     if name in {"float", "double"}:
         value = value + F.lit(0).cast(name)
     text = F.nullif(value.cast("string"), F.lit(""))
@@ -364,6 +371,20 @@ def partition_text(value: Column, item: Field) -> Column:
         return text
     refused = F.raise_error(F.concat(F.lit(no_text(item)), F.hex(value)))
     return F.when(F.is_valid_utf8(text), text).when(text.isNotNull(), refused)
+
+
+def _wall_time(micros: Column) -> Column:
+    """Microseconds since 1970-01-01 as a TIMESTAMP_NTZ."""
+    seconds = (micros.cast("decimal(20,0)") / F.lit(1_000_000)).cast("decimal(18,6)")
+    interval = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
+    return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + interval
+
+
+def _clock(wall: Column) -> tuple[Column, Column]:
+    """The text of a TIMESTAMP_NTZ up to the second, and the digits after it."""
+    text = wall.cast("string")
+    digits = F.when(F.contains(text, F.lit(".")), F.substring_index(text, ".", -1)).otherwise("")
+    return F.substring_index(text, ".", 1), digits
 
 
 def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:

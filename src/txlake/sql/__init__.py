@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from txlake.sql.clauses import selected
+from txlake.sql.constants import constant_text
 from txlake.sql.markers import sql_literal
 from txlake.sql.parser import is_closed, parse
 from txlake.sql.scripts import Piece, script
 
-__all__ = ["Piece", "is_closed", "parse", "script", "selected", "sql_literal"]
+__all__ = ["Piece", "constant_text", "is_closed", "parse", "script", "selected", "sql_literal"]

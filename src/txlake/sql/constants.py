@@ -6,13 +6,15 @@ import datetime
 import re
 from decimal import Decimal
 
-from txlake.log.text_rules import StoreAssignment
+from txlake.log.coercion import as_date, as_timestamp, as_wall_time
+from txlake.log.predicate_nodes import LocalTime
+from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
+from txlake.protocol.times import FarTime, Time, is_zoned, micros_of, time_text
 from txlake.sql.cursor import Cursor
+from txlake.sql.markers import sql_literal
 from txlake.sql.tokens import Kind
 from txlake.statements import DEFAULT, Constant, Default, Values
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
 _INTEGER_BITS = {"L": 64, "S": 16, "Y": 8}
 _DECIMAL_DIGITS_MAX = 38
 _NUMBERS = {int, float, Decimal}
@@ -93,8 +95,15 @@ def constant(cursor: Cursor) -> Constant:
 
 def _is_mixed(column: tuple[Constant | Default, ...]) -> bool:
     """Whether there are several types in a column, where numbers count as one."""
-    kinds = {type(cell) for cell in column if cell is not None and cell is not DEFAULT}
+    kinds = {_kind(cell) for cell in column if cell is not None and cell is not DEFAULT}
     return len(kinds) > 1 and not kinds <= _NUMBERS
+
+
+def _kind(cell: Constant | Default) -> object:
+    """The type of a cell; of times whether they are instants."""
+    if isinstance(cell, datetime.datetime | FarTime):
+        return LocalTime if is_zoned(cell) else FarTime
+    return type(cell)
 
 
 def _row(cursor: Cursor) -> tuple[Constant | Default, ...]:
@@ -139,26 +148,37 @@ def _number(sign: str, text: str) -> int | float | Decimal:
     return number
 
 
-def _time(cursor: Cursor) -> datetime.date | datetime.datetime:
+def _time(cursor: Cursor) -> datetime.date | Time | LocalTime:
     kind = cursor.advance().upper
     if cursor.token.kind is not Kind.STRING:
         raise NotConstantError
-    text = cursor.string()
-    try:
-        if kind == "DATE":
-            if _DATE.fullmatch(text) is None:
-                raise NotConstantError
-            return datetime.date.fromisoformat(text)
-        found = _TIMESTAMP.fullmatch(text)
-        if found is None or (kind == "TIMESTAMP_NTZ" and found[4]):
-            raise NotConstantError
-        fraction = (found[3] or ".0").ljust(7, "0")
-        zone = "+00:00" if found[4] == "Z" else found[4] or ""
-        return datetime.datetime.fromisoformat(
-            f"{found[1]}T{found[2] or '00:00:00'}{fraction}{zone}"
-        )
-    except ValueError:
-        raise NotConstantError from None
+    read = {"DATE": as_date, "TIMESTAMP": as_timestamp, "TIMESTAMP_NTZ": as_wall_time}[kind]
+    found = read(cursor.string())
+    if found is None:
+        raise NotConstantError
+    return found
+
+
+def constant_text(value: Constant, rules: TextRules = DEFAULT_RULES) -> str:
+    """The literal that is read as a constant, or as a partition value of a column of its type.
+
+    Raises InvalidRequest as `sql_literal`, by which parameters become literals: there a datetime
+    without a zone is a TIMESTAMP. A session with the rules reads it as the value.
+    """
+    match value:
+        case LocalTime(wall):
+            return f"{_zoned_type(rules)} '{time_text(micros_of(wall), zoned=False)}'"
+        case datetime.datetime() | FarTime():
+            zoned = is_zoned(value)
+            kind = _zoned_type(rules) if zoned else "TIMESTAMP_NTZ"
+            return f"{kind} '{time_text(micros_of(value), zoned=zoned)}'"
+        case _:
+            return sql_literal(value, rules=rules)
+
+
+def _zoned_type(rules: TextRules) -> str:
+    """The word TIMESTAMP may name the type without a zone."""
+    return "TIMESTAMP" if rules.zoned else "TIMESTAMP_LTZ"
 
 
 def _cast(cursor: Cursor) -> float | str:

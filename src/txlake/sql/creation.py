@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import datetime
 from dataclasses import dataclass, field
 
 from txlake.protocol.schema_rules import column_text
+from txlake.protocol.times import parse_time, time_text
 from txlake.sql.clauses import (
     QUERY_WORDS,
     database,
@@ -39,8 +40,6 @@ from txlake.statements import (
     UndropTable,
 )
 from txlake.statements.tables import CreateMode
-
-_ZONE = re.compile(r"(?:Z|UTC|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 def create(cursor: Cursor) -> Statement:
@@ -287,11 +286,27 @@ def _clone_of(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
     source = cursor.table()
     travel = None
     if cursor.accept("AT"):
-        moment = cursor.string("the moment in quotes, in UTC")
-        zone = "" if _ZONE.search(moment) else "Z"
-        travel = TimeTravel(timestamp=moment + zone)
+        start = cursor.token
+        moment = _utc_moment(cursor.string("the moment in quotes, in UTC"))
+        if moment is None:
+            cursor.refuse("AT takes a moment in UTC, as '2026-01-31T12:00:00'", start)
+        travel = TimeTravel(timestamp=moment)
     cursor.expect_end()
     return Clone(table=table, source=source, travel=travel, shallow=True, mode=mode)
+
+
+def _utc_moment(text: str) -> str | None:
+    """A moment with its zone, which is UTC where the text has none; None for no moment."""
+    try:
+        found = parse_time(text)
+    except ValueError:
+        try:
+            moment = datetime.datetime.fromisoformat(text.strip())
+        except ValueError:
+            return None
+        utc = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
+        return utc.isoformat()
+    return time_text(found.wall, zoned=True) if found.offset_s is None else text
 
 
 def _like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:

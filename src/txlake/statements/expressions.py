@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import Enum
 
+from txlake.log.predicate_nodes import LocalTime
+from txlake.protocol.partition_values import PartitionScalar
 from txlake.statements.descriptions import Description
 from txlake.statements.names import ChangeRange, Table, TableName, TimeTravel, quoted
 
@@ -256,8 +256,8 @@ class Star(Enum):
 DEFAULT = Default.DEFAULT
 STAR = Star.STAR
 
-Constant = int | float | Decimal | str | bool | bytes | datetime.date | datetime.datetime | None
-"""A literal. A naive datetime is a wall-clock time of the session's time zone."""
+Constant = PartitionScalar | LocalTime
+"""A literal. A `LocalTime` is a TIMESTAMP without a zone, a naive datetime a TIMESTAMP_NTZ."""
 
 Expression = SqlText | NativeColumn
 

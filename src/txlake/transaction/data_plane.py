@@ -18,15 +18,16 @@ from txlake.log.cubes import Clustering
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import TextRules
+from txlake.log.time_zones import TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add, Cdc
+from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.types import DataType, Struct
 from txlake.statements import (
     Assignment,
     ComputedValues,
     Expression,
     Merge,
-    PartitionValue,
     Reference,
     RelationName,
     SqlText,
@@ -84,7 +85,7 @@ class TableData(Protocol):
     # Conditions
 
     @property
-    def time_zone(self) -> str:
+    def time_zone(self) -> TimeZone:
         """The time zone of timestamps that name none."""
 
     @property
@@ -167,8 +168,15 @@ class TableData(Protocol):
     def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         """Rows to write as a DataFrame; those of an INSERT's VALUES are columns of these names."""
 
-    def with_constants(self, frame: DataFrame, constants: Sequence[PartitionValue]) -> DataFrame:
-        """The rows with a column more for each of these columns of the table, of one value each."""
+    def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
+        """The rows with a column more for each of these columns of the table, of one value each.
+
+        `literals` has SQL literals by column. As Spark's PARTITION clause reads one: as text, in
+        the session's time zone, which becomes a value of the column.
+        """
+
+    def constants(self, literals: Mapping[str, str]) -> Mapping[str, PartitionScalar]:
+        """The values that `with_constants` gives to partition columns."""
 
     def append(self, new: Rows, placement: Placement) -> Change:
         """Adds the rows."""
@@ -297,7 +305,7 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
         """The Spark session, started when there is none: for what is Spark's own."""
 
     @property
-    def time_zone(self) -> str:
+    def time_zone(self) -> TimeZone:
         """The time zone of timestamps that name none."""
 
     @property

@@ -26,7 +26,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
 from txlake.protocol.parquet_sizes import require_bounded
-from txlake.protocol.partition_values import parse_value
+from txlake.protocol.partition_values import parse_column
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.types import Field, Primitive, to_arrow_type
 
@@ -110,8 +110,8 @@ class FileProbe:
         rows = self._last[1]
         for item in fields:
             if item not in stored:
-                value = parse_value(file.partition_values.get(item.physical_name), item.type)
-                values = pa.array([value] * rows.num_rows, to_arrow_type(item.type))
+                text = pa.array([file.partition_values.get(item.physical_name)], pa.string())
+                values = pa.repeat(parse_column(text, item.type)[0], rows.num_rows)
                 rows = rows.append_column(item.name, values)
         places = _places(one, rows.num_rows, self._vectors)
         return rows.take(places), places

@@ -30,7 +30,7 @@ from txlake.protocol.actions import (
     Txn,
 )
 from txlake.protocol.features import CATALOG_FEATURE, CATALOG_MANAGED
-from txlake.protocol.partition_values import parse_value
+from txlake.protocol.partition_values import check_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
@@ -339,7 +339,7 @@ def partition_values_fit(request: _Request) -> None:
                 continue
             checked.add((name, text))
             try:
-                parse_value(text, columns[name].type)
+                check_value(text, columns[name].type)
             except CorruptTable as error:
                 raise request.refuse_file(file, f"partition column {name!r}: {error}") from error
 

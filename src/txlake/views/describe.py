@@ -22,9 +22,10 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.features import CATALOG_FEATURE, supported_features
 from txlake.protocol.identity import identity_of
-from txlake.protocol.partition_values import parse_value
+from txlake.protocol.partition_values import PartitionScalar, parse_value
 from txlake.protocol.properties import KEY_PREFIX
 from txlake.protocol.schema_rules import column_text
+from txlake.protocol.times import FarTime, micros_of
 from txlake.protocol.type_text import (
     COMMENT,
     declared_type,
@@ -226,9 +227,13 @@ def partitions(table: Snapshot) -> Rows:
         tuple(parse_value(text, item.type) for text, item in zip(row, fields, strict=True))
         for row in texts
     }
-    rows = sorted(found, key=lambda row: [(value is not None, value) for value in row])
+    rows = sorted(found, key=lambda row: [(value is not None, _rank(value)) for value in row])
     schema = Struct(tuple(Field(item.name, item.type) for item in fields))
     return Rows(schema=schema, rows=rows)
+
+
+def _rank(value: PartitionScalar) -> object:
+    return micros_of(value) if isinstance(value, datetime.datetime | FarTime) else value
 
 
 def _partition_fields(table: Snapshot) -> list[Field]:

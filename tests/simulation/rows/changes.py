@@ -27,6 +27,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.cubes import Clustering
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.time_zones import UTC_ZONE
 from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
@@ -39,12 +40,14 @@ from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Piece, Written
+from txlake.sql.constants import constant
+from txlake.sql.cursor import Cursor
+from txlake.sql.tokens import SourceText, tokenize
 from txlake.statements import (
     Assignment,
     ComputedValues,
     Default,
     Expression,
-    PartitionValue,
     Values,
     condition_text,
 )
@@ -233,23 +236,35 @@ def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
 
 def _arrow_of(cells: Values, names: Sequence[str]) -> pa.Table:
     """Constants as columns of these names."""
-    table, defaults = local_rows.table_of_values(cells, names, lambda: "UTC")
+    table, defaults = local_rows.table_of_values(cells, names, lambda: UTC_ZONE)
     assert not defaults, "DEFAULT isn't known here"
     return table
 
 
-def with_constants(work: RowAccess, frame: Any, constants: Sequence[PartitionValue]) -> Any:
+def with_constants(work: RowAccess, frame: Any, literals: Mapping[str, str]) -> Any:
     """The rows with a column more for each of these columns of the table, of one value each."""
     found: Rows = frame.found
-    for one in constants:
-        item = work.snapshot.schema.find(one.column)
-        if item is None:
-            raise unknown_column(one.column, work.snapshot)
-        constant = frame_of_arrow(_arrow_of(Values(((one.value,),)), ["value"])).found
-        value = values.cast(constant.names[0].type, item.type)(constant.rows[0][0])
+    for name, value in constants(work, literals).items():
+        item = work.snapshot.schema.find(name)
+        assert item is not None
         names = (*found.names, Name(item.name, item.type))
         found = Rows(names, [(*row, value) for row in found.rows])
     return RowFrame(found)
+
+
+def constants(work: RowAccess, literals: Mapping[str, str]) -> dict[str, Any]:
+    """The values of literals in the types of columns of the table, by the columns' names."""
+    found = {}
+    for name, literal in literals.items():
+        item = work.snapshot.schema.find(name)
+        if item is None:
+            raise unknown_column(name, work.snapshot)
+        source = SourceText(literal, literal)
+        cells = Values(((constant(Cursor(source, tokenize(source))),),))
+        constants = frame_of_arrow(_arrow_of(cells, ["value"])).found
+        cast = values.cast(constants.names[0].type, item.type)
+        found[item.name] = cast(constants.rows[0][0])
+    return found
 
 
 def _written(

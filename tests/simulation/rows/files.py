@@ -30,6 +30,7 @@ from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
+from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
@@ -52,8 +53,8 @@ class RowAccess(TableAccess):
     store_at: Callable[[str], Store]
 
     @property
-    def time_zone(self) -> str:
-        return "UTC"
+    def time_zone(self) -> TimeZone:
+        return UTC_ZONE
 
     def scan(
         self,

@@ -24,6 +24,7 @@ from tests.simulation.rows.values import LONG
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
+from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
@@ -53,6 +54,7 @@ class RowTable(RowAccess):
     replace_on = _no_spark
     given = changes.given
     with_constants = changes.with_constants
+    constants = changes.constants
     write_changes = changes.write_changes
     merge = merging.merge
     merge_read = of_spark.target_read
@@ -93,8 +95,8 @@ class RowPlane:
         return _no_spark()
 
     @property
-    def time_zone(self) -> str:
-        return "UTC"
+    def time_zone(self) -> TimeZone:
+        return UTC_ZONE
 
     @property
     def is_started(self) -> bool:

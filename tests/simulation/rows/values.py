@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.protocol.partition_values import format_value, parse_value
+from txlake.protocol.partition_values import format_value, local_time, parse_value
+from txlake.protocol.times import time_of
 from txlake.protocol.types import Array, DataType, Field, Primitive
 from txlake.spark.types import can_store, reads_text, same_type, type_text
 
@@ -268,6 +269,9 @@ def _parser(target: Primitive) -> Convert:
         if target == BOOLEAN and text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
         if target.name in {"date", "timestamp", "timestamp_ntz"}:
+            wall = local_time(text, target)
+            if wall is not None:
+                return time_of(wall, zoned=True)  # the session's zone is UTC
             try:
                 return parse_value(text, target)
             except CorruptTable:

@@ -48,6 +48,9 @@ def _ours(log: Log) -> Line:
     return line
 
 
+_DAY = "TIMESTAMP '2026-01-05'"
+
+
 @pytest.mark.parametrize(
     ("kind", "condition", "same", "other"),
     [
@@ -56,7 +59,10 @@ def _ours(log: Log) -> Line:
         ("string", "p = '1'", "1", "01"),
         ("date", "p = DATE '2026-01-05'", "2026-01-05", "2026-01-06"),
         ("timestamp", "p = TIMESTAMP '2026-01-05 01:00:00+01:00'", "2026-01-05 00:00:00", None),
-        ("timestamp", "p < TIMESTAMP '2026-01-05'", "2026-01-04T23:59:59.999999Z", "2026-01-05"),
+        ("timestamp", f"p < {_DAY}", "2026-01-04T23:59:59.999999Z", "2026-01-05T00:00:00.000000Z"),
+        # Without a zone the value may be of any, up to 18 hours from UTC.
+        ("timestamp", f"p < {_DAY}", "2026-01-05", "2026-01-05 18:00:00"),
+        ("timestamp", f"p < {_DAY}", "2026-01-05 17:59:59.999999", "2026-01-06"),
         ("boolean", "p = true", "true", "false"),
         ("decimal(5,2)", "p = 1.5", "1.50", "1.51"),
         ("double", "p = 0.0", "-0.0", "0.1"),

@@ -66,12 +66,11 @@ test-quick: setup-python ## those without Spark, and fifty seeds of the simulati
 	@$(PYTHON) -m pytest $(IN_PROCESSES) $(QUICK) $(QUICK_ARGS) $(PYTEST_ARGS)
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
-# The differential machine is given as many programs as PROGRAMS says, and Spark's SQL tests a sixth.
+# The differential machine is given as many programs as PROGRAMS says, the questions as many tables as TABLES.
 test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS, TABLES
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 	@$(MAKE) --no-print-directory ask SEEDS=$(TABLES)
-	@$(MAKE) --no-print-directory spark-sql SHARE=$(or $(SHARE),1/6)
 
 .PHONY: test-rest
 test-rest: core-peers peers ## the tests that are marked broad or peer

@@ -379,11 +379,16 @@ def test_what_a_merge_depends_on(
     for on, clause in (
         ("t.k = s.k", "WHEN MATCHED THEN DELETE"),
         ("t.k = s.k AND q = 'a'", "WHEN MATCHED THEN DELETE"),
-        ("t.p = 'a' AND t.k = s.k", "WHEN NOT MATCHED BY SOURCE AND t.p = 'z' THEN DELETE"),
+        ("t.p = 'a' AND t.k = s.k", "WHEN NOT MATCHED BY SOURCE THEN DELETE"),
     ):
         (read,) = t.run(f"{source} ON {on} {clause}").reads
         assert read.predicate is None
         assert read.text == on
+    on, clause = "t.p = 'a' AND t.k = s.k", "WHEN NOT MATCHED BY SOURCE AND t.p = 'z' THEN DELETE"
+    (read,) = t.run(f"{source} ON {on} {clause}").reads
+    assert re.findall(r"(\w+)\(|value=('\w')", repr(read.predicate)) == [
+        ("Or", ""), ("Comparison", ""), ("", "'a'"), ("Comparison", ""), ("", "'z'"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

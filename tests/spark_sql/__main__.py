@@ -50,6 +50,7 @@ _QUICK = {
     "spark.sql.shuffle.partitions": "1",
 }
 _SHOWN = 600
+_LIMIT_S = 3 * 3600
 
 
 def main(given: list[str]) -> int:
@@ -93,7 +94,7 @@ def _in_processes(number: int, count: int, processes: int, given: Sequence[str])
             told = ["--processes", "1", "--share", share, "--counts", f"{folder}/{index}"]
             command = [sys.executable, "-u", "-m", "tests.spark_sql", *given, *told]
             started.append(subprocess.Popen(command))
-        ended = [one.wait() for one in started]
+        ended = [one.wait(_LIMIT_S) for one in started]
         if any(ended):
             raise SystemExit(f"a process of the runner failed: {ended}")
         for index in range(processes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -362,7 +363,7 @@ def test_credentials_are_lent(s3_options: dict[str, str], tmp_path: Path) -> Non
     assert len(own) == len(s3_options) - 2
     names = f"sqlite:///{tmp_path / 'names.db'}"
     options: dict[str, Any] = {"catalog": names, "storage_options": s3_options}
-    with served("s3://lake/wh", vends_credentials=True, **options) as there:
+    with served(f"s3://lake/{uuid.uuid4()}", vends_credentials=True, **options) as there:
         run(there.lake, f"CREATE TABLE t (id INT) {OPEN}")
         with there.client(storage_options=own) as uc:
             run(uc, "INSERT INTO t VALUES (1)")
@@ -374,7 +375,7 @@ def test_credentials_are_lent(s3_options: dict[str, str], tmp_path: Path) -> Non
             assert handle is not None
             assert handle.log.latest().version == 1
     with (
-        served("s3://lake/wh", **options) as there,
+        served(f"s3://lake/{uuid.uuid4()}", **options) as there,
         there.client(storage_options=own) as uc,
         there.client(storage_options=s3_options) as keyed,
     ):

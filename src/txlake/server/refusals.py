@@ -21,6 +21,7 @@ from txlake.statements import (
     AlterColumn,
     AlterDatabase,
     AlterView,
+    AlterViewSchema,
     AnalyzeTable,
     Atomic,
     Begin,
@@ -112,7 +113,7 @@ CHANGES: frozenset[type] = frozenset(
         *(AddColumns, DropColumns, ReplaceColumns, RenameColumn, AlterColumn, SyncIdentity),
         *(AddConstraint, DropConstraint, DropKey, SetComment, SetProperties, UnsetProperties),
         *(AddFeature, DropFeature, UpgradeProtocol, ClusterBy),
-        *(CreateView, AlterView, RenameView, DropView),
+        *(CreateView, AlterView, AlterViewSchema, RenameView, DropView),
         *(CreateDatabase, AlterDatabase, DropDatabase),
         *(Optimize, Reorg, Vacuum, AnalyzeTable),
     }

@@ -84,7 +84,7 @@ class Reading:
     tracked: tuple[str, ...] = ()
     file_metadata: bool = False
     unfiltered: Unfiltered = field(default_factory=Unfiltered)
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def by_id(self) -> bool:

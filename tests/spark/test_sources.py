@@ -21,7 +21,10 @@ GATEWAY = re.compile(
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
 # of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
 # line; how the JVM logs; whether Spark, or a session, was stopped; where the code of tasks goes;
-# which file system a path without a scheme is of; names of several parts.
+# which file system a path without a scheme is of; names of several parts; what py4j raises; by
+# which settings a session reads texts; which session is a thread's active one; what Spark's parser
+# finds in a query; which casts lose nothing; what a zone's rules are; what a server's data plane
+# does, which refuses a session of Connect at its start.
 ALLOWED = {
     'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
@@ -40,6 +43,28 @@ ALLOWED = {
     "log4j = classic._jvm.org.apache.logging.log4j",
     "return bool(context and context._gateway and context._active_spark_context is None)",
     "session = classic._jsparkSession.cloneSession()",
+    "from py4j import java_gateway  # not where Spark is reached by Connect",
+    "return classic._jsparkSession.sessionState().conf()",
+    "sessions = _sessions_class(classic._jvm)",
+    "if before.contains(classic._jsparkSession):",
+    "sessions.setActiveSession(classic._jsparkSession)",
+    "from py4j.protocol import Py4JError  # not where Spark is reached by Connect",
+    "from py4j.java_gateway import is_instance_of",
+    "self._is_instance = functools.partial(is_instance_of, self._spark.sparkContext._gateway)",
+    "return self._spark._jsparkSession.sessionState().sqlParser().parsePlan(text)",
+    "return bool(classic._jvm.org.apache.spark.sql.catalyst.expressions.Cast.canUpCast(given, to))",
+    "jvm = classic._jvm",
+    "state = classic._jsparkSession.sessionState()",
+    "kind = classic._get_j_spark_session_class(classic._jvm)",
+    "kind.setActiveSession(classic._jsparkSession)",
+    "spark.sparkContext.setJobGroup(watch.group, _JOBS, interruptOnCancel=True)",
+    "skip = classic._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()",
+    "spark.sparkContext.cancelJobGroup(group)",
+    "gateway: Any = None if context is None else context._gateway",
+    "if context._gateway is not None:",
+    "context._gateway.shutdown()",
+    "context._gateway = None",
+    "context._jvm = None",
     'found = classic._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS")',
 }
 

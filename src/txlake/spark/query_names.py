@@ -6,15 +6,14 @@ than by a name in the text gives no names: `IDENTIFIER` of an expression, a stre
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from txlake.spark.spark_sessions import is_connect
+from txlake.spark.spark_sessions import active, is_connect
 from txlake.statements import RelationName
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | N
     """
     if is_connect(spark):
         return None
+    from py4j.protocol import Py4JError  # not where Spark is reached by Connect
+
     try:
         walk = _Walk(spark)
         return tuple(walk.relations(walk.parsed(text), frozenset(), has_alias=False))
@@ -59,22 +60,15 @@ def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | N
 
 class _Walk:
     def __init__(self, spark: SparkSession) -> None:
+        from py4j.java_gateway import is_instance_of
+
         self._spark: Any = spark
-        self._gateway = self._spark.sparkContext._gateway
+        self._is_instance = functools.partial(is_instance_of, self._spark.sparkContext._gateway)
 
     def parsed(self, text: str) -> JavaObject:
         """The plan, parsed with the settings of this session and no other."""
-        session = self._spark._jsparkSession
-        sessions = self._spark._jvm.org.apache.spark.sql.classic.SparkSession
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(session)
-        try:
-            return session.sessionState().sqlParser().parsePlan(text)
-        finally:
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
+        with active(self._spark):
+            return self._spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
 
     def relations(
         self, plan: JavaObject, visible: frozenset[str], *, has_alias: bool
@@ -109,12 +103,12 @@ class _Walk:
             yield from self.relations(child, visible, has_alias=aliased)
 
     def _holds_query(self, expression: JavaObject) -> bool:
-        return is_instance_of(self._gateway, expression, _QUERY_IN_EXPRESSION) or any(
+        return self._is_instance(expression, _QUERY_IN_EXPRESSION) or any(
             self._holds_query(child) for child in _items(expression.children())
         )
 
     def _is(self, value: object, kind: str) -> bool:
-        return hasattr(value, "getClass") and is_instance_of(self._gateway, value, _PLANS + kind)
+        return hasattr(value, "getClass") and self._is_instance(value, _PLANS + kind)
 
 
 def _name(

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 import txlake
 from tests.lake.rows import rows
+from txlake.spark.spark_sessions import active
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,9 @@ def place(tmp_path: Path) -> str:
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession) -> Iterator[txlake.Lake]:
     spark.dataSource.register(txlake.TxlakeDataSource)
-    with txlake.connect(str(tmp_path / "lake"), spark=spark) as opened:
+    # Spark's writers look data sources up in the thread's active session, and an earlier test may
+    # have left another one active.
+    with active(spark), txlake.connect(str(tmp_path / "lake"), spark=spark) as opened:
         yield opened
 
 

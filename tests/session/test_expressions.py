@@ -58,10 +58,11 @@ def test_what_changes_by_itself_is_no_constraint(text: str) -> None:
         check_constraint("c", text, parse_columns("t timestamp"))
 
 
-def test_functions_that_sqlglot_does_not_know_are_sparks_to_judge() -> None:
-    check_constraint(
-        "c", "my_own(t) AND regexp_like(t, 'a', 'b', 'c', 'd')", parse_columns("t int")
-    )
+def test_arguments_of_pure_functions_are_sparks_to_judge() -> None:
+    schema = parse_columns("t int")
+    check_constraint("c", "regexp_like(t, 'a', 'b', 'c', 'd')", schema)
+    with pytest.raises(InvalidRequest, match=r"it calls my_own\(\): it isn't known to compute"):
+        check_constraint("c", "my_own(t) AND regexp_like(t, 'a', 'b', 'c', 'd')", schema)
 
 
 def test_clustering_columns_in_both_spellings_of_the_domain() -> None:

@@ -58,6 +58,8 @@ def made_old(*paths: Path) -> None:
         os.utime(path, (1_000_000_000, 1_000_000_000))
 
 
+# PySpark warns of every error of toPandas before it raises it.
+@pytest.mark.filterwarnings("ignore:toPandas attempted Arrow optimization:UserWarning")
 @pytest.mark.broad(keep=1)
 def test_a_version_whose_files_are_gone_says_so(t: txlake.Lake) -> None:
     """Also in the action of a DataFrame that was made before."""

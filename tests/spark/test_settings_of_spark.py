@@ -16,6 +16,7 @@ from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.values import parse_value
 from txlake.protocol.types import Array, Primitive
 from txlake.spark.session_rules import classified, rules_of, unclassified
+from txlake.spark.settings_of_spark import SETTINGS
 from txlake.spark.types import can_up_cast
 
 if TYPE_CHECKING:
@@ -41,14 +42,13 @@ def _settings_of(spark: SparkSession) -> set[str]:
 def test_every_setting_of_the_release_is_classified(spark: SparkSession) -> None:
     unknown = sorted(_settings_of(spark) - set(classified()))
     assert not unknown, (
-        f"Spark {spark.version} has settings that settings_of_spark.txt lacks: put "
+        f"Spark {spark.version} has settings that settings_of_spark.py lacks: put "
         f"each into the part that says what txlake does about it:\n{chr(10).join(unknown)}"
     )
 
 
 def test_the_list_has_known_parts_each_setting_once() -> None:
-    text = (_SOURCE / "spark" / "settings_of_spark.txt").read_text("utf-8")
-    keys = [line for line in text.splitlines() if line and line[0] not in "#["]
+    keys = [line for line in SETTINGS.splitlines() if line and line[0] not in "#["]
     assert len(keys) == len(set(keys)) == len(classified())
     assert set(classified().values()) == _TREATMENTS
 

@@ -1,7 +1,7 @@
 """Settings of the Spark session become rules: how its SQL text reads, and what txlake refuses.
 
 Owns which of Spark's settings matter to what txlake parses, evaluates and writes itself, and the
-list of all others (`settings_of_spark.txt`), release by release. A setting that neither knows is
+list of all others (`settings_of_spark.py`), release by release. A setting that neither knows is
 taken for one that may change everything: Spark evaluates each text then.
 """
 
@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from txlake.errors import InvalidRequest
@@ -23,6 +22,7 @@ from txlake.log.text_rules import (
     StoreAssignment,
     TextRules,
 )
+from txlake.spark.settings_of_spark import SETTINGS
 from txlake.spark.spark_sessions import is_connect
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ def classified() -> Mapping[str, str]:
     """How each of Spark's settings is treated, by its key; the treatments are in the file."""
     found: dict[str, str] = {}
     treatment = ""
-    text = resources.files("txlake.spark").joinpath("settings_of_spark.txt").read_text("utf-8")
-    for line in text.splitlines():
+    for line in SETTINGS.splitlines():
         if line.startswith("["):
             treatment = line.strip("[]")
         elif line and not line.startswith("#"):

@@ -1,6 +1,12 @@
-# Spark's SQL settings, of releases 4.0 to 4.3, by what txlake does about them. A setting that is in
-# no part makes Spark evaluate every text: see session_rules.py.
+"""Spark's SQL settings, of releases 4.0 to 4.3, by what txlake does about them.
 
+A setting that is in no part makes Spark evaluate every text: see session_rules.py. It is a module
+because a Spark Connect server gets modules alone.
+"""
+
+from __future__ import annotations
+
+SETTINGS = """\
 # txlake goes by them, or leaves what they change to Spark.
 [evaluated]
 spark.sql.ansi.doubleQuotedIdentifiers
@@ -867,3 +873,5 @@ spark.sql.window.segmentTree.minPartitionRows
 spark.sql.windowExec.buffer.in.memory.threshold
 spark.sql.windowExec.buffer.spill.size.threshold
 spark.sql.windowExec.buffer.spill.threshold
+"""
+"""Parts by treatment, `[evaluated]` and others; in each a setting a line, and comments."""

@@ -22,6 +22,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import Conflict
 
+pytestmark = pytest.mark.broad(keep=6)
+
 ZONE = "spark.sql.session.timeZone"
 LOCAL = "2024-07-01 10:00:00"
 UTC = "2024-07-01T14:00:00.000000Z"

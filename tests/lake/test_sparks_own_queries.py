@@ -14,6 +14,8 @@ from txlake.spark.query_names import relations_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=6)
+
 # Two intervals' units in one literal, the second with a sign.
 OWN = "-interval -1 day 1 hour -1 minute 1 second"
 

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 import txlake
 
+pytestmark = pytest.mark.broad(keep=8)
+
 ZONE = "spark.sql.session.timeZone"
 LOS_ANGELES = "America/Los_Angeles"
 

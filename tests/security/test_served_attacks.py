@@ -233,7 +233,7 @@ def test_every_statement_is_served_to_somebody_or_to_nobody() -> None:
     assert not (READS | CHANGES) & NOT_SERVED
 
 
-@pytest.mark.broad(keep=40)
+@pytest.mark.broad(keep=16)
 @pytest.mark.parametrize("attack", QUERIES)
 @pytest.mark.parametrize("token", [READER, ALL], ids=["reader", "writer"])
 def test_no_query_runs_code_or_reads_files(client: Client, token: str, attack: str) -> None:
@@ -243,7 +243,7 @@ def test_no_query_runs_code_or_reads_files(client: Client, token: str, attack: s
     assert "root:x" not in answer.text
 
 
-@pytest.mark.broad(keep=15)
+@pytest.mark.broad(keep=8)
 @pytest.mark.parametrize("attack", CHANGED)
 def test_no_change_runs_code_or_reads_files(client: Client, attack: str) -> None:
     folder = client.engine.warehouse.url.removeprefix("file://") + "/orders"  # type: ignore[union-attr]

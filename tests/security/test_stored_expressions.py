@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
 
-pytestmark = pytest.mark.no_interop("the log is changed to what an attacker would write")
+pytestmark = [
+    pytest.mark.broad(keep=10),
+    pytest.mark.no_interop("the log is changed to what an attacker would write"),
+]
 
 KEY = "txlake.test.attack"
 ATTACK = f"java_method('java.lang.System', 'setProperty', '{KEY}', 'done')"

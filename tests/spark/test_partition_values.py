@@ -26,6 +26,8 @@ from txlake.transaction.data_plane import Placement
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=10)
+
 NOON = datetime.datetime(2026, 1, 31, 12, 0, 0, 250, datetime.UTC)
 VALUES: dict[str, Sequence[Any]] = {
     "string": ["", " ", "a", "A", "a\0b", "__HIVE_DEFAULT_PARTITION__", "%00", "é", None],

@@ -18,6 +18,8 @@ from txlake.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=12)
+
 _SQL = "spark.sql."
 
 

@@ -77,12 +77,13 @@ def explanation(file: str) -> str | None:
 def explain_in_actions() -> None:
     """Lets actions of DataFrames raise InvalidRequest with the explanation, where there is one.
 
-    py4j raises the JVM's errors in one function, in which PySpark makes them its own in the same
-    way. Every other error stays as it is.
+    py4j raises the JVM's errors in one function. PySpark translates them around that function, and
+    does so anew with each session that it makes. Every other error stays as it is.
     """
-    from py4j import java_gateway  # not where Spark is reached by Connect
+    from py4j import protocol  # not where Spark is reached by Connect
+    from pyspark.errors.exceptions.captured import install_exception_handler
 
-    plain: Callable[..., object] = java_gateway.get_return_value
+    plain: Callable[..., object] = protocol.get_return_value
     if hasattr(plain, _ATTRIBUTE):
         return
 
@@ -97,7 +98,8 @@ def explain_in_actions() -> None:
             raise found from None
 
     setattr(explaining, _ATTRIBUTE, True)
-    java_gateway.get_return_value = explaining
+    protocol.get_return_value = explaining
+    install_exception_handler()
 
 
 def _explained(error: Exception) -> InvalidRequest | None:

@@ -58,7 +58,7 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: core-peers ## the tests' core, on a local Spark in parallel processes: seventeen minutes on two idle cores
+test: core-peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two idle cores
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part core $(PYTEST_ARGS)
 
 .PHONY: test-quick

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from txlake.log.predicates import (
@@ -18,6 +19,7 @@ from txlake.log.predicates import (
     Predicate,
     StartsWith,
 )
+from txlake.protocol.times import FarTime, micros_of
 
 _COMPARED: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: lambda one, other: one == other,
@@ -90,4 +92,6 @@ def _key(value: Any) -> Any:
     """The value as Python orders it alike."""
     if isinstance(value, float):
         return (1, 0.0) if value != value else (0, value)
+    if isinstance(value, datetime | FarTime):
+        return micros_of(value)
     return value

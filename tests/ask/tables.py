@@ -243,6 +243,9 @@ def _partition(luck: Random, writer: str, columns: Sequence[Column]) -> tuple[st
     could = [one for one in columns if one.kind.partitions]
     if writer == "pyarrow":
         could = [one for one in could if one.sql in _FOLDERS]
+    if writer in ("delta-rs", "polars"):
+        # delta-rs 1.6 writes bytes as \u0061, and no reader, not even its own, reads that back.
+        could = [one for one in could if one.sql != "BINARY"]
     could = could[: max(0, len(columns) - 1)]
     chosen = luck.sample(could, min(len(could), luck.choice((1, 1, 2))))
     return tuple(one.name for one in chosen)

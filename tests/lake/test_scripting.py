@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import txlake
 from tests.lake.rows import number, query
 from txlake.errors import Conflict, InvalidRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broad(keep=2)
 
@@ -151,11 +156,14 @@ def test_execute_immediate(accounts: txlake.Lake) -> None:
     assert _notes(accounts) == []
     for text, problem in (
         ("EXECUTE IMMEDIATE 'SELECT 1; SELECT 2'", "takes one statement"),
-        ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE 1'", "doesn't nest"),
+        ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE 1'", "expected a text"),
+        ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE \\'SELECT 1\\'' INTO found", "takes a query"),
         ("EXECUTE IMMEDIATE 'DELETE FROM notes' INTO found", "takes a query"),
         ("EXECUTE IMMEDIATE 'SELECT 1, 2' INTO found", "expected 1 columns"),
         ("EXECUTE IMMEDIATE 'SELECT ?' USING 1, 2", "2 values were given"),
-        ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 AS a, 2", "for each value or for none"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING 1 AS a, 2", "2 values were given"),
+        ("EXECUTE IMMEDIATE 'SELECT :a' USING 1 AS a, 2", "for each value or for none"),
+        ("EXECUTE IMMEDIATE 'SELECT amount FROM accounts WHERE id = ?' USING id", "`id`"),
         ("EXECUTE IMMEDIATE 1", "expected a text"),
         ("EXECUTE IMMEDIATE 'SELEC'", "is not understood"),
     ):
@@ -167,3 +175,44 @@ def test_execute_immediate(accounts: txlake.Lake) -> None:
     with pytest.raises(InvalidRequest, match="rolled back"):
         accounts.sql("SELECT * FROM accounts")
     accounts.sql("ROLLBACK; DROP TEMPORARY VARIABLE found; DROP TEMPORARY VARIABLE named")
+
+
+def test_what_execute_immediate_is_given_are_values_before_columns(
+    lake: txlake.Lake, spark: SparkSession
+) -> None:
+    lake.sql("CREATE TABLE taken (id INT, at TIMESTAMP, name STRING)")
+    lake.sql("INSERT INTO taken VALUES (1, TIMESTAMP'2024-10-27 01:30:00Z', 'a'), (2, NULL, 'b')")
+    values = {
+        "id": "2",
+        "at": "TIMESTAMP'2024-10-27 01:30:00Z'",
+        "name": "'a\\'b'",
+        "wall": "TIMESTAMP_NTZ'2024-03-31 02:30:00'",
+        "small": "CAST(3 AS TINYINT)",
+        "none": "CAST(NULL AS DATE)",
+        "half": "double('NaN')",
+        "list": "array(1, 2)",
+    }
+    try:
+        for name, value in values.items():
+            lake.sql(f"DECLARE VARIABLE {name} = {value}")
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        found = lake.sql("EXECUTE IMMEDIATE 'SELECT id FROM taken WHERE ? = id' USING id")
+        assert found.collect() == [(2,)]
+        found = lake.sql("EXECUTE IMMEDIATE 'SELECT id FROM taken WHERE at = :at' USING at")
+        assert found.collect() == [(1,)]
+        for name in values:
+            found = lake.sql(f"EXECUTE IMMEDIATE 'SELECT :v AS v' USING {name} AS v")
+            plain = spark.sql(f"SELECT {name} AS v")
+            assert found.schema[0].dataType == plain.schema[0].dataType, name
+            assert str(found.selectExpr("string(v)").collect()) == str(
+                plain.selectExpr("string(v)").collect()
+            ), name
+        nested = "EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE \\'SELECT ?\\' USING id'"
+        assert lake.sql(nested).collect() == [(2,)]
+        lake.sql("DECLARE VARIABLE again = 'EXECUTE IMMEDIATE again'")
+        with pytest.raises(InvalidRequest, match="evaluates itself"):
+            lake.sql("EXECUTE IMMEDIATE again")
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+        for name in (*values, "again"):
+            lake.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {name}")

@@ -55,6 +55,8 @@ def verdict(spark: Answer, lake: Answer, *, is_query: bool) -> Verdict:
         return Verdict.DIFFERENT
     if not is_query:
         return Verdict.EQUAL
+    if _counts_rows(spark, lake):
+        return Verdict.EQUAL
     if spark.schema != lake.schema:
         return Verdict.DIFFERENT
     if spark.rows == lake.rows:
@@ -62,6 +64,11 @@ def verdict(spark: Answer, lake: Answer, *, is_query: bool) -> Verdict:
     if sorted(spark.rows) != sorted(lake.rows) or spark.is_sorted():
         return Verdict.DIFFERENT
     return Verdict.EQUAL
+
+
+def _counts_rows(spark: Answer, lake: Answer) -> bool:
+    """Whether it is a change that doesn't begin with its verb: a lake answers with row counts."""
+    return spark.schema == "struct<>" and lake.schema.startswith("struct<num_affected_rows:")
 
 
 def agrees_with_record(record: Answer, lake: Answer, *, is_query: bool) -> bool:
@@ -72,6 +79,8 @@ def agrees_with_record(record: Answer, lake: Answer, *, is_query: bool) -> bool:
     if (record.error is None) != (lake.error is None):
         return False
     if record.error is not None or not is_query:
+        return True
+    if _counts_rows(record, lake):
         return True
     [text] = record.rows
     ways = ("\n".join(rows).rstrip() for rows in (lake.rows, sorted(lake.rows)))

@@ -163,6 +163,9 @@ def _answer(ask: Ask, text: str) -> Answer:
         frame = ask(text)
         execution = frame._jdf.queryExecution()
         jvm: Any = frame.sparkSession._jvm
+        # Settings that count while rows are computed are those of the thread's active session.
+        active = jvm.org.apache.spark.sql.classic.SparkSession
+        active.setActiveSession(frame.sparkSession._jsparkSession)
         rows = jvm.org.apache.spark.sql.execution.HiveResult.hiveResultString(
             execution.executedPlan()
         )

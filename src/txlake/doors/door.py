@@ -20,6 +20,7 @@ from txlake.log.text_rules import TextRules
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.spark.full_names import under_full_name
+from txlake.spark.plane import temporary_views
 from txlake.spark.spark_sessions import default_file_system
 from txlake.sql import parse
 from txlake.statements import (
@@ -90,11 +91,8 @@ class Door:
 
     def temporary_names(self, asked: Collection[str]) -> frozenset[str]:
         """Which of these names, in lower case, are temporary views' of the Spark session."""
-        # A pattern spares Spark the details of all its tables; not every name can stand in one.
-        plain = all(name.isidentifier() for name in asked)
-        found = self.spark.catalog.listTables(pattern="|".join(asked) if plain else None)
-        temporary = {one.name.lower() for one in found if one.isTemporary}
-        return frozenset(temporary.intersection(asked))
+        found = temporary_views(self.spark, asked)
+        return frozenset(name.lower() for name in found)
 
     def is_planned(self, table: TableName) -> bool:
         """Whether a name is a view's whose query the lake plans where it is used."""

@@ -451,14 +451,11 @@ class Context:
             return False
         if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
             return self.plane.found(str(table)) is not None
-        return len(table.parts) == 1 and any(
-            one.name.lower() == table.name.lower() and one.isTemporary
-            for one in self.spark.catalog.listTables()
-        )
+        return len(table.parts) == 1 and bool(self.plane.temporary_views((table.name,)))
 
     def temporary_names(self) -> list[str]:
         """The names of Spark's temporary views, but for those of running statements."""
-        found = (one.name for one in self.spark.catalog.listTables() if one.isTemporary)
+        found = self.plane.temporary_views()
         return sorted(name for name in found if not name.startswith(_OWN_VIEW))
 
     def within(self, view: Viewed) -> Context | None:

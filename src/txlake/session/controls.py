@@ -67,6 +67,9 @@ class Turn:
 
 Control: TypeAlias = Callable[[Turn, Any], Answer]
 
+# A text that evaluates itself never ends.
+_NESTED_MAX = 50
+
 
 def _begin(turn: Turn, statement: Begin) -> Answer:
     _refuse_nested(turn)
@@ -183,7 +186,16 @@ def _lock(turn: Turn, statement: LockTable) -> Answer:
 
 def _execute_immediate(turn: Turn, statement: ExecuteImmediate) -> Answer:
     ground = SessionGround(turn.session, turn.transaction)
-    found = statement_of(statement, ground, turn.session.engine.plane.text_rules)
+    rules = turn.session.engine.plane.text_rules
+    for _ in range(_NESTED_MAX):
+        found = statement_of(statement, ground, rules)
+        if not isinstance(found, ExecuteImmediate):
+            break
+        statement = found
+    else:
+        raise InvalidRequest(
+            f"EXECUTE IMMEDIATE evaluates itself: {_NESTED_MAX} texts were another one each"
+        )
     if statement.into:
         assert isinstance(found, Select)
         ground.assign(statement.into, found.query)

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+import re
+
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import TextRules
 from txlake.session.scripting import Ground
-from txlake.sql import parse
+from txlake.sql import has_names, parse
 from txlake.statements import ExecuteImmediate, Select, SqlText, Statement
 
 
 def statement_of(statement: ExecuteImmediate, ground: Ground, rules: TextRules) -> Statement:
-    """The statement whose text it evaluates, with the values of its markers, by the rules.
+    """Return the statement whose text it evaluates, its markers being constants, by the rules.
 
-    Raises InvalidRequest for a text that isn't one statement.
+    It may be another EXECUTE IMMEDIATE. Raises InvalidRequest for a text that isn't one statement.
     """
     text = ground.text(statement.sql)
-    found = parse(text, _arguments(statement), rules)
+    found = parse(text, _arguments(statement, text, ground), rules)
     if len(found) != 1:
         raise InvalidRequest(
             f"EXECUTE IMMEDIATE takes one statement, found {len(found)} in {text!r}"
         )
-    if isinstance(found[0], ExecuteImmediate):
-        raise InvalidRequest(f"EXECUTE IMMEDIATE doesn't nest, found {text!r}")
     if statement.into and not isinstance(found[0], Select):
         raise InvalidRequest(f"EXECUTE IMMEDIATE ... INTO takes a query, found {text!r}")
     return found[0]
 
 
-def _arguments(statement: ExecuteImmediate) -> dict[str, object] | list[object] | None:
-    values: list[object] = [SqlText(value.text) for value, _ in statement.using]
-    names = [name for _, name in statement.using if name is not None]
-    if not names:
-        return values or None
-    if len(names) < len(values):
+def _arguments(
+    statement: ExecuteImmediate, text: str, ground: Ground
+) -> dict[str, object] | list[object] | None:
+    """Return the values of the markers: a list for `?`, by their names for `:name`.
+
+    A value without a name that is a variable has the variable's, as in Spark.
+    """
+    if not statement.using:
+        return None
+    values: list[object] = [ground.constant(value) for value, _ in statement.using]
+    if not has_names(text):
+        return values
+    names = [name or _variable(value) for value, name in statement.using]
+    if None in names:
         raise InvalidRequest(
             "EXECUTE IMMEDIATE ... USING: expected a name (AS name) for each value or for none"
         )
     if len(set(names)) < len(names):
         raise InvalidRequest(f"EXECUTE IMMEDIATE ... USING: a name is there twice in {names}")
-    return dict(zip(names, values, strict=True))
+    return {str(name): value for name, value in zip(names, values, strict=True)}
+
+
+def _variable(value: SqlText) -> str | None:
+    return value.text if re.fullmatch(r"[^\W\d]\w*", value.text.strip()) else None

@@ -40,6 +40,9 @@ class Ground(Protocol):
     def text(self, query: SqlText) -> str:
         """The text that a query of one value gives."""
 
+    def constant(self, expression: SqlText) -> SqlText:
+        """Return the present value of an expression of constants and variables, as a constant."""
+
     def declare(self, name: str, data_type: str | None, default: SqlText | None) -> object:
         """Makes a variable; what `restore` needs to have things as they were."""
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import quote
-from txlake.sql import selected
+from txlake.sql import is_literal, selected, sql_literal
 from txlake.statements import Select, SqlText, Statement
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from txlake.session.transaction import Transaction
 
 _MARK = "txlake script"
+_WITH_LITERALS = (T.BooleanType, T.NumericType, T.StringType, T.BinaryType, T.DateType)
 _Before = tuple[T.StructType, Row] | None
 
 
@@ -56,6 +57,29 @@ class SessionGround:
         if not isinstance(value, str):
             raise InvalidRequest(f"expected a text, found {value!r} of {query.text!r}")
         return value
+
+    def constant(self, expression: SqlText) -> SqlText:
+        """Return the present value of an expression, as a literal where its type has one.
+
+        Where it becomes part of another statement, its names mean variables, and no columns.
+        """
+        if is_literal(expression.text):
+            return expression
+        frame = self._query(selected(expression)).toDF("value")
+        kind = frame.schema[0].dataType
+        if isinstance(kind, T.TimestampType):
+            # Python's own times have another zone, and two of them are one in autumn.
+            value, literal = "unix_micros(value)", "timestamp_micros({})"
+        elif isinstance(kind, T.TimestampNTZType):
+            value, literal = "CAST(value AS STRING)", "CAST({} AS TIMESTAMP_NTZ)"
+        elif isinstance(kind, _WITH_LITERALS):
+            value, literal = "value", f"CAST({{}} AS {kind.simpleString()})"
+        else:
+            return expression
+        with spark_errors():
+            [row] = frame.selectExpr(value).collect()
+        rules = self._session.engine.plane.text_rules
+        return SqlText(literal.format(sql_literal(row[0], rules=rules)))
 
     def declare(self, name: str, data_type: str | None, default: SqlText | None) -> _Before:
         """Makes a variable; what it was before."""

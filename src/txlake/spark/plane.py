@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
@@ -303,6 +303,10 @@ class SparkPlane:
             return None
         return found
 
+    def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
+        with spark_errors():
+            return temporary_views(self.spark, names)
+
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
         reader = self.spark.read.format(file_format.lower()).options(**options)
         return reader.load([_literally(url) for url in urls])
@@ -373,3 +377,17 @@ def use_this_python(spark: SparkSession) -> None:
     context = spark.sparkContext
     if (context.master or "").startswith("local") and context.pythonExec == _DEFAULT_PYTHON:
         context.pythonExec = sys.executable
+
+
+def temporary_views(spark: SparkSession, names: Collection[str] | None = None) -> Collection[str]:
+    """Return the names of a session's temporary views, as `DataPlane.temporary_views` does."""
+    # Not `catalog.listTables`: without generated code Spark can't decode its rows.
+    pattern = ""
+    if names is not None and all(name.isidentifier() for name in names):
+        pattern = f" LIKE '{'|'.join(names)}'"  # no other name can stand in a pattern
+    rows = spark.sql(f"SHOW TABLES{pattern}").collect()
+    found = [row["tableName"] for row in rows if row["isTemporary"]]
+    if names is None:
+        return found
+    wanted = {name.lower() for name in names}
+    return [name for name in found if name.lower() in wanted]

@@ -81,6 +81,17 @@ def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULE
     return replace(source, text="".join(pieces) + text[position:], edits=tuple(edits))
 
 
+def is_literal(text: str) -> bool:
+    """Return whether a text is a whole number or a plain quoted text, by every session's rules."""
+    return _LITERAL.fullmatch(text) is not None
+
+
+def has_names(text: str) -> bool:
+    """Return whether a statement has markers with names, `:name`."""
+    source = SourceText(backquoted(text), text)
+    return any(name is not None for name, _, _ in _markers(source, {}))
+
+
 def as_spark_binds(text: str, arguments: Arguments | None) -> Arguments | None:
     """The values as PySpark takes those of a text.
 
@@ -139,7 +150,7 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case SqlText(text):  # of EXECUTE IMMEDIATE
-            return text if _LITERAL.fullmatch(text) else f"({text})"
+            return text if is_literal(text) else f"({text})"
         case list() | tuple():
             elements = (sql_literal(element, name, rules) for element in value)
             return f"array({', '.join(elements)})"

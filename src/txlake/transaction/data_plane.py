@@ -6,7 +6,7 @@ rows as DataFrames: Spark's own, or what stands for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -377,6 +377,12 @@ class DataPlane(AnswerRows["DataFrame"], Protocol):
 
     def found(self, name: str) -> DataFrame | None:
         """What Spark itself has by a name: a temporary view, say; None where there is nothing."""
+
+    def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
+        """Return the names of the session's temporary views, as they were created, in any order.
+
+        `names` limits the answer to views with one of these names, whatever their case.
+        """
 
     # Rows from and for callers
 

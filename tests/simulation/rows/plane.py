@@ -7,7 +7,7 @@ modules here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,6 +171,9 @@ class RowPlane:
 
     def found(self, name: str) -> None:
         return None
+
+    def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
+        return ()
 
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> Any:
         assert (file_format, options) == ("PARQUET", {}), "only plain Parquet is known here"

@@ -29,6 +29,9 @@ def test_a_query_tells_its_files(lake: txlake.Lake) -> None:
         assert (path.name, path.stat().st_size) == (row.name, row.size)
     # A plain query has no such column, and a table's own column of that name is its own.
     assert lake.sql("SELECT * FROM t").columns == ["id", "p"]
+    fields = lake.sql("SELECT id, _metadata.* FROM t").columns
+    assert fields[:2] == ["id", "file_path"]
+    assert "row_index" in fields
     lake.sql("CREATE TABLE own (`_metadata` INT); INSERT INTO own VALUES (5)")
     assert query(lake, "SELECT *, _metadata + 1 FROM own") == [(5, 6)]
     with pytest.raises(InvalidRequest, match="name the columns"):

@@ -127,6 +127,15 @@ def test_a_view_of_the_lake_is_everybodys(t: txlake.Lake) -> None:
     assert query(t, "SHOW TABLES IN sales") == []
 
 
+def test_a_view_whose_table_is_gone_is_described_as_it_was_created(t: txlake.Lake) -> None:
+    t.sql("CREATE TABLE gone (a INT, b STRING); CREATE VIEW v (x, y) AS SELECT * FROM gone")
+    t.sql("DROP TABLE gone")
+    assert query(t, "DESCRIBE v") == [("x", "int", None), ("y", "string", None)]
+    assert query(t, "SHOW COLUMNS IN v") == [("x",), ("y",)]
+    with pytest.raises(InvalidRequest, match="no table 'gone'"):
+        t.sql("SELECT * FROM v")
+
+
 def test_a_view_is_changed_renamed_and_dropped(t: txlake.Lake) -> None:
     t.sql("CREATE VIEW w AS SELECT id FROM t")
     t.sql("CREATE VIEW IF NOT EXISTS w AS SELECT v FROM t")

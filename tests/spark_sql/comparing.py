@@ -20,6 +20,9 @@ _SUBJECT = re.compile(
     r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(?P<name>(?:\w+|`[^`]+`)(?:\.(?:\w+|`[^`]+`))*)",
     re.IGNORECASE,
 )
+_INSERTED = re.compile(
+    r"\bINSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?(?:\w+\.)*(?P<name>\w+)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,8 @@ def subjects(text: str) -> Iterable[str]:
     """
     bare = without_comments(text)
     if re.match(r"(SELECT|WITH|VALUES|FROM|TABLE|\(|SHOW|DESC|EXPLAIN)", bare, re.IGNORECASE):
+        # Unless it ends in one INSERT or several.
+        yield from (found["name"].lower() for found in _INSERTED.finditer(bare))
         return
     found = _SUBJECT.search(bare)
     if found is not None:

@@ -163,12 +163,10 @@ def _answer(ask: Ask, text: str) -> Answer:
         frame = ask(text)
         execution = frame._jdf.queryExecution()
         jvm: Any = frame.sparkSession._jvm
-        # Settings that count while rows are computed are those of the thread's active session.
-        active = jvm.org.apache.spark.sql.classic.SparkSession
-        active.setActiveSession(frame.sparkSession._jsparkSession)
-        rows = jvm.org.apache.spark.sql.execution.HiveResult.hiveResultString(
-            execution.executedPlan()
-        )
+        with _settings_of(frame.sparkSession):
+            rows = jvm.org.apache.spark.sql.execution.HiveResult.hiveResultString(
+                execution.executedPlan()
+            )
         return Answer(
             schema=frame._jdf.schema().catalogString(),
             rows=tuple(rows.apply(place) for place in range(rows.size())),
@@ -176,6 +174,22 @@ def _answer(ask: Ask, text: str) -> Answer:
         )
     except Exception as error:
         return Answer(error=f"{type(error).__name__}: {error}"[:2000])
+
+
+@contextmanager
+def _settings_of(session: SparkSession) -> Iterator[None]:
+    """A session's settings count while rows are computed, on the driver and in tasks."""
+    jvm: Any = session._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    context: Any = session.sparkContext
+    settings = {key: value for key, value in session.conf.getAll.items() if "spark.sql." in key}
+    for key, value in settings.items():
+        context.setLocalProperty(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            context.setLocalProperty(key, None)
 
 
 def _is_sorted(plan: Any) -> bool:

@@ -121,6 +121,10 @@ def test_of_other_statements_only_the_outcome_counts() -> None:
     counts = _rows("3", schema="struct<num_affected_rows:bigint>")
     assert verdict(_rows(), counts, is_query=False) is Verdict.EQUAL
     assert verdict(_rows(), REFUSED, is_query=False) is Verdict.DIFFERENT
+    nothing = _rows(schema="struct<>")  # WITH ... INSERT
+    assert verdict(nothing, counts, is_query=True) is Verdict.EQUAL
+    assert verdict(counts, nothing, is_query=True) is Verdict.DIFFERENT
+    assert agrees_with_record(Answer(schema="struct<>", rows=("",)), counts, is_query=True)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +163,10 @@ def test_what_follows_from_a_known_difference_is_known() -> None:
         ("DROP VIEW IF EXISTS v", ["v"]),
         ("CREATE OR REPLACE FUNCTION f() RETURNS INT RETURN 1", ["f"]),
         ("SET x = 1", []),
+        (
+            "WITH s AS (SELECT 1) FROM s INSERT INTO a SELECT 1 INSERT INTO TABLE db.b SELECT 2",
+            ["a", "b"],
+        ),
     ],
 )
 def test_the_subject_of_a_statement(text: str, names: list[str]) -> None:

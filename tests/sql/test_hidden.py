@@ -46,6 +46,7 @@ def test_who_names_the_column(text: str, names: bool) -> None:
     [
         ("SELECT *, _metadata FROM t", "SELECT * EXCEPT (_metadata), _metadata FROM t"),
         ("SELECT a.*, b FROM t a", "SELECT a.* EXCEPT (_metadata), b FROM t a"),
+        ("SELECT _metadata.*, t._METADATA.* FROM t", "SELECT _metadata.*, t._METADATA.* FROM t"),
         ("SELECT count(*), 2 * 3, a * b FROM t", "SELECT count(*), 2 * 3, a * b FROM t"),
         ("SELECT * FROM v", "SELECT * FROM v"),
         (

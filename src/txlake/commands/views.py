@@ -6,9 +6,11 @@ a lock on it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from txlake.catalog import matches
@@ -261,7 +263,7 @@ def described(
         return Rows(
             schema=Struct((Field("createtab_stmt", _TEXT, False),)), rows=[(_created(view),)]
         )
-    schema = context.view_rows(view).schema
+    schema = _schema_of(context, view)
     if isinstance(statement, ShowColumns):
         names = [(name,) for name in schema.names]
         return Rows(schema=Struct((Field("col_name", _TEXT, False),)), rows=names)
@@ -275,6 +277,16 @@ def described(
     if statement.extended:
         rows += _details(view)
     return replace(shown, rows=rows)
+
+
+def _schema_of(context: Context, view: Viewed) -> StructType:
+    """Return a view's columns: as it was created, where its query can't be planned any more."""
+    try:
+        return context.view_rows(view).schema
+    except (AnalysisException, InvalidRequest):
+        if view.schema is None:
+            raise
+        return StructType.fromJson(json.loads(view.schema.columns))
 
 
 def _column(

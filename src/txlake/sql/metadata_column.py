@@ -54,6 +54,8 @@ def _is_star(tokens: Sequence[Token], index: int) -> bool:
     before = tokens[index - 1]
     if before.text == "(":
         return index < 2 or tokens[index - 2].upper != "COUNT"
+    if before.text == "." and tokens[index - 2].name.lower() == COLUMN:
+        return False  # the fields of the hidden column
     return before.text in {",", "."} or (
         before.kind is Kind.WORD and before.upper in {"SELECT", "DISTINCT", "ALL"}
     )

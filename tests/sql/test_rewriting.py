@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import name, one, refused
+from txlake.sql import parse
 from txlake.statements import Delete, MatchedUpdate, Merge, Select, SqlText, TableName, TablePath
 
 
@@ -112,3 +113,14 @@ def test_with_before_a_change_is_checked_where_it_stands() -> None:
     refused("WITH c AS (SELECT * FROM x y z) DELETE FROM t", "1:30", "expected )")
     refused("WITH c AS (SELECT 1)\nDELETE FROM t WHERE (SELECT a FROM c) a", "2:39", "no alias")
     refused("WITH c AS (SELECT 1) UPDATE t SET a = 1; x", "1:42", "a statement")
+
+
+def test_table_before_a_pipe_is_from() -> None:
+    text = "TABLE db.t |> WHERE t.x = 1 |> JOIN (TABLE `u v` |> SELECT a) ON TRUE"
+    [select] = parse(text)
+    assert isinstance(select, Select)
+    assert select.query.text == text.replace("TABLE db", "FROM db").replace("TABLE `", "FROM `")
+    assert [one.alias for one in select.query.references] == ["t", "u v"]
+    [plain] = parse("TABLE t")
+    assert isinstance(plain, Select)
+    assert plain.query.text == "TABLE t"

@@ -22,7 +22,7 @@ from txlake.sql.brackets import backquoted
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
-from txlake.sql.rewriting import with_inside, with_names
+from txlake.sql.rewriting import with_from, with_inside, with_names
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import (
     ExplainConflicts,
@@ -54,7 +54,7 @@ def parse(
         InvalidRequest: what isn't understood, with its line and column; a marker without a
             value, a value without a marker.
     """
-    source = with_names(replace(bind(text, args, rules), reader=reader))
+    source = with_from(with_names(replace(bind(text, args, rules), reader=reader)))
     return tuple(statement for statement, _, _ in placed_statements(source))
 
 

@@ -1,4 +1,6 @@
-"""SQL that is written out before it is parsed: IDENTIFIER('...'), and WITH before a change of rows.
+"""SQL that is rewritten before it is parsed.
+
+`IDENTIFIER('...')`, `TABLE t` before a pipe, and WITH before a change of rows.
 
 Owns what stands for them. Errors in what was written out point at what the author wrote.
 """
@@ -83,6 +85,29 @@ def with_names(source: SourceText) -> SourceText:
                     "concat; for a table that is known only when the statement runs use EXECUTE "
                     "IMMEDIATE"
                 )
+    return edited(source, edits)
+
+
+# --- TABLE t |> ... -----------------------------------------------------------------------------
+
+
+def with_from(source: SourceText) -> SourceText:
+    """Return the text with `FROM t |>` for each `TABLE t |>`, which means the same.
+
+    A table's rows need its name as an alias where they stand, and FROM alone can give one.
+    """
+    if "|>" not in source.text:
+        return source
+    tokens = tokenize(source)
+    edits: list[Edit] = []
+    for index, token in enumerate(tokens):
+        if token.upper != "TABLE" or token.kind is not Kind.WORD:
+            continue
+        end = index + 2
+        while tokens[end : end + 1] and tokens[end].text == ".":
+            end += 2
+        if tokens[end : end + 1] and tokens[end].text == "|>":
+            edits.append((token.start, token.end, "FROM"))
     return edited(source, edits)
 
 

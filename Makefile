@@ -71,6 +71,7 @@ test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, 
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 	@$(MAKE) --no-print-directory ask SEEDS=$(TABLES)
+	@$(MAKE) --no-print-directory spark-sql
 
 .PHONY: test-rest
 test-rest: core-peers peers ## the tests that are marked broad or peer

@@ -272,6 +272,14 @@ def test_a_view_whose_column_is_gone(t: txlake.Lake, spark: SparkSession) -> Non
     spark.catalog.dropTempView("mine")
 
 
+def test_a_view_whose_columns_come_to_have_one_name_is_refused(t: txlake.Lake) -> None:
+    t.sql("CREATE TABLE u (w INT); CREATE VIEW e WITH SCHEMA EVOLUTION AS SELECT * FROM t, u")
+    assert t.sql("SELECT * FROM e").columns == ["id", "v", "w"]
+    t.sql("CREATE OR REPLACE TABLE u (V INT)")
+    with pytest.raises(InvalidRequest, match="several columns 'v'"):
+        t.sql("SELECT * FROM e")
+
+
 def test_a_view_of_nested_columns_takes_what_may_be_null(t: txlake.Lake) -> None:
     t.sql("CREATE TABLE n (s STRUCT<a: INT NOT NULL>, x ARRAY<INT>)")
     t.sql("CREATE VIEW w WITH SCHEMA BINDING AS SELECT * FROM n")

@@ -29,10 +29,19 @@ def promised(
 ) -> DataFrame:
     """The query's rows with the columns of the view.
 
-    Raises InvalidRequest where a column is gone, or its type doesn't fit the promised one.
+    Raises InvalidRequest where a column is gone, its type doesn't fit the promised one, or two
+    columns have come to have one name.
     """
     found, stored = frame.schema, json.loads(schema.columns)
-    if schema.mode == "evolution" or _essence(found.jsonValue()) == _essence(stored):
+    if schema.mode == "evolution":
+        counts = Counter(name.lower() for name in found.names)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise InvalidRequest(
+                f"view {view}: its query gives several columns {twice[0]!r} since a table that it "
+                "reads has changed; CREATE OR REPLACE VIEW with a name for each"
+            )
+        return frame
+    if _essence(found.jsonValue()) == _essence(stored):
         return frame
     wanted = StructType.fromJson(stored)
     names = [item.name for item in found]

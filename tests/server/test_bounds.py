@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import httpx2 as httpx
@@ -9,7 +10,9 @@ import pytest
 
 import txlake
 from tests.server.process import ServerProcess
+from txlake.errors import Unavailable
 from txlake.server.app import OWN_ROOT
+from txlake.spark import served
 
 TIMEOUT_S = 8
 # A text of 2^50 characters, made by a fold that Spark carries out while it plans.
@@ -70,3 +73,29 @@ def test_an_update_that_is_cancelled_changes_nothing(server: ServerProcess) -> N
     answer = ask(server, f"UPDATE orders SET n = ({JOINED.replace('SELECT', 'SELECT n +', 1)})")
     assert answer.status_code in (400, 503), answer.text
     check_answers(server)
+
+
+@pytest.mark.parametrize(
+    ("error", "answers", "ends"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), False, True),
+        (ConnectionResetError(104, "Connection reset"), True, False),
+        (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), False, True),
+        (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), True, False),
+        (RuntimeError("a table is missing"), False, False),
+    ],
+)
+def test_a_spark_that_answers_no_more_is_ended(
+    error: Exception, answers: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM that ends refuses connections while its process is still there."""
+    spark, ended = object(), list[object]()
+    plane = object.__new__(served.ServedPlane)
+    plane._lock, plane._spark = threading.Lock(), spark  # type: ignore[assignment]
+    monkeypatch.setattr(served, "_is_dead", lambda: False)
+    monkeypatch.setattr(served, "_answers", lambda _: answers)
+    monkeypatch.setattr(served.ServedPlane, "end_spark", lambda _, one: ended.append(one))
+    wrapped = Unavailable("Spark can't be reached")
+    wrapped.__cause__ = error
+    plane._recover(wrapped)
+    assert ended == ([spark] if ends else [])

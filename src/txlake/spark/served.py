@@ -224,8 +224,11 @@ class ServedPlane(SparkPlane):
             spark = self._spark
         if spark is None:
             return
-        is_short = any(_MEMORY in str(one) for one in _chain(error))
-        if _is_dead() or (is_short and not _answers(spark)):
+        # A JVM that ends takes no connection any more, some time before its process is gone.
+        is_suspect = any(
+            _MEMORY in str(one) or isinstance(one, ConnectionError) for one in _chain(error)
+        )
+        if _is_dead() or (is_suspect and not _answers(spark)):
             self.end_spark(spark)
 
     def end_spark(self, spark: SparkSession | None = None) -> None:

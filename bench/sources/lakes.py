@@ -22,7 +22,7 @@ import txlake
 from bench.stage import NotHere
 from txlake.catalog import Catalog, TableEntry
 from txlake.catalog.admission import Entrant
-from txlake.catalog.seeing import Asked, Seen
+from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, Remove
@@ -121,7 +121,7 @@ class StagedTransaction:
         """The tables' versions at the newest instant, locked as an INSERT locks them."""
         admission = self.lake.catalog.admissions.admit(
             Entrant(id=self.id, session_id=self.lake.session, is_new=True, pins=True),
-            Asked(names=frozenset(("default", name) for name in names)),
+            LookupRequest(names=frozenset(("default", name) for name in names)),
             _locks,
             timeout_ms=-1,
         )
@@ -145,7 +145,7 @@ class StagedTransaction:
             raise
 
 
-def _locks(seen: Seen) -> list[LockRequest]:
+def _locks(seen: CatalogView) -> list[LockRequest]:
     entries = sorted(seen.tables.values(), key=lambda entry: entry.number)
     databases = dict.fromkeys(entry.database_number for entry in entries)
     return [

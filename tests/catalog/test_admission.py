@@ -13,18 +13,18 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import System_, User, new, version
 from tests.catalog.locking import until
-from txlake.catalog import Catalog, admission, lock_rows, seeing
+from txlake.catalog import Catalog, admission, lock_rows, lookup
 from txlake.catalog.admission import Admission, Entrant
 from txlake.catalog.database import Database
+from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.catalog.relations import counters
-from txlake.catalog.seeing import Asked, Seen
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import CorruptTable, Deadlock, LockTimeout, Unavailable
 from txlake.ports import DroppedTable
 from txlake.system import System
 
 A = ("default", "a")
-ON_A = Asked(names=frozenset({A}))
+ON_A = LookupRequest(names=frozenset({A}))
 
 
 class Holder:
@@ -50,7 +50,7 @@ def lock(number: int, mode: str) -> LockRequest:
     return LockRequest(resource=resource, mode=LockMode(mode))
 
 
-def on_a(mode: str) -> Callable[[Seen], list[LockRequest]]:
+def on_a(mode: str) -> Callable[[CatalogView], list[LockRequest]]:
     """Wants the table a, if there is one."""
     return lambda seen: [lock(entry.number, mode) for entry in seen.tables.values()]
 
@@ -60,7 +60,7 @@ def entrant(user: User, **given: object) -> Entrant:
     return replace(who, **given)  # type: ignore[arg-type]
 
 
-def admitted(user: User, who: Entrant, mode: str = "IX", asked: Asked = ON_A) -> Admission:
+def admitted(user: User, who: Entrant, mode: str = "IX", asked: LookupRequest = ON_A) -> Admission:
     return user.catalog.admissions.admit(who, asked, on_a(mode), timeout_ms=0)
 
 
@@ -68,7 +68,7 @@ def test_what_a_statement_is_told(user: User) -> None:
     user.catalog.views.create("default", "v", "SELECT 1", ())
     user.write(version("a", 1))
     names = frozenset({A, ("default", "v"), ("default", "nothing"), ("nowhere", "a")})
-    asked = Asked(names=names, places=frozenset({"file:///b", "file:///d"}))
+    asked = LookupRequest(names=names, places=frozenset({"file:///b", "file:///d"}))
     admission = user.catalog.admissions.look(asked, on_a("Sch-S"))
     seen = admission.seen
     assert (admission.is_granted, admission.is_known) == (True, False)
@@ -81,7 +81,7 @@ def test_what_a_statement_is_told(user: User) -> None:
 
 
 def test_a_table_that_is_known_by_its_place_brings_its_database(user: User) -> None:
-    asked = Asked(names=frozenset(), places=frozenset({"file:///b"}))
+    asked = LookupRequest(names=frozenset(), places=frozenset({"file:///b"}))
     seen = user.catalog.admissions.look(asked, on_a("Sch-S")).seen
     assert list(seen.databases) == ["default"]
 
@@ -109,7 +109,7 @@ def test_the_instant_stays_while_others_commit(user: User, other: User) -> None:
     who = entrant(user)
     admitted(user, who)
     other.write(version("a", 1), version("b", 1))
-    asked = Asked(names=frozenset({A, ("default", "b")}))
+    asked = LookupRequest(names=frozenset({A, ("default", "b")}))
     later = replace(who, is_new=False, sequence=1)
     assert admitted(user, later, asked=asked).seen.versions == {"a": 0, "b": 0}
     [listed] = user.catalog.transactions.listed()
@@ -127,7 +127,7 @@ def test_a_statement_may_leave_the_instant_open(user: User) -> None:
 
 def test_a_statement_without_tables_of_the_lake_reads_no_instant(user: User) -> None:
     who = entrant(user, is_new=False, id=user.begin())
-    nothing = Asked(names=frozenset({("default", "nothing")}))
+    nothing = LookupRequest(names=frozenset({("default", "nothing")}))
     assert admitted(user, who, asked=nothing).seen.instant is None
 
 
@@ -234,7 +234,7 @@ def test_a_name_that_another_took_away_while_the_locks_were_asked_for(
     """Only PostgreSQL lets others commit meanwhile; who writes SQLite has it alone."""
     looks: list[int] = []
 
-    def needs(seen: Seen) -> list[LockRequest]:
+    def needs(seen: CatalogView) -> list[LockRequest]:
         looks.append(len(seen.tables))
         if len(looks) == 1:
             other.ratify(names=(DroppedTable(id="a"),))
@@ -286,7 +286,7 @@ def test_a_name_means_its_databases_table_that_is_there(user: User) -> None:
     user.ratify(names=(replace(new("eb", database="e", head=0), name="b"),))
     user.ratify(names=(DroppedTable(id="da"),))
     user.ratify(names=(replace(new("again", database="d", head=0), name="a"),))
-    asked = Asked(names=frozenset({A, ("d", "a"), ("d", "b")}))
+    asked = LookupRequest(names=frozenset({A, ("d", "a"), ("d", "b")}))
     seen = catalog.admissions.look(asked, on_a("Sch-S")).seen
     assert {name: entry.id for name, entry in seen.tables.items()} == {A: "a", ("d", "a"): "again"}
     assert seen.databases.keys() == {"default", "d"}
@@ -298,14 +298,14 @@ def test_a_name_means_its_databases_table_that_is_there(user: User) -> None:
 def test_names_are_looked_at_again_where_others_may_write(
     user: User, monkeypatch: pytest.MonkeyPatch, is_alone: bool, looks: int
 ) -> None:
-    seen: list[Asked] = []
-    look = seeing.seeing
+    seen: list[LookupRequest] = []
+    look = lookup.look_up
 
-    def noted(connection: sa.Connection, asked: Asked) -> Callable[[], Seen]:
+    def noted(connection: sa.Connection, asked: LookupRequest) -> Callable[[], CatalogView]:
         seen.append(asked)
         return look(connection, asked)
 
-    monkeypatch.setattr(admission, "seeing", noted)
+    monkeypatch.setattr(admission, "look_up", noted)
     monkeypatch.setattr(Database, "writes_alone", is_alone)
     assert admitted(user, entrant(user)).is_granted
     assert len(seen) == looks

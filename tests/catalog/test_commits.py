@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, living, new, selected, version
 from txlake.catalog import Catalog
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.owners import reap_due
 from txlake.catalog.relations import counters
 from txlake.errors import InvalidRequest, Unavailable
@@ -248,18 +248,18 @@ def test_a_living_table_is_not_among_the_dropped(sqlite_user: User) -> None:
 class Stopped:
     """A group whose leader is stopped: after it did what is asked, or before."""
 
-    def __init__(self, group: Group[Any, Any], *, is_done: bool) -> None:
+    def __init__(self, group: GroupCommit[Any, Any], *, is_done: bool) -> None:
         self._group = group
         self._is_done = is_done
         self.asked = 0
 
-    def ask(self, asked: object) -> object:
+    def submit(self, asked: object) -> object:
         self.asked += 1
         if self.asked == 1:
             if self._is_done:
-                self._group.ask(asked)
+                self._group.submit(asked)
             raise Interrupted
-        return self._group.ask(asked)
+        return self._group.submit(asked)
 
 
 @pytest.mark.parametrize("is_done", [True, False])

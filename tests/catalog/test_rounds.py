@@ -19,8 +19,8 @@ from tests.catalog.locking import until
 from txlake.catalog import Catalog, lock_rows, prepared
 from txlake.catalog.admission import Admission, Entrant
 from txlake.catalog.database import Database
+from txlake.catalog.lookup import CatalogView, LookupRequest, newest
 from txlake.catalog.relations import counters
-from txlake.catalog.seeing import Asked, Seen, newest
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 
@@ -69,13 +69,13 @@ def at_once(user: User, pool: ThreadPoolExecutor, works: Works) -> list[Future[A
     """Has them ask while another one is being admitted, in this order; what comes of each."""
     started, go = threading.Event(), threading.Event()
 
-    def lingers(_: Seen) -> list[LockRequest]:
+    def lingers(_: CatalogView) -> list[LockRequest]:
         started.set()
         assert go.wait(60)
         return []
 
     first = pool.submit(
-        user.catalog.admissions.admit, entrant(user), Asked(), lingers, timeout_ms=0
+        user.catalog.admissions.admit, entrant(user), LookupRequest(), lingers, timeout_ms=0
     )
     assert started.wait(10)
     futures = []
@@ -95,11 +95,11 @@ def entrant(user: User, **given: object) -> Entrant:
 def on(table: str, mode: str, who: Entrant, user: User, timeout_ms: int = 0) -> Admission:
     """What a statement on a table is told that needs such a lock."""
 
-    def needs(seen: Seen) -> list[LockRequest]:
+    def needs(seen: CatalogView) -> list[LockRequest]:
         entries = seen.tables.values()
         return [LockRequest(resource=_table(each.number), mode=LockMode(mode)) for each in entries]
 
-    asked = Asked(names=frozenset({("default", table)}))
+    asked = LookupRequest(names=frozenset({("default", table)}))
     return user.catalog.admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
 
 
@@ -190,12 +190,12 @@ def test_who_is_refused_is_told_alone(
 ) -> None:
     who, bad = entrant(user), entrant(user)
 
-    def refuses(_: Seen) -> list[LockRequest]:
+    def refuses(_: CatalogView) -> list[LockRequest]:
         raise InvalidRequest("there is no such table")
 
     admit = user.catalog.admissions.admit
     works = [
-        lambda: admit(bad, Asked(), refuses, timeout_ms=0),
+        lambda: admit(bad, LookupRequest(), refuses, timeout_ms=0),
         lambda: on("a", "IX", who, user),
     ]
     told = at_once(user, pool, works)
@@ -212,7 +212,7 @@ def test_who_needs_nothing_or_more_is_told_with_the_others(
     admit, who = user.catalog.admissions.admit, entrant(user)
     known = entrant(user, id=user.begin(), is_new=False)
     older = entrant(user, id=user.begin(), is_new=False, sequence=1)
-    asked = Asked(names=frozenset({("default", "a")}))
+    asked = LookupRequest(names=frozenset({("default", "a")}))
     works = [
         lambda: admit(entrant(user), asked, lambda _: [], timeout_ms=0),
         lambda: admit(entrant(user), asked, lambda _: None, timeout_ms=0),
@@ -237,7 +237,7 @@ def test_who_needs_no_locks_has_to_be_there_still(user: User, other: User) -> No
     known = entrant(user, id=user.begin(), is_new=False)
     other.catalog.transactions.kill(known.id)
     with pytest.raises(Unavailable, match="was killed"):
-        user.catalog.admissions.admit(known, Asked(), lambda _: [], timeout_ms=0)
+        user.catalog.admissions.admit(known, LookupRequest(), lambda _: [], timeout_ms=0)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -247,18 +247,18 @@ def test_how_often_names_are_looked_at(
 ) -> None:
     """Again where others may write until the locks are there, and once more where that shows."""
     monkeypatch.setattr(Database, "writes_alone", is_alone)
-    who, seen = entrant(user), list[Seen]()
+    who, seen = entrant(user), list[CatalogView]()
 
     def cost(mode: str) -> int:
         seen.clear()
 
-        def needs(now: Seen) -> list[LockRequest]:
+        def needs(now: CatalogView) -> list[LockRequest]:
             seen.append(now)
             is_odd = len(seen) == 2 and mode == "IX"  # as if the name had gone meanwhile
             table = _table(now.tables["default", "a"].number)
             return [] if is_odd else [LockRequest(resource=table, mode=LockMode(mode))]
 
-        asked = Asked(names=frozenset({("default", "a")}))
+        asked = LookupRequest(names=frozenset({("default", "a")}))
         assert user.catalog.admissions.admit(who, asked, needs, timeout_ms=0).is_granted
         return len(seen)
 
@@ -392,7 +392,7 @@ def test_what_a_statement_asks_of_the_database(user: User, monkeypatch: pytest.M
     assert cost(replace(begun, is_new=False)) == begin + 1 + 4 + 2
     sent.clear()
     assert user.catalog.admissions.admit(
-        entrant(user), Asked(), lambda _: [], timeout_ms=0
+        entrant(user), LookupRequest(), lambda _: [], timeout_ms=0
     ).is_granted
     assert len(sent) == begin
     # Names, whether it is there still, what is newest, its instant's floor aside; the versions.

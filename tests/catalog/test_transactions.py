@@ -12,7 +12,7 @@ import pytest
 from tests.catalog.ledgers import User, living, selected
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
 from txlake.errors import Unavailable
@@ -168,12 +168,12 @@ def test_while_all_live_nobody_waits_for_who_asks_for_the_oldest(
 class Stopped:
     """A group whose leader is stopped after it did what is asked."""
 
-    def __init__(self, group: Group[Any, Any]) -> None:
+    def __init__(self, group: GroupCommit[Any, Any]) -> None:
         self._group = group
         self._is_first = True
 
-    def ask(self, asked: object) -> object:
-        done = self._group.ask(asked)
+    def submit(self, asked: object) -> object:
+        done = self._group.submit(asked)
         if self._is_first:
             self._is_first = False
             raise Interrupted

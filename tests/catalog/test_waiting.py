@@ -10,7 +10,7 @@ from tests.catalog.ledgers import living
 from tests.catalog.locking import Process, table, wants
 from tests.catalog.waiting import Script, held_by, lease_ends, scripted_on
 from txlake.catalog import locks as locks_module
-from txlake.catalog.grouping import Interrupted
+from txlake.catalog.group_commit import Interrupted
 from txlake.conflict.locking import (
     LockMode,
     LockStatus,

@@ -58,7 +58,7 @@ MODULES = {
     "catalog": (
         "admission",
         "commits",
-        "grouping",
+        "group_commit",
         "lock_rows",
         "locks",
         "names",
@@ -67,7 +67,7 @@ MODULES = {
         "pruning",
         "publishing",
         "ratifying",
-        "seeing",
+        "lookup",
         "sessions",
         "transactions",
     ),

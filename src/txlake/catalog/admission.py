@@ -17,11 +17,19 @@ from sqlalchemy.exc import IntegrityError
 
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.locks import Answer, Ask, Locks, lost
+from txlake.catalog.lookup import (
+    CatalogView,
+    LookupRequest,
+    Name,
+    Newest,
+    look_up,
+    newest,
+    versions_at,
+)
 from txlake.catalog.prepared import together
 from txlake.catalog.pruning import require_instant
-from txlake.catalog.seeing import Asked, Name, Newest, Seen, newest, seeing, versions_at
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import Transactions
 from txlake.conflict.locking import LockRequest, Owner, Queued
@@ -37,7 +45,7 @@ class Admission:
         is_known: the catalog knows the transaction.
     """
 
-    seen: Seen
+    seen: CatalogView
     is_granted: bool
     is_known: bool
 
@@ -82,7 +90,7 @@ class Entrant:
         }
 
 
-Needs = Callable[[Seen], Sequence[LockRequest] | None]
+Needs = Callable[[CatalogView], Sequence[LockRequest] | None]
 """The locks that a statement needs where that is so; None where it has to ask for more first."""
 
 
@@ -97,16 +105,16 @@ class Admissions:
         self._fence = fence
         self._transactions = transactions
         self._locks = locks
-        self._rounds: Group[_Asking, _Outcome] = Group(self._round, turn=on.turn)
+        self._rounds: GroupCommit[_Asking, _Outcome] = GroupCommit(self._round, turn=on.turn)
 
-    def look(self, asked: Asked, needs: Needs) -> Admission:
+    def look(self, asked: LookupRequest, needs: Needs) -> Admission:
         """Admits a stranger who could have the locks at once, and takes none; it leaves no trace.
 
         Raises as `Fence.check`.
         """
         known = self._fence.newest
         with self._on.reading() as connection:
-            seen = seeing(connection, asked)()
+            seen = look_up(connection, asked)()
             requests = needs(seen)
             if requests is None or self._locks.is_contested(connection, requests):
                 return Admission(seen, is_granted=False, is_known=False)
@@ -115,7 +123,9 @@ class Admissions:
         seen = seen.at(now.instant, now.versions)
         return Admission(seen, is_granted=True, is_known=False)
 
-    def admit(self, who: Entrant, asked: Asked, needs: Needs, *, timeout_ms: int) -> Admission:
+    def admit(
+        self, who: Entrant, asked: LookupRequest, needs: Needs, *, timeout_ms: int
+    ) -> Admission:
         """Waits until the transaction has the locks.
 
         Nothing is granted and nothing changed where `needs` has to know more. A new transaction
@@ -139,7 +149,7 @@ class Admissions:
             if who.holder is not None:
                 self._transactions.hold(who.id, who.holder)
             try:
-                outcome = self._rounds.ask(asking)
+                outcome = self._rounds.submit(asking)
             except Interrupted:
                 if who.is_new:
                     self._transactions.end(who.id)  # where it was noted all the same
@@ -170,7 +180,7 @@ class _Asking:
     """What a statement asks of a round. `waits`: where it can't have a lock at once."""
 
     who: Entrant
-    asked: Asked
+    asked: LookupRequest
     needs: Needs
     waits: bool
 
@@ -197,7 +207,7 @@ class _Guest:
 
     def __init__(self, asking: _Asking) -> None:
         self.asking = asking
-        self.seen = Seen()
+        self.seen = CatalogView()
         self.requests: Sequence[LockRequest] | None = None
         self.locks: Answer | None = None
         self.grants: Sequence[Queued] = ()
@@ -219,7 +229,7 @@ class _Guest:
         reads = self.who.sequence is None and self.who.pins
         return reads and self.is_settled and bool(self.seen.tables or self.seen.places)
 
-    def look(self, seen: Seen) -> None:
+    def look(self, seen: CatalogView) -> None:
         """Finds out what it needs where that is so."""
         self.seen = seen
         self.requests = self.asking.needs(seen)
@@ -257,7 +267,7 @@ class _Round:
         self._is_alone = len(group) == 1
         names = frozenset[Name]().union(*(asking.asked.names for asking in group))
         places = frozenset[str]().union(*(asking.asked.places for asking in group))
-        self._asked = Asked(names=names, places=places)
+        self._asked = LookupRequest(names=names, places=places)
 
     def carried_out(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
         """Admits them; what is newest in the lake, None where nobody asks for locks.
@@ -265,7 +275,7 @@ class _Round:
         `announced`: transactions to note besides.
         """
         with together(self._connection):
-            looking = seeing(self._connection, self._asked)
+            looking = look_up(self._connection, self._asked)
         seen = looking()
         self._look(self.guests, seen)
         asking = [guest for guest in self.guests if guest.asks]
@@ -281,7 +291,7 @@ class _Round:
         self._write(rows, now.instant)
         return now
 
-    def _look(self, guests: Sequence[_Guest], seen: Seen) -> None:
+    def _look(self, guests: Sequence[_Guest], seen: CatalogView) -> None:
         for guest in guests:
             try:
                 guest.look(seen if self._is_alone else seen.part(guest.asking.asked))
@@ -291,7 +301,7 @@ class _Round:
                 guest.is_apart = True
 
     def _asked_for_locks(
-        self, asking: Sequence[_Guest], rows: list[dict[str, Any]], seen: Seen
+        self, asking: Sequence[_Guest], rows: list[dict[str, Any]], seen: CatalogView
     ) -> tuple[list[dict[str, Any]], Newest]:
         """Asks for all locks; the new transactions with their numbers, and what is newest.
 
@@ -303,7 +313,7 @@ class _Round:
         with together(self._connection):
             entering = self._transactions.entering(self._connection, rows)
             answering = self._locks.asking(self._connection, asks)
-            again = None if self._on.writes_alone else seeing(self._connection, self._asked)
+            again = None if self._on.writes_alone else look_up(self._connection, self._asked)
             now = newest(self._connection, seen.ids)
         rows = entering()
         for guest, answer in zip(asking, answering()):
@@ -323,10 +333,10 @@ class _Round:
         )
         guest.is_settled = guest.locks.waiting is None
         if not self._on.writes_alone:
-            self._look_again([guest], seeing(self._connection, self._asked)())
+            self._look_again([guest], look_up(self._connection, self._asked)())
         return newest(self._connection, guest.seen.ids)()
 
-    def _look_again(self, guests: Sequence[_Guest], seen: Seen) -> None:
+    def _look_again(self, guests: Sequence[_Guest], seen: CatalogView) -> None:
         """Whether they still need the locks that they have."""
         before = [guest.requests for guest in guests]
         self._look(guests, seen)

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.owners import KILLED, ended, reap
 from txlake.catalog.pruning import require_instant, require_traces
 from txlake.catalog.publishing import Publications
@@ -132,7 +132,7 @@ class CommitLedger:
         self._on = on
         self._fence = fence
         self._ratifier = Ratifier(on, fence)
-        self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(
+        self._ratifying: GroupCommit[Ratification, Ratified | Moved | Reserved] = GroupCommit(
             self._ratified, turn=on.turn
         )
         self._publications = Publications(on, fence)
@@ -174,7 +174,7 @@ class CommitLedger:
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
         while True:
             try:
-                return self._ratifying.ask(request)
+                return self._ratifying.submit(request)
             except Interrupted:
                 found = self._looked_up([request.transaction_id])
                 if request.transaction_id in found:

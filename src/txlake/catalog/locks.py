@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
-from txlake.catalog.grouping import Interrupted
+from txlake.catalog.group_commit import Interrupted
 from txlake.catalog.owners import ACTIVE, KILLED, killed, reap, release_locks, sent_states
 from txlake.catalog.ports import Wanted
 from txlake.catalog.prepared import together

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence
-from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.heartbeat import Delayed
 from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import commits, tables
@@ -127,7 +127,9 @@ class Publications:
     def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
         self._fence = fence
-        self._group: Group[Mapping[str, Versions], bool] = Group(self._noted, turn=on.turn)
+        self._group: GroupCommit[Mapping[str, Versions], bool] = GroupCommit(
+            self._noted, turn=on.turn
+        )
         self._kept: list[Note] = []
         self._carrying = threading.Lock()  # for those at the beginning
         self._later = Delayed(self._write_later, KEPT_MS)
@@ -136,7 +138,7 @@ class Publications:
         """Notes them now."""
         while True:
             try:
-                self._group.ask(versions)
+                self._group.submit(versions)
             except Interrupted:
                 continue  # noting it twice is as good as once
             return

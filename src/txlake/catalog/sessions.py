@@ -18,9 +18,9 @@ from weakref import WeakMethod
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from txlake.catalog.abandoned import AbandonedResources
 from txlake.catalog.database import Database
 from txlake.catalog.heartbeat import Heartbeat
-from txlake.catalog.holding import Holding
 from txlake.catalog.names import next_number, raise_number
 from txlake.catalog.owners import end_sessions, is_over
 from txlake.catalog.prepared import Prepared
@@ -65,7 +65,7 @@ class Sessions:
         self._lease_ms = lease_ms
         self._open: set[int] = set()
         self._changing = threading.Lock()
-        self._holding: Holding[int] = Holding()
+        self._resources: AbandonedResources[int] = AbandonedResources()
         self._beside: list[WeakMethod[Callable[[], None]]] = []
         # In one order, which who reaps keeps too.
         self._renewal = Prepared(
@@ -95,7 +95,7 @@ class Sessions:
         with self._changing:
             self._open.add(session_id)
         if holder is not None:
-            self._holding.hold(session_id, holder)
+            self._resources.track(session_id, holder)
         self._heartbeat.start()
         self._upkeep()
         return session_id
@@ -106,11 +106,11 @@ class Sessions:
             self._open.discard(session_id)
         with self._on.noting() as connection:
             end_sessions(connection, [session_id])
-        self._holding.ended(session_id)
+        self._resources.forget(session_id)
 
     def end_abandoned(self) -> None:
         """Ends the sessions that nobody holds any more. Done at each heartbeat too."""
-        for session_id in self._holding.due():
+        for session_id in self._resources.abandoned():
             self.close(session_id)
 
     def listed(self) -> list[SessionEntry]:

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
+from txlake.catalog.abandoned import AbandonedResources
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
-from txlake.catalog.grouping import Group, Interrupted
-from txlake.catalog.holding import Holding
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.names import INSTANT, NEWEST_SEQUENCE, taking_numbers
 from txlake.catalog.owners import (
     ACTIVE,
@@ -91,8 +91,8 @@ class Transactions:
         self._on = on
         self._fence = fence
         self._sessions = of
-        self._beginning: Group[dict[str, Any], int] = Group(self._begun, turn=on.turn)
-        self._holding: Holding[str] = Holding()
+        self._beginning: GroupCommit[dict[str, Any], int] = GroupCommit(self._begun, turn=on.turn)
+        self._resources: AbandonedResources[str] = AbandonedResources()
         self._announced: dict[str, dict[str, Any]] = {}
         self._entering = threading.Lock()  # taken outside of the database's transactions only
         of.beside(self._end_abandoned)
@@ -120,7 +120,7 @@ class Transactions:
             if holder is not None:
                 self.hold(transaction_id, holder)
             try:
-                return self._beginning.ask(row)
+                return self._beginning.submit(row)
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
 
@@ -182,7 +182,7 @@ class Transactions:
 
     def hold(self, transaction_id: str, holder: object) -> None:
         """Notes that a transaction has to end when its holder is gone. Touches no database."""
-        self._holding.hold(transaction_id, holder)
+        self._resources.track(transaction_id, holder)
 
     def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Notes new transactions, as `begin` does, and gives their numbers."""
@@ -244,22 +244,22 @@ class Transactions:
         if not self._withdrawn(transaction_id):
             with self._on.noting() as connection:
                 end_transactions(connection, [transaction_id])
-        self._holding.ended(transaction_id)
+        self._resources.forget(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
         """Notes that a transaction has to end. Touches no database."""
-        self._holding.let_go(transaction_id)
+        self._resources.abandon(transaction_id)
 
     def forget(self, transaction_id: str) -> None:
         """Notes that a transaction has ended, by its ratification. Touches no database."""
-        self._holding.ended(transaction_id)
+        self._resources.forget(transaction_id)
 
     def end_abandoned(self) -> Sequence[str]:
         """Ends the transactions that were abandoned, or that nobody holds any more; their ids.
 
         Done at each heartbeat too.
         """
-        found = self._holding.due()
+        found = self._resources.abandoned()
         entered = [
             transaction_id for transaction_id in found if not self._withdrawn(transaction_id)
         ]
@@ -267,7 +267,7 @@ class Transactions:
             with self._on.noting() as connection:
                 end_transactions(connection, entered)
         for transaction_id in found:
-            self._holding.ended(transaction_id)
+            self._resources.forget(transaction_id)
         return found
 
     def _end_abandoned(self) -> None:

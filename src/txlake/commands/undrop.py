@@ -15,7 +15,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.membership.attachment import stamped
 from txlake.membership.drop_note import take_back
 from txlake.membership.dropping import publish_pending
-from txlake.membership.whose import owner_of
+from txlake.membership.ownership import owner_of
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new

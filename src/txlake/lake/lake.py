@@ -135,7 +135,7 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The active Spark session, or a new one with these settings besides txlake's own."""
     from pyspark.sql import SparkSession
 
-    from txlake.spark.quiet import quiet_tasks
+    from txlake.spark.log_levels import quiet_tasks
     from txlake.spark.spark_sessions import context_class
 
     active = SparkSession.getActiveSession()

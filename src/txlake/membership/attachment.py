@@ -16,7 +16,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.membership.drop_note import note_path
 from txlake.membership.dropping import take_out
-from txlake.membership.whose import owner_of
+from txlake.membership.ownership import owner_of
 from txlake.ports import NewTable
 from txlake.session.catalog_access import handle_entry, transaction_of
 from txlake.session.engine import Engine, Handle

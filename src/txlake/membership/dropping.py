@@ -12,7 +12,7 @@ from txlake.catalog import DroppedEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.membership.drop_note import DropNote, note_in, note_path, retention_ms, tell
-from txlake.membership.whose import owner_of
+from txlake.membership.ownership import owner_of
 from txlake.ports import DroppedTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.catalog_access import handle_entry

@@ -18,7 +18,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.membership.drop_note import DropNote, note_in
 from txlake.membership.dropping import finish
 from txlake.membership.opening import MARKER, Marker, mark, marker_of
-from txlake.membership.whose import owner_of
+from txlake.membership.ownership import owner_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER, StagedCommit, parse_name
 from txlake.session.catalog_access import transaction_of

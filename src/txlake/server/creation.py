@@ -16,7 +16,7 @@ from txlake.datafiles.vectors import StoredVectors
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.membership.attachment import new_entry
-from txlake.membership.whose import place_with_id
+from txlake.membership.ownership import place_with_id
 from txlake.ports import NewTable
 from txlake.protocol.features import CATALOG_MANAGED, protocol_of
 from txlake.protocol.file_names import commit_path

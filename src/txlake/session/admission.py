@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from txlake.catalog import TableEntry, check_name
 from txlake.catalog.admission import Admission
-from txlake.catalog.seeing import Asked, Name, Seen
+from txlake.catalog.lookup import CatalogView, LookupRequest, Name
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
@@ -108,20 +108,20 @@ class _Wants:
         self._met: dict[tuple[str, ...], tuple[_Want, Viewed]] = {}
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> LookupRequest:
         """What the catalog is asked for."""
         wants = [*self._wants, *(one for inside in self._behind.values() for one in inside)]
-        return Asked(
+        return LookupRequest(
             names=frozenset(one.key for one in wants if one.name is not None),
             places=frozenset(one.place for one in wants if one.place is not None),
         )
 
-    def locks(self, seen: Seen) -> list[LockRequest] | None:
+    def locks(self, seen: CatalogView) -> list[LockRequest] | None:
         """The locks that are needed; None where a view was met whose query isn't known yet."""
         found = self.found(seen)
         return None if self._met else _requests(found, leaves=self._leaves)
 
-    def reads(self, seen: Seen) -> list[LockRequest] | None:
+    def reads(self, seen: CatalogView) -> list[LockRequest] | None:
         """As `locks`; None also for those that are for more than reading."""
         locks = self.locks(seen)
         if locks is None or any(one.mode not in _READS for one in locks):
@@ -149,7 +149,7 @@ class _Wants:
             names = (reference.table for reference in references_of(view.query))
             self._behind[views] = [_want(inside, one, LockMode.SCH_S, views) for one in names]
 
-    def found(self, seen: Seen) -> list[_Found]:
+    def found(self, seen: CatalogView) -> list[_Found]:
         """What the names mean to others.
 
         A name that the transaction itself gave, or took away, is locked already by what did that.
@@ -157,7 +157,7 @@ class _Wants:
         self._met.clear()
         return [found for want in self._wants for found in self._found(want, seen)]
 
-    def _found(self, want: _Want, seen: Seen) -> Iterator[_Found]:
+    def _found(self, want: _Want, seen: CatalogView) -> Iterator[_Found]:
         table, mode = want.table, want.mode
         if want.place is not None:
             entry = seen.places.get(want.place)
@@ -179,7 +179,7 @@ class _Wants:
         number = None if database is None else database.number
         yield _Found(table, mode, want.name[1], number, None)
 
-    def _found_behind(self, want: _Want, view: Viewed, seen: Seen) -> Iterator[_Found]:
+    def _found_behind(self, want: _Want, view: Viewed, seen: CatalogView) -> Iterator[_Found]:
         """A view, and the tables that its query reads."""
         if view.entry is not None:
             number = view.entry.database_number

@@ -15,7 +15,7 @@ from functools import partial
 
 from txlake.catalog import DatabaseEntry
 from txlake.catalog.admission import Admission, Entrant, Needs
-from txlake.catalog.seeing import Asked, Seen
+from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -162,7 +162,9 @@ class Transaction:
         """Whether the catalog has it."""
         return self._is_known
 
-    def admitted(self, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int) -> Admission:
+    def admitted(
+        self, asked: LookupRequest, needs: Needs, *, pins: bool, timeout_ms: int
+    ) -> Admission:
         """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
 
         Raises as `Admissions.admit`.
@@ -184,7 +186,7 @@ class Transaction:
         self._is_known = admission.is_known
         return admission
 
-    def learn(self, seen: Seen) -> None:
+    def learn(self, seen: CatalogView) -> None:
         """Takes over what a statement's admission saw: the instant, and the tables as of then."""
         if seen.instant is None:
             return

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from urllib.parse import unquote
 
 from txlake.errors import InvalidRequest
-from txlake.spark.causes import causes_of
+from txlake.spark.java_errors import causes_of
 from txlake.spark.reading import spark_url
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vacuumed import why_gone

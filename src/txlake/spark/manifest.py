@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from txlake.ports import Store, System
-from txlake.spark.leftovers import temporary_folder
+from txlake.spark.temporary_folders import temporary_folder
 
 TEMPORARY = "txlake-scan-"
 _BLOCK_BYTES = 128 * 1024 * 1024

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
-from txlake.spark.leftovers import temporary_folder
+from txlake.spark.temporary_folders import temporary_folder
 
 _SCHEME = "memory://"
 

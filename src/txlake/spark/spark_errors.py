@@ -38,10 +38,10 @@ from pyspark.errors import (
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.redaction import redacted
-from txlake.spark.causes import Cause, causes_of
 from txlake.spark.gone_files import explanation
+from txlake.spark.java_errors import Cause, causes_of
+from txlake.spark.log_levels import unlogged
 from txlake.spark.manifest import TEMPORARY
-from txlake.spark.quiet import unlogged
 from txlake.spark.spark_sessions import context_class
 from txlake.spark.table_access import TableAccess
 

@@ -24,8 +24,8 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Reserved, System
 from txlake.settings import Settings
 from txlake.telemetry import count, span, timed
-from txlake.transaction.at_once import at_once
 from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.parallel import parallel_map
 from txlake.transaction.publication import Occupied, Publication
 from txlake.transaction.rebase import Committed, Rebase, wait_after
 
@@ -162,7 +162,7 @@ class CommitLoop:
             raise doubt from error
         publication = made.publication
         published = [table_id for table_id in made.snapshots if table_id in publication.tables]
-        at_once(
+        parallel_map(
             lambda table_id: self._after_commit(table_id, made.snapshots[table_id]),
             published,
             store=lambda table_id: self._tables[table_id].log.store,

@@ -27,11 +27,11 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
-from txlake.transaction.at_once import at_once
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.commit_info import group_of
 from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
 from txlake.transaction.membership import is_catalog_managed, is_open
+from txlake.transaction.parallel import parallel_map
 from txlake.transaction.publication import (
     Newest,
     Publication,
@@ -292,7 +292,7 @@ def require_free(versions: Sequence[tuple[TableLog, int]]) -> None:
     that is ahead of its catalog, or behind it, raises CorruptTable. Of a table that is only being
     made it is another table's: InvalidRequest.
     """
-    at_once(_require_free, versions, store=lambda one: one[0].store)
+    parallel_map(_require_free, versions, store=lambda one: one[0].store)
 
 
 def _require_free(following: tuple[TableLog, int]) -> None:

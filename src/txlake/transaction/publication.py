@@ -16,8 +16,8 @@ from txlake.log.replay import commit_info_of
 from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, Versions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.telemetry import span
-from txlake.transaction.at_once import at_once
 from txlake.transaction.commit_info import PRODUCT
+from txlake.transaction.parallel import parallel_map
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ def publish_newest(
     that had nothing else to publish are noted by what this process does next. Never raises: the
     commits stand, what fails is logged, and the next process that meets a commit publishes it.
     """
-    put = at_once(partial(_put, ledger), newest, store=lambda one: one.store)
+    put = parallel_map(partial(_put, ledger), newest, store=lambda one: one.store)
     made = [(one.newest, one.commits) for one in put if one.commits]
     if soon is not None:
         alone = [one.commit for one, commits in made if _is_alone(one, commits)]

@@ -35,9 +35,9 @@ from txlake.transaction.catalog_managed import (
     came_later,
 )
 from txlake.transaction.commit_times import CommitTimes
+from txlake.transaction.fifo_lock import FifoLock
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
-from txlake.transaction.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -87,13 +87,15 @@ class TableLog:
         # the old versions: threads may share a log.
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
-        self._turns = Turns(system)
+        self._fifo_lock = FifoLock(system)
         self.governed = governed
         self.elsewhere = elsewhere
         self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
         self._governed: CatalogManagedFiles | None = None
         if governed is not None:
-            self._governed = CatalogManagedFiles(store, governed, self.name, self._turns.is_taken)
+            self._governed = CatalogManagedFiles(
+                store, governed, self.name, self._fifo_lock.is_taken
+            )
         self._files: LogFiles = self._governed or store
         self._reader = LogReader(self._files, self.name)
 
@@ -102,7 +104,7 @@ class TableLog:
 
         Who commits without it is no less right, and may lose the version to another.
         """
-        return self._turns.turn(self.settings.retry.queue_ms_max)
+        return self._fifo_lock.acquired(self.settings.retry.queue_ms_max)
 
     def exists(self) -> bool:
         """Whether there is a Delta table: anything of one in `_delta_log`, damaged or not.

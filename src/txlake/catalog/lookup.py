@@ -1,4 +1,4 @@
-"""What a statement sees of the catalog: what its names mean, and its tables' versions.
+"""Resolve table names and table versions at one instant of the catalog.
 
 Owns the queries. Source: DESIGN section 5, "Locks".
 """
@@ -52,8 +52,8 @@ _NEWEST = Prepared(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a statement asks for, or several.
+class LookupRequest:
+    """The names and places that one statement, or a batch of statements, refers to.
 
     Attributes:
         names: of tables and views; letter case doesn't count.
@@ -65,12 +65,12 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What there is of it, at one moment.
+class CatalogView:
+    """What the catalog has for a lookup request, at one instant.
 
     Attributes:
-        databases: those that the names say, by name in lower case.
-        places: the tables at the places asked for.
+        databases: the databases of the names, by name in lower case.
+        places: the tables at the requested places.
         instant: the instant of the lake that the transaction reads; None where it wasn't asked for.
         versions: which version each table had at that instant, by id; those that weren't in the
             lake then are left out.
@@ -85,41 +85,41 @@ class Seen:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Those of the tables."""
+        """The ids of all tables in the view."""
         return frozenset(entry.id for entry in (*self.tables.values(), *self.places.values()))
 
-    def part(self, asked: Asked) -> Seen:
-        """What one sees where several have asked."""
+    def part(self, asked: LookupRequest) -> CatalogView:
+        """Return the part of the view that answers one request of the batch."""
         places = {url: entry for url, entry in self.places.items() if url in asked.places}
         owners = {owner for owner, _ in asked.names}
         owners |= {entry.database.lower() for entry in places.values()}
-        return Seen(
+        return CatalogView(
             databases={name: entry for name, entry in self.databases.items() if name in owners},
             tables={name: entry for name, entry in self.tables.items() if name in asked.names},
             views={name: entry for name, entry in self.views.items() if name in asked.names},
             places=places,
         )
 
-    def at(self, instant: int, versions: Mapping[str, int]) -> Seen:
-        """The same as of an instant, given the versions that tables had then."""
+    def at(self, instant: int, versions: Mapping[str, int]) -> CatalogView:
+        """Return the view at an instant, given the versions that tables had then."""
         mine = {each: versions[each] for each in self.ids if each in versions}
         return replace(self, instant=instant, versions=mine)
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest instant of the lake, the catalog's epoch, and tables' versions by their ids."""
+    """The newest instant of the lake, the catalog's epoch, and table versions by table id."""
 
     instant: int
     epoch: int
     versions: Mapping[str, int]
 
 
-def seeing(connection: Connection, asked: Asked) -> Callable[[], Seen]:
-    """Asks what there is of it, and gives what waits for the tables and finds the rest."""
+def look_up(connection: Connection, asked: LookupRequest) -> Callable[[], CatalogView]:
+    """Send the query for the tables; return a function that awaits it and looks up the rest."""
     named = names.naming(connection, asked.names)
 
-    def found() -> Seen:
+    def found() -> CatalogView:
         databases, tables = named()
         views: dict[Name, ViewEntry] = {}
         for name in sorted(asked.names - tables.keys()):
@@ -132,13 +132,13 @@ def seeing(connection: Connection, asked: Asked) -> Callable[[], Seen]:
             entry = names.database(connection, owner)
             if entry is not None:
                 databases[owner] = entry
-        return Seen(databases=databases, tables=tables, views=views, places=places)
+        return CatalogView(databases=databases, tables=tables, views=views, places=places)
 
     return found
 
 
 def newest(connection: Connection, ids: Collection[str]) -> Callable[[], Newest]:
-    """Asks for the newest instant and the versions at it, and gives what waits for them."""
+    """Send the query for the newest instant and its versions; return a function that awaits it."""
     sent = _NEWEST.sent(connection, ids=sorted(ids))
 
     def found() -> Newest:
@@ -150,6 +150,6 @@ def newest(connection: Connection, ids: Collection[str]) -> Callable[[], Newest]
 
 
 def versions_at(connection: Connection, ids: Collection[str], instant: int) -> Mapping[str, int]:
-    """The tables' versions at an instant, of those that were in the lake then."""
+    """Return the versions of the tables at an instant; tables that did not exist are left out."""
     rows = _VERSIONS.rows(connection, ids=sorted(ids), at=instant) if ids else ()
     return {row.id: int(row.version) for row in rows if row.version is not None}

@@ -14,7 +14,7 @@ from tests.transaction.log_of import Clock, FakeStore
 from txlake.errors import CorruptTable
 from txlake.ports import Store
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
-from txlake.transaction.at_once import at_once
+from txlake.transaction.parallel import parallel_map
 
 LIMIT_S = 30.0
 
@@ -94,7 +94,7 @@ def test_a_log_that_is_ahead_is_met_before_anything_is_ratified() -> None:
 
 
 def test_to_a_disk_requests_go_one_after_the_other() -> None:
-    found = at_once(
+    found = parallel_map(
         lambda _: threading.current_thread(), [1, 2], store=lambda _: stores(are_prompt=[True])[0]
     )
     assert found == [threading.current_thread()] * 2
@@ -102,7 +102,7 @@ def test_to_a_disk_requests_go_one_after_the_other() -> None:
 
 def test_one_table_needs_no_thread() -> None:
     [far] = stores(are_prompt=[False])
-    assert at_once(lambda _: threading.current_thread(), [1], store=lambda _: far) == [
+    assert parallel_map(lambda _: threading.current_thread(), [1], store=lambda _: far) == [
         threading.current_thread()
     ]
 
@@ -118,7 +118,7 @@ def test_what_one_of_them_raises_is_raised_for_the_first() -> None:
         return number
 
     with pytest.raises(ValueError, match=r"^1$"):
-        at_once(work, range(3), store=lambda number: mixed[number])
+        parallel_map(work, range(3), store=lambda number: mixed[number])
 
 
 def test_where_no_thread_can_be_had_it_is_done_all_the_same(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txlake.spark.causes import Cause, causes_of
+from txlake.spark.java_errors import Cause, causes_of
 
 SPARK = "org.apache.spark.SparkException"
 CAST = "[CAST_INVALID_INPUT] The value 'x' can't be cast. SQLSTATE: 22018"

@@ -1,7 +1,8 @@
-"""Turns among the threads of a process, which no interrupt leaves taken.
+"""A first-in-first-out lock among threads that no interrupt leaves locked.
 
-A lock that is acquired in Python code stays locked when a KeyboardInterrupt arrives before the code
-notes that it has it. A turn is a place in a line instead: who stands there is asked for it alone.
+A lock that Python code acquires stays locked if a KeyboardInterrupt arrives before the code notes
+that it has it. Here a thread holds the lock while its place is the first one of a queue, so that
+removing the place releases the lock, whenever the interrupt came.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from txlake.ports import System
 _LOOK_MS = 50.0
 
 
-class Turns:
-    """Who came first has the turn; the others wait in the order in which they came."""
+class FifoLock:
+    """A lock that threads get in the order in which they asked for it."""
 
     def __init__(self, system: System) -> None:
         self._system = system
         self._line: deque[threading.Lock] = deque()
 
     def is_taken(self) -> bool:
-        """Whether somebody has the turn."""
+        """Return whether a thread holds the lock or waits for it."""
         return bool(self._line)
 
     @contextmanager
-    def turn(self, timeout_ms: float) -> Iterator[bool]:
-        """The turn, until the block ends; whether it was got in time."""
+    def acquired(self, timeout_ms: float) -> Iterator[bool]:
+        """Hold the lock until the block ends; yields False if it was not acquired in time."""
         place = threading.Lock()
         place.acquire()
         try:
@@ -48,6 +49,6 @@ class Turns:
             left_ms = until_ms - self._system.monotonic_ms()
             if left_ms <= 0:
                 return False
-            # Who had the turn wakes the next one, unless that was interrupted.
+            # A thread that releases the lock wakes the next one, unless it was interrupted.
             place.acquire(timeout=min(left_ms, _LOOK_MS) / 1000)
         return True

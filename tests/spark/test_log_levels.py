@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
-from txlake.spark.quiet import unlogged
+from txlake.spark.log_levels import unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Turns to commit: in order, for so long, and never left taken."""
+"""FifoLock to commit: in order, for so long, and never left taken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from txlake.system import System
-from txlake.transaction.turns import Turns
+from txlake.transaction.fifo_lock import FifoLock
 
 
 class Stopping(System):
@@ -27,67 +27,67 @@ class Stopping(System):
 
 
 def test_one_at_a_time_in_the_order_of_coming() -> None:
-    turns, order = Turns(System()), list[int]()
+    lock, order = FifoLock(System()), list[int]()
     pool = ThreadPoolExecutor(4)
 
     def take(number: int) -> None:
-        with turns.turn(30_000) as is_mine:
+        with lock.acquired(30_000) as is_mine:
             assert is_mine
-            assert turns.is_taken()
+            assert lock.is_taken()
             order.append(number)
 
-    with turns.turn(0) as is_mine:
+    with lock.acquired(0) as is_mine:
         assert is_mine
         futures = []
         for number in range(4):
             futures.append(pool.submit(take, number))
-            while len(turns._line) < number + 2:
+            while len(lock._line) < number + 2:
                 pass
     for future in futures:
         future.result(30)
     assert order == [0, 1, 2, 3]
-    assert not turns.is_taken()
+    assert not lock.is_taken()
 
 
 def test_who_waits_too_long_goes_on_without_it() -> None:
-    turns = Turns(System())
-    with turns.turn(0):
-        with turns.turn(1) as is_mine:
+    lock = FifoLock(System())
+    with lock.acquired(0):
+        with lock.acquired(1) as is_mine:
             assert not is_mine
-        assert turns.is_taken()
-    assert not turns.is_taken()
+        assert lock.is_taken()
+    assert not lock.is_taken()
 
 
 def test_a_turn_is_found_free_though_nobody_said_so() -> None:
     """Who had it was interrupted after it left the line."""
-    turns = Turns(System())
+    lock = FifoLock(System())
     before = threading.Lock()
     before.acquire()
-    turns._line.append(before)
+    lock._line.append(before)
     pool = ThreadPoolExecutor(1)
 
     def take() -> bool:
-        with turns.turn(30_000) as is_mine:
+        with lock.acquired(30_000) as is_mine:
             return is_mine
 
     waiting = pool.submit(take)
-    while len(turns._line) < 2:
+    while len(lock._line) < 2:
         pass
-    turns._line.remove(before)
+    lock._line.remove(before)
     assert waiting.result(30)
 
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_who_is_interrupted_leaves_nothing(at: int) -> None:
     system = Stopping(at)
-    turns = Turns(system)
+    lock = FifoLock(system)
     with ExitStack() as stack:
         if at > 1:
             system.left = 100
-            stack.enter_context(turns.turn(0))
+            stack.enter_context(lock.acquired(0))
             system.left = at
-        with pytest.raises(KeyboardInterrupt), turns.turn(30_000):
+        with pytest.raises(KeyboardInterrupt), lock.acquired(30_000):
             raise AssertionError("it was interrupted before")
         system.left = 100
-        assert turns.is_taken() == (at > 1)
-    assert not turns.is_taken()
+        assert lock.is_taken() == (at > 1)
+    assert not lock.is_taken()

@@ -1,7 +1,7 @@
-"""What is done on each table of a transaction: on all of them at once, where that saves waiting.
+"""Work on the tables of a transaction in parallel, where their stores are slow.
 
-A request over a network takes as long as hundreds to a disk, and a commit makes a few for each
-table. Those to one table keep their order.
+A request over a network takes as long as hundreds of requests to a disk, and a commit makes a few
+for each table. Requests to one table keep their order.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ Value = TypeVar("Value")
 _TABLES_MAX = 16
 
 
-def at_once(
+def parallel_map(
     work: Callable[[Item], Value], items: Sequence[Item], *, store: Callable[[Item], Store]
 ) -> list[Value]:
-    """What the work gives for each item, in their order; `store` is the one that it asks.
+    """Return the results of `work` on each item, in order, in threads unless all stores are local.
 
-    Raises what it raises for the first item for which it does; others may have been done. Where no
-    thread can be had, work may be done twice.
+    `store` returns the store that the work on an item requests from. Raises the error of the first
+    item that failed; the work on other items may have been done. Where Python can start no thread
+    any more, the work on an item may be done twice.
     """
     if len(items) < 2 or all(store(one).is_prompt for one in items):
         return [work(one) for one in items]

@@ -1,7 +1,8 @@
-"""Whose table a folder holds: its log says so, or its place does.
+"""Determine which lake owns the table in a folder, from its log or from its place.
 
-A table that another engine made says whose it is by a property, which that engine may drop again
-when it replaces the table. Such a table lies in a folder of the warehouse that ends with its id.
+A table that another engine created names its lake in a property, which that engine may drop when it
+replaces the table. The folder of such a table is in the warehouse and its name ends with the
+table's id.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _ID_LENGTH = 36
 
 
 def place_with_id(engine: Engine, database: str, name: str, table_id: str) -> str:
-    """Where another engine makes a new table of the lake. Raises as `Engine.place_of`."""
+    """Return the place for a table that another engine creates. Raises as `Engine.place_of`."""
     return f"{engine.place_of(database, name)}-{table_id}"
 
 
 def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
-    """Whose the table at a place is; None as for `membership_of`, which see."""
+    """Return the owner of the table at a place; None if `membership_of` finds none either."""
     own = membership_of(latest)
     if own is not None or not is_open(latest.protocol):
         return own
@@ -38,7 +39,7 @@ def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
 
 
 def _named_by(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
-    """The database and the name that a place with a table's id was made for."""
+    """Return the database and the name for which `place_with_id` gives this place."""
     warehouse = engine.warehouse
     if warehouse is None or len(table_id) != _ID_LENGTH:
         return None

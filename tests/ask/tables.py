@@ -9,6 +9,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -317,8 +318,11 @@ def _pool(luck: Random, kind: Kind, *, narrow: bool, is_folder: bool) -> Sequenc
 def _has_no_folder(value: Any) -> bool:
     """Whether some writer has no text for a partition's value, or none that a folder can have.
 
-    Bytes have to be a text. delta-rs 1.6 writes -1.50 as -1.-50, and 5e-324 with all its zeros.
+    Bytes have to be a text. delta-rs 1.6 writes -1.50 as -1.-50, and 5e-324 with all its zeros; it
+    encodes folders twice, and no file system takes names of more than 255 bytes.
     """
+    if isinstance(value, str):
+        return len(quote(quote(value, safe=""), safe="")) > 200
     if isinstance(value, bytes):
         return max(value, default=0) > 126
     if isinstance(value, float):

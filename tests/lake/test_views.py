@@ -272,6 +272,23 @@ def test_a_view_whose_column_is_gone(t: txlake.Lake, spark: SparkSession) -> Non
     spark.catalog.dropTempView("mine")
 
 
+def test_temporary_views_are_found_without_generated_code(
+    t: txlake.Lake, spark: SparkSession
+) -> None:
+    """Spark's own `catalog.listTables` fails there."""
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    try:
+        spark.sql("CREATE TEMPORARY VIEW interpreted AS SELECT 1 AS a")
+        assert ("", "interpreted", True) in query(t, "SHOW VIEWS")
+        with pytest.raises(InvalidRequest, match="a temporary view of this Spark session"):
+            t.sql("CREATE VIEW w AS SELECT * FROM interpreted")
+        t.sql("DROP VIEW interpreted")
+        assert ("", "interpreted", True) not in query(t, "SHOW VIEWS")
+    finally:
+        spark.catalog.dropTempView("interpreted")
+        spark.conf.unset("spark.sql.codegen.factoryMode")
+
+
 def test_a_view_whose_columns_come_to_have_one_name_is_refused(t: txlake.Lake) -> None:
     t.sql("CREATE TABLE u (w INT); CREATE VIEW e WITH SCHEMA EVOLUTION AS SELECT * FROM t, u")
     assert t.sql("SELECT * FROM e").columns == ["id", "v", "w"]

@@ -1,6 +1,6 @@
 """Resolve table names and table versions at one instant of the catalog.
 
-Owns the queries. Source: DESIGN section 5, "Locks".
+Owns the queries. See docs/how-a-commit-works.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CatalogView:
     Attributes:
         databases: the databases of the names, by name in lower case.
         places: the tables at the requested places.
-        instant: the instant of the lake that the transaction reads; None where it wasn't asked for.
+        instant: the instant of the lake that the transaction reads; None if not requested.
         versions: which version each table had at that instant, by id; those that weren't in the
             lake then are left out.
     """
@@ -88,15 +88,15 @@ class CatalogView:
         """The ids of all tables in the view."""
         return frozenset(entry.id for entry in (*self.tables.values(), *self.places.values()))
 
-    def part(self, asked: LookupRequest) -> CatalogView:
+    def part(self, request: LookupRequest) -> CatalogView:
         """Return the part of the view that answers one request of the batch."""
-        places = {url: entry for url, entry in self.places.items() if url in asked.places}
-        owners = {owner for owner, _ in asked.names}
+        places = {url: entry for url, entry in self.places.items() if url in request.places}
+        owners = {owner for owner, _ in request.names}
         owners |= {entry.database.lower() for entry in places.values()}
         return CatalogView(
             databases={name: entry for name, entry in self.databases.items() if name in owners},
-            tables={name: entry for name, entry in self.tables.items() if name in asked.names},
-            views={name: entry for name, entry in self.views.items() if name in asked.names},
+            tables={name: entry for name, entry in self.tables.items() if name in request.names},
+            views={name: entry for name, entry in self.views.items() if name in request.names},
             places=places,
         )
 
@@ -115,18 +115,18 @@ class Newest:
     versions: Mapping[str, int]
 
 
-def look_up(connection: Connection, asked: LookupRequest) -> Callable[[], CatalogView]:
+def look_up(connection: Connection, request: LookupRequest) -> Callable[[], CatalogView]:
     """Send the query for the tables; return a function that awaits it and looks up the rest."""
-    named = names.naming(connection, asked.names)
+    named = names.naming(connection, request.names)
 
     def found() -> CatalogView:
         databases, tables = named()
         views: dict[Name, ViewEntry] = {}
-        for name in sorted(asked.names - tables.keys()):
+        for name in sorted(request.names - tables.keys()):
             view = view_named(connection, *name)
             if view is not None:
                 views[name] = view
-        at = {url: names.table_at(connection, url) for url in sorted(asked.places)}
+        at = {url: names.table_at(connection, url) for url in sorted(request.places)}
         places = {url: entry for url, entry in at.items() if entry is not None}
         for owner in sorted({one.database.lower() for one in places.values()} - databases.keys()):
             entry = names.database(connection, owner)

@@ -11,6 +11,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.spark.session_settings import settings_made
 from txlake.errors import InvalidRequest
 from txlake.spark.plans import OPERATORS, refusal_of_plan
 from txlake.spark.served import served_session
@@ -59,6 +60,21 @@ def test_a_served_session_finds_pure_functions_alone(spark: SparkSession) -> Non
     assert names >= builtin(spark) & PURE
     assert functions_of(spark) >= {"reflect", "java_method"}, "the owner's session has them"
     assert served.sql("SELECT upper('a') AS x").collect()[0][0] == "A"
+
+
+def test_a_served_session_has_the_settings_of_its_owners(spark: SparkSession) -> None:
+    made = {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.variable.substitute": "true",
+        "spark.sql.runSQLOnFiles": "true",
+    }
+    with settings_made(spark, made):
+        served = served_session(spark)
+    assert served.sql("SELECT 2147483647 + 1 < 0").collect()[0][0]
+    assert served.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+    assert served.conf.get("spark.sql.variable.substitute") == "false"
+    assert served.conf.get("spark.sql.runSQLOnFiles") == "false"
 
 
 def test_a_session_of_spark_connect_is_not_served() -> None:

@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 def served_session(spark: SparkSession) -> SparkSession:
     """Return a session of the same Spark whose SQL finds no function but pure ones.
 
+    Its settings are those of the given session, but for the ones that open files or substitute
+    variables of the environment.
+
     Raises InvalidRequest for Spark Connect, whose client can't judge what its server runs.
     """
     if is_connect(spark):
@@ -53,7 +56,9 @@ def served_session(spark: SparkSession) -> SparkSession:
             "they can't be judged; start txlake serve without SPARK_REMOTE"
         )
     made = spark.newSession()
-    for key, value in _SETTINGS.items():
+    defaults = made.conf.getAll
+    changed = {key: value for key, value in spark.conf.getAll.items() if defaults.get(key) != value}
+    for key, value in {**changed, **_SETTINGS}.items():
         made.conf.set(key, value)
     classic: Any = made
     state = classic._jsparkSession.sessionState()

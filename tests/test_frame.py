@@ -70,7 +70,7 @@ def test_scripts_can_be_run(script: str) -> None:
     ],
 )
 def test_layers_are_guarded(tmp_path: Path, module: str, text: str, named: str) -> None:
-    """Each import that DESIGN section 1 forbids turns `make check` red, and so does a new layer."""
+    """Each import that ARCHITECTURE.md forbids turns `make check` red, and so does a new layer."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "src" / "txlake" / module).write_text(f'"""A trespasser."""\n\n{text}\n')

@@ -1,4 +1,4 @@
-"""What each cell of the grid has to be, by DESIGN sections 4 and 5: written down, not recorded.
+"""What each cell of the grid has to be, by docs/isolation.md: written down, not recorded.
 
 Reads are from one snapshot at every level, so what only reads is prevented without a conflict. Who
 commits second and took a row that the first one took gives way at every level; where its own

@@ -1,4 +1,4 @@
-"""`txlake.Log`: every promise that API.md makes to engine authors."""
+"""`txlake.Log`: every promise that its docstrings make to engine authors."""
 
 from __future__ import annotations
 

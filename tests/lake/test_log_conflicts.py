@@ -1,8 +1,8 @@
 """The cases of concurrency that users of Delta know, asked of `txlake.Log`.
 
 Each case: the table's files, what our transaction read, what others committed meanwhile, what ours
-commits, and which exception it gets. Where DESIGN section 4 answers otherwise than Delta (a
-transaction that changes nothing never conflicts, a rewrite changes no row) the answer is DESIGN's.
+commits, and which exception it gets. Where docs/internals/conflict-rules.md differs from Delta (a
+transaction that changes nothing never conflicts, a rewrite changes no row), it decides.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns that the names, the locks, the instant and the versions which a statement gets belong together:
 what its tables' names mean when it holds their locks is what they mean until it ends, and the
 versions are those of the instant that its transaction reads. Threads that ask at the same time
-share the database transaction. Source: DESIGN section 5, "Locks".
+share the database transaction. Source: docs/internals/catalog.md, "Locks".
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Who may commit: footprints, winners, rules. Pure; every decision is a value. DESIGN section 4."""
+"""Conflict checks: what transactions read and wrote, and the rules that compare it. Pure.
+
+Every decision is a returned value. Source: docs/internals/conflict-rules.md.
+"""

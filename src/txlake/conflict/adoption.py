@@ -1,8 +1,8 @@
 """Which metadata changes of a winner are harmless to a transaction that changes none itself.
 
 It adopts the new metadata and goes on; `metadata_updates` is about one that changes metadata too.
-Owns that list and nothing else. Source: DESIGN section 4, rule 2. Turning a feature on is harmless
-where what was written before is still valid with it; turning one off never is.
+Owns that list and nothing else. Source: docs/internals/conflict-rules.md, rule 2. Turning a feature
+on is harmless where what was written before is still valid with it; turning one off never is.
 """
 
 from __future__ import annotations

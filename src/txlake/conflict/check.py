@@ -1,7 +1,7 @@
 """One transaction against the winners, one after the other.
 
 Owns the order of the work: what can't be supported first, then the rules, then the rebase. The
-answer is a value; who called decides what to do with it. Source: DESIGN section 4.
+answer is a value; who called decides what to do with it. Source: docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations

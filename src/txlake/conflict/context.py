@@ -2,7 +2,7 @@
 
 Owns the three tiers of "does this file hold rows that this predicate matches": partition values,
 file statistics, then a probe of the rows themselves where one is given. Each tier only removes
-doubt; what can't be decided counts as a match. Source: DESIGN section 4, rule 4.
+doubt; what can't be decided counts as a match. Source: docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the outcomes of a check and the words of a conflict: every message says the table, the version
 read, who won with what, the rule, the predicate or files, the level, and what to do next. Source:
-DESIGN section 4, "Evidence".
+docs/internals/conflict-rules.md, "Evidence".
 """
 
 from __future__ import annotations

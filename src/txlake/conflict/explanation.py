@@ -1,7 +1,7 @@
 """What would abort a statement: the rules themselves, asked about writers that could be beside it.
 
 Owns the kinds of concurrent writers and the smallest table on which the statement meets each of
-them; the answers are the rules'. Source: DESIGN section 4.
+them; the answers are the rules'. Source: docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a transaction did to one table, relative to the version that it read.
 
-Owns the description that the rules of `rules` decide over, and nothing else. Source: DESIGN
-section 4, the table of a footprint's parts.
+Owns the description that the rules of `rules` decide over, and nothing else. Source:
+docs/internals/conflict-rules.md, the table of a footprint's parts.
 """
 
 from __future__ import annotations

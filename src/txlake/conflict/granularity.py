@@ -1,6 +1,6 @@
 """How coarse a thing two transactions may not both change: rows, files, or the table.
 
-Source: API.md, `txlake.conflictGranularity`; DESIGN section 4.
+Source: `txlake.conflictGranularity` in docs/errors.md; docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations

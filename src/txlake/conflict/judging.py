@@ -4,7 +4,7 @@ Owns what a catalog can't take on trust from a writer that isn't txlake: when th
 that it drops nothing of the table's protocol and is the same table's, that deleted rows stay
 deleted, and that row ids are new. What holds for every commit alike is `transaction.validation`'s.
 Source: PROTOCOL.md, "In-Commit Timestamps", "Catalog-managed tables", "Deletion Vectors", "Row
-Tracking"; DESIGN section 5.
+Tracking"; docs/internals/catalog.md.
 """
 
 from __future__ import annotations

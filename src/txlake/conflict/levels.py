@@ -1,7 +1,8 @@
 """The isolation levels: their names, their order, and which one a transaction is checked at.
 
-Source: DESIGN section 4, "Levels". Python writes `write_serializable`, table properties
-`WriteSerializable`, a commitInfo `WriteSerializable` and `SnapshotIsolation`, as Delta does.
+Source: docs/internals/conflict-rules.md, "Levels". Python writes `write_serializable`, table
+properties `WriteSerializable`, a commitInfo `WriteSerializable` and `SnapshotIsolation`, as Delta
+does.
 """
 
 from __future__ import annotations

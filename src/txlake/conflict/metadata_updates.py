@@ -1,8 +1,8 @@
 """A change of a table's metadata as updates, each with what has to be as it was read.
 
 Owns how a change follows one that came first: its updates are made again on top of that where all
-that they require is unchanged. What isn't known to be independent requires the most. Source: DESIGN
-section 4, rule 2; the idea of requirements and updates is Apache Iceberg's.
+that they require is unchanged. What isn't known to be independent requires the most. Source:
+docs/internals/conflict-rules.md, rule 2; the idea of requirements and updates is Apache Iceberg's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns how the transaction's deletions and rewrites are carried over a winner's: disjoint deletions in
 one file unite, deletions follow rows that a recorded rewrite moved, and a rewrite takes over the
-deletions in its sources. One-way safe: what can't be proven disjoint overlaps. Source: DESIGN
-section 4, rules 6 and 7.
+deletions in its sources. One-way safe: what can't be proven disjoint overlaps. Source:
+docs/internals/conflict-rules.md, rules 6 and 7.
 """
 
 from __future__ import annotations

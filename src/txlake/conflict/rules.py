@@ -1,7 +1,8 @@
 """Who may commit: the rules, in the order in which they are asked.
 
 Each rule looks at one transaction and one winner and answers with what it found, or with None. A
-rule knows no other, does no I/O and changes nothing. Source: DESIGN section 4, rules 1 to 7.
+rule knows no other, does no I/O and changes nothing. Source: docs/internals/conflict-rules.md,
+rules 1 to 7.
 """
 
 from __future__ import annotations

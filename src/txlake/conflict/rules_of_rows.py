@@ -1,6 +1,6 @@
 """Who may commit: the rules about rows and the files that hold them.
 
-Source: DESIGN section 4, rules 4 to 7.
+Source: docs/internals/conflict-rules.md, rules 4 to 7.
 """
 
 from __future__ import annotations

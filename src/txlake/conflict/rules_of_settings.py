@@ -1,6 +1,7 @@
 """Who may commit: the rules about what a commit sets beside files.
 
-Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules 1 to 3.
+Protocol, metadata, domains and application ids. Source: docs/internals/conflict-rules.md, rules 1
+to 3.
 """
 
 from __future__ import annotations

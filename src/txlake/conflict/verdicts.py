@@ -1,8 +1,8 @@
 """Which files may hold rows that a read matches, by partition values and statistics: two tiers.
 
 Owns that every file is judged once for a read, and many at one go: a judgement of a hundred files
-costs little more than one of a single file. What can't be judged may match. Source: DESIGN section
-4, rule 4.
+costs little more than one of a single file. What can't be judged may match. Source:
+docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a statement has to hold before it runs.
 
 Owns the way from names to locks. That a name still means the same once they are granted is
-`catalog.admission`'s business. Path tables take none. Source: DESIGN section 5, "Locks"; Fabric's
-documentation of transactions.
+`catalog.admission`'s business. Path tables take none. Source: docs/internals/catalog.md, "Locks";
+Fabric's documentation of transactions.
 """
 
 from __future__ import annotations

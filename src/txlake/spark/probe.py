@@ -1,7 +1,7 @@
 """The third tier of conflict checks by Spark: a statement's own condition over the rows in doubt.
 
 Owns that one job, over just the files concerned and in them just the rows that a winner took or
-brought. What fails leaves the doubt. Source: DESIGN section 4, rule 4.
+brought. What fails leaves the doubt. Source: docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations

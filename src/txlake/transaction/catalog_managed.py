@@ -1,7 +1,7 @@
 """The log of a catalog table as its ledger has it: no version more, and none less.
 
 Owns the part of a table's store that holds the log, seen through the ledger: files beyond the head
-aren't there, and ratified commits are, published or not. Source: DESIGN section 5.
+aren't there, and ratified commits are, published or not. Source: docs/internals/catalog.md.
 """
 
 from __future__ import annotations

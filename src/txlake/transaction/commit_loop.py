@@ -2,7 +2,7 @@
 
 Owns the attempts, what is waited for and for how long, and what follows a commit. Who makes a
 version true is the committer's business, who may commit `conflict`'s, what an attempt holds
-`rebase`'s. Source: DESIGN sections 2, 4 and 5.
+`rebase`'s. Source: docs/internals/conflict-rules.md, docs/internals/catalog.md.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns the steps and their order; why a commit is refused is `conflict.judging`'s and `validation`'s.
 What was judged is what is ratified: the ledger gets the bytes that were read, so that nothing which
 happens to the staged file afterwards changes the table. The staged file itself stays its writer's,
-who may be reading it; the log's clean-up removes it. Source: DESIGN section 5; PROTOCOL.md,
-"Catalog-managed tables".
+who may be reading it; the log's clean-up removes it. Source: docs/internals/catalog.md;
+PROTOCOL.md, "Catalog-managed tables".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commit of a transaction over catalog tables: one ratification, all of it or nothing.
 
 Owns what an attempt stages, its ratification, and its publication, which can't fail a commit any
-more; the attempts are `commit_loop`'s. Source: DESIGN section 5.
+more; the attempts are `commit_loop`'s. Source: docs/internals/catalog.md.
 """
 
 from __future__ import annotations

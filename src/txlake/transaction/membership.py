@@ -1,9 +1,9 @@
 """Which lake's catalog a table belongs to: how the table says so, and how that comes and goes.
 
-Owns the table features' and the metadata domain's actions, and the refusal of commits that would
-go past the catalog. There are two ways to belong: with `txlakeCatalog` anyone reads the table, as
-far as it is published, and the lake alone writes it; with `catalogManaged` it is open, other
-engines read and write it through the lake's server. Source: DESIGN section 5; PROTOCOL.md, "Table
+Owns the table features' and the metadata domain's actions, and the refusal of commits that would go
+past the catalog. There are two ways to belong: with `txlakeCatalog` anyone reads the table, as far
+as it is published, and the lake alone writes it; with `catalogManaged` it is open, other engines
+read and write it through the lake's server. Source: docs/internals/catalog.md; PROTOCOL.md, "Table
 Features", "Domain Metadata", "Catalog-managed tables".
 """
 

@@ -1,7 +1,7 @@
 """Ratified commits become the files of a catalog table's log, which every Delta reader reads.
 
 Owns the order (a version after the one before), and that a version's file holds just the ratified
-bytes. Any process that meets unpublished commits may do it. Source: DESIGN section 5.
+bytes. Any process that meets unpublished commits may do it. Source: docs/internals/recovery.md.
 """
 
 from __future__ import annotations

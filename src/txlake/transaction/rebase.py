@@ -2,7 +2,7 @@
 
 Owns reading the winners, checking against them, taking over what they changed, and making an
 attempt's actions anew from the state that it follows. When that is done is `commit_loop`'s
-business. Source: DESIGN section 4.
+business. Source: docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations

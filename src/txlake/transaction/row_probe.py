@@ -1,7 +1,7 @@
 """The third tier of conflict checks: a look at the very rows, in the few files that are in doubt.
 
 Owns reading those files on the driver, within a bound, by pyarrow. What can't be read exactly, or
-isn't modelled, stays in doubt. Source: DESIGN section 4, rule 4.
+isn't modelled, stays in doubt. Source: docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations

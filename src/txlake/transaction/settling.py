@@ -5,7 +5,8 @@ Where a version has both a ratified commit and another one's file, the ratified 
 unless that file is txlake's own: it was published for a catalog that knew more than this one does.
 What gives way is set aside in the log's folder, and a version whose commit did holds nothing from
 then on: no version is given out twice, so that a request to the store which arrives late, or a
-recovery that stood still, takes nothing away from who came later. Source: DESIGN section 5.
+recovery that stood still, takes nothing away from who came later. Source:
+docs/internals/recovery.md.
 """
 
 from __future__ import annotations

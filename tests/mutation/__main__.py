@@ -35,9 +35,9 @@ def main() -> int:
             _search(chosen, every, given.tests, given.tries)
     known = listing.known()
     listing.write(known, every)
-    missing = [one for one in chosen if one.key not in known]
+    missing = [one for one in chosen if listing.known_of(one, known) is None]
     for one in missing:
-        print(f"no killer: {one.key} (line {one.line})")
+        print(f"no killer: {one.key} (line {one.line}, {one.text})")
     print(f"{len(chosen)} mutants, {len(missing)} without a killer")
     return 1 if missing else 0
 
@@ -49,11 +49,11 @@ def _search(
 
     def found(mutant: Mutant, one: Known | None) -> None:
         if one is None:
-            print(f"survives: {mutant.key} (line {mutant.line})", flush=True)
+            print(f"survives: {mutant.key} (line {mutant.line}, {mutant.text})", flush=True)
         else:
             listing.write({**listing.known(), mutant.key: one}, every)
 
-    missing = [one for one in chosen if one.key not in known]
+    missing = [one for one in chosen if listing.known_of(one, known) is None]
     if missing:
         searching.search(missing, folders, tries, found)
 

@@ -7,7 +7,7 @@ guards.toml. Nothing is run here; `switching` makes a mutant real.
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,35 +78,42 @@ MODULES = {
 """By folder of txlake the modules whose guards are listed."""
 
 _LOGGERS = {"_log", "_logger"}
-_SHORT = 90
 
 Block = list[ast.stmt]
+Change = Callable[[ast.Module, ast.AST], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """One guard, switched off in one way.
 
     Attributes:
         module: as `transaction.commit_loop`.
-        name: of the function and the guard, and how it is switched off; once in a module.
         function: the qualified name of the function that it is in; "" for the module's own level.
-        line, last_line: where the guard is; one of these lines ran whenever it was asked.
+        guard: its kind, its number among the guards of this kind in the function, and how it is
+            switched off: `if 2 never`, `return 1 side 2`. Renaming what it names doesn't change it.
+        text: its source.
+        line, last_line: where the guard is; one of these lines ran whenever it was evaluated.
         node: the number of the guard among the tree's nodes, in the order of `ast.walk`.
         mutate: changes the module's tree; called once, on a tree of its own.
     """
 
     module: str
-    name: str
     function: str
+    guard: str
+    text: str
     line: int
     last_line: int
     node: int
-    mutate: Callable[[ast.Module, ast.AST], None]
+    mutate: Change
+
+    @property
+    def place(self) -> str:
+        return f"{self.module}:{self.function or '<module>'}"
 
     @property
     def key(self) -> str:
-        return f"{self.module}:{self.name}"
+        return f"{self.place}: {self.guard}"
 
     def apply(self, tree: ast.Module) -> None:
         """Switches the guard off in a tree of the module's source as it was walked."""
@@ -134,15 +141,26 @@ def walk(module: str, source: str) -> list[Mutant]:
     tree = ast.parse(source)
     numbers = {id(node): number for number, node in enumerate(ast.walk(tree))}
     found: list[Mutant] = []
-    taken: Counter[str] = Counter()
-    for function, node, how, text, mutate in _sites(tree):
-        name = f"{function or '<module>'}: {how} {_shortened(text)}"
-        taken[name] += 1
-        if taken[name] > 1:
-            name = f"{name} ({taken[name]})"
-        line, last_line = _lines(node)
-        found.append(Mutant(module, name, function, line, last_line, numbers[id(node)], mutate))
-    return sorted(found, key=lambda one: one.line)
+    guards: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for site in _sites(tree):
+        order = guards[site.function, site.kind]
+        if site.identity not in order:
+            order.append(site.identity)
+        number = order.index(site.identity) + 1
+        line, last_line = _lines(site.node)
+        found.append(
+            Mutant(
+                module=module,
+                function=site.function,
+                guard=f"{site.kind} {number} {site.how}",
+                text=" ".join(site.text.split()),
+                line=line,
+                last_line=last_line,
+                node=numbers[id(site.node)],
+                mutate=site.mutate,
+            )
+        )
+    return sorted(found, key=lambda mutant: mutant.line)
 
 
 def _lines(node: ast.AST) -> tuple[int, int]:
@@ -159,7 +177,25 @@ def _lines(node: ast.AST) -> tuple[int, int]:
     return line, last or line
 
 
-_Site = tuple[str, ast.AST, str, str, Callable[[ast.Module, ast.AST], None]]
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A guard that was met in the walk, and one way to switch it off.
+
+    Attributes:
+        part: which part of the node the guard is, where one node holds several guards.
+    """
+
+    function: str
+    node: ast.AST
+    kind: str
+    how: str
+    text: str
+    mutate: Change
+    part: int = 0
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return id(self.node), self.part
 
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
@@ -171,8 +207,7 @@ def _sites(tree: ast.Module) -> Iterator[_Site]:
             id(child) for node in ast.walk(body) if isinstance(node, ast.If) for child in node.body
         }
         for node in _own_nodes(body):
-            for how, text, mutate in _ways(node, in_if=id(node) in in_ifs):
-                yield function, node, how, text, mutate
+            yield from _ways(function, node, in_if=id(node) in in_ifs)
         yield from _wheres(body, function)
 
 
@@ -194,39 +229,42 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
         yield from _own_nodes(child)
 
 
-def _ways(
-    node: ast.AST, *, in_if: bool
-) -> Iterator[tuple[str, str, Callable[[ast.Module, ast.AST], None]]]:
+def _ways(function: str, node: ast.AST, *, in_if: bool) -> Iterator[_Site]:
     """How a guard that this node may be is switched off."""
     match node:
         case ast.If(test=test):
-            yield "never", f"if {ast.unparse(test)}", _test(False)
-            yield "always", f"if {ast.unparse(test)}", _test(True)
-            yield from _operands(test, "if")
+            text = f"if {ast.unparse(test)}"
+            yield _Site(function, node, "if", "never", text, _test(False))
+            yield _Site(function, node, "if", "always", text, _test(True))
+            yield from _operands(function, node, test, "if")
         case ast.While(test=test) if not isinstance(test, ast.Constant):
-            yield "never", f"while {ast.unparse(test)}", _test(False)
-            yield from _operands(test, "while")
+            text = f"while {ast.unparse(test)}"
+            yield _Site(function, node, "while", "never", text, _test(False))
+            yield from _operands(function, node, test, "while")
         case ast.Return(value=ast.BoolOp() as value):
-            yield from _operands(value, "return")
+            yield from _operands(function, node, value, "return")
         case ast.Expr(value=ast.Call() as call) if not _is_nothing(call):
-            yield "without", ast.unparse(call), _drop
+            yield _Site(function, node, "call", "without", ast.unparse(call), _drop)
         case ast.Raise(exc=error) if not in_if:
-            yield "without", f"raise {'' if error is None else _called(error)}", _drop
+            text = f"raise {'' if error is None else _called(error)}"
+            yield _Site(function, node, "raise", "without", text, _drop)
         case ast.ExceptHandler(type=caught) if caught is not None:
-            yield "uncaught", f"except {ast.unparse(caught)}", _uncaught
+            text = f"except {ast.unparse(caught)}"
+            yield _Site(function, node, "except", "uncaught", text, _uncaught)
         case ast.With(items=items):
             for index, item in enumerate(items):
                 if item.optional_vars is None:
                     text = f"with {ast.unparse(item.context_expr)}"
-                    yield "without", text, _without_context(index)
+                    change = _without_context(index)
+                    yield _Site(function, node, "with", "without", text, change, index)
 
 
-def _operands(
-    test: ast.expr, what: str
-) -> Iterator[tuple[str, str, Callable[[ast.Module, ast.AST], None]]]:
+def _operands(function: str, node: ast.AST, test: ast.expr, kind: str) -> Iterator[_Site]:
     """Each side of an `and` or `or`, at any depth, without effect on the whole."""
     for path, operator, operand in _sides(test, ()):
-        yield f"{what} without", f"{operator} {ast.unparse(operand)}", _side(path, operator)
+        side = ".".join("not" if step == -1 else str(step + 1) for step in path)
+        text = f"{operator} {ast.unparse(operand)}"
+        yield _Site(function, node, kind, f"side {side}", text, _side(path, operator))
 
 
 def _sides(
@@ -247,13 +285,16 @@ def _wheres(node: ast.AST, function: str) -> Iterator[_Site]:
         match child:
             case ast.Call(func=ast.Attribute(attr="where"), args=conditions):
                 for index, condition in enumerate(conditions):
-                    yield function, child, "where without", ast.unparse(condition), _argument(index)
+                    text, change = ast.unparse(condition), _argument(index)
+                    yield _Site(function, child, "where", "without", text, change, index)
             case ast.Call(func=ast.Attribute(attr="with_for_update", value=query)):
-                yield function, child, "unlocked", ast.unparse(query), _unlocked
+                yield _Site(function, child, "lock", "without", ast.unparse(query), _unlocked)
             case ast.BinOp(op=ast.BitAnd(), left=left, right=right) if not _is_set(child):
                 if not isinstance(left, ast.BinOp):
-                    yield function, child, "where without", ast.unparse(left), _half("left")
-                yield function, child, "where without", ast.unparse(right), _half("right")
+                    text, change = ast.unparse(left), _half("left")
+                    yield _Site(function, child, "where", "without", text, change, 0)
+                text, change = ast.unparse(right), _half("right")
+                yield _Site(function, child, "where", "without", text, change, 1)
 
 
 def _of_module_level(tree: ast.AST) -> Iterator[ast.AST]:
@@ -285,8 +326,8 @@ def _tables(tree: ast.Module) -> Iterator[_Site]:
                 continue
         for index, entry in enumerate(entries):
             if entry is not None and not _is_column(entry):
-                text = f"{name}[{ast.unparse(entry)}]"
-                yield "", table, "without", text, _entry(index)
+                text, change = f"{name}[{ast.unparse(entry)}]", _entry(index)
+                yield _Site("", table, f"entry of {name}", "without", text, change, index)
 
 
 def _is_column(entry: ast.expr) -> bool:
@@ -409,8 +450,3 @@ def _is_nothing(call: ast.Call) -> bool:
 
 def _called(error: ast.expr) -> str:
     return ast.unparse(error.func if isinstance(error, ast.Call) else error)
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHORT else f"{line[: _SHORT - 4]} ..."

@@ -1,6 +1,6 @@
 """guards.toml: which test kills which mutant, or why none can.
 
-Owns the file's form: a table for each module, a line for each mutant, in the order of the source.
+Owns the file's form: a table for each function, a line for each mutant, in the order of the source.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is written down of one mutant: the test that kills it, or why none does."""
+    """What is written down of one mutant: the test that kills it, or why none does.
+
+    Attributes:
+        text: the guard's source, where no test would notice that the reason speaks of another one.
+    """
 
     killer: str | None = None
     reason: str | None = None
+    text: str | None = None
 
 
 def known() -> dict[str, Known]:
@@ -34,10 +39,13 @@ def known() -> dict[str, Known]:
     if not LIST.exists():
         return {}
     found: dict[str, Known] = {}
-    for module, lines in tomllib.loads(LIST.read_text()).items():
-        for name, said in lines.items():
-            one = Known(said) if isinstance(said, str) else Known(reason=said["equivalent"])
-            found[f"{module}:{name}"] = one
+    for place, lines in tomllib.loads(LIST.read_text()).items():
+        for guard, said in lines.items():
+            if isinstance(said, str):
+                one = Known(said)
+            else:
+                one = Known(reason=said["equivalent"], text=said["guard"])
+            found[f"{place}: {guard}"] = one
     return found
 
 
@@ -50,17 +58,24 @@ def every_mutant() -> list[Mutant]:
 
 def write(said: Mapping[str, Known], mutants: Iterable[Mutant]) -> None:
     """Writes what is known of these mutants, and nothing of others."""
-    lines = [_HEAD]
-    module = ""
+    places: dict[str, list[str]] = {}
     for mutant in mutants:
-        one = said.get(mutant.key)
+        one = known_of(mutant, said)
         if one is None:
             continue
-        if mutant.module != module:
-            module = mutant.module
-            lines.append(f'\n["{module}"]\n')
-        value = json.dumps(one.killer, ensure_ascii=False)
+        value = _quoted(one.killer)
         if one.killer is None:
-            value = f"{{ equivalent = {json.dumps(one.reason, ensure_ascii=False)} }}"
-        lines.append(f"{json.dumps(mutant.name, ensure_ascii=False)} = {value}\n")
-    LIST.write_text("".join(lines))
+            value = f"{{ equivalent = {_quoted(one.reason)}, guard = {_quoted(one.text)} }}"
+        places.setdefault(mutant.place, []).append(f"{_quoted(mutant.guard)} = {value}\n")
+    tables = (f"\n[{_quoted(place)}]\n{''.join(lines)}" for place, lines in places.items())
+    LIST.write_text("".join((_HEAD, *tables)))
+
+
+def known_of(mutant: Mutant, said: Mapping[str, Known]) -> Known | None:
+    """What is written down of a mutant, unless it is a reason that was given for another guard."""
+    one = said.get(mutant.key)
+    return None if one is not None and one.text not in (None, mutant.text) else one
+
+
+def _quoted(text: str | None) -> str:
+    return json.dumps(text, ensure_ascii=False)

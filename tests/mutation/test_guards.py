@@ -31,9 +31,9 @@ REASONS_MAX = 0.04
 
 
 def test_the_list_is_that_of_the_source() -> None:
-    every = {mutant.key for mutant in listing.every_mutant()}
-    known = set(listing.known())
-    new, gone = sorted(every - known), sorted(known - every)
+    every, known = listing.every_mutant(), listing.known()
+    new = [one.key for one in every if listing.known_of(one, known) is None]
+    gone = sorted(known.keys() - {one.key for one in every})
     assert not new, f"write a test that fails without it, then `make guards`: {new}"
     assert not gone, f"`make guards` takes out what isn't in the source any more: {gone}"
 
@@ -47,27 +47,41 @@ def test_few_mutants_make_no_difference_and_each_says_why() -> None:
 
 def test_what_is_a_guard() -> None:
     found = guards.walk("a.module", SOURCE)
-    assert [mutant.name for mutant in found] == [
-        "<module>: without LIMITS[one]",
-        "<module>: without LIMITS[two]",
-        "A.value: never if self.x > 1 and (not (self.y or self.z))",
-        "A.value: always if self.x > 1 and (not (self.y or self.z))",
-        "A.value: if without and self.x > 1",
-        "A.value: if without and not (self.y or self.z)",
-        "A.value: if without or self.y",
-        "A.value: if without or self.z",
-        "A.value: without with self.lock",
-        "A.value: without check(self)",
-        "A.value: return without or self.a",
-        "A.value: return without or self.b",
-        "A.value: uncaught except KeyError",
-        "A.value: without raise ValueError",
-        "A.value: never while self.waits",
-        "A.value: without query.where(a == 1, b == 2).with_for_update()",
-        "A.value: unlocked query.where(a == 1, b == 2)",
-        "A.value: where without a == 1",
-        "A.value: where without b == 2",
+    assert [(mutant.guard, mutant.text) for mutant in found] == [
+        ("entry of LIMITS 1 without", "LIMITS[one]"),
+        ("entry of LIMITS 2 without", "LIMITS[two]"),
+        ("if 1 never", "if self.x > 1 and (not (self.y or self.z))"),
+        ("if 1 always", "if self.x > 1 and (not (self.y or self.z))"),
+        ("if 1 side 1", "and self.x > 1"),
+        ("if 1 side 2", "and not (self.y or self.z)"),
+        ("if 1 side 2.not.1", "or self.y"),
+        ("if 1 side 2.not.2", "or self.z"),
+        ("with 1 without", "with self.lock"),
+        ("call 1 without", "check(self)"),
+        ("return 1 side 1", "or self.a"),
+        ("return 1 side 2", "or self.b"),
+        ("except 1 uncaught", "except KeyError"),
+        ("raise 1 without", "raise ValueError"),
+        ("while 1 never", "while self.waits"),
+        ("call 2 without", "query.where(a == 1, b == 2).with_for_update()"),
+        ("lock 1 without", "query.where(a == 1, b == 2)"),
+        ("where 1 without", "a == 1"),
+        ("where 2 without", "b == 2"),
     ]
+    assert {mutant.place for mutant in found} == {"a.module:<module>", "a.module:A.value"}
+
+
+def test_a_rename_changes_no_key() -> None:
+    renamed = SOURCE.replace("self.x", "self.width").replace("query", "rows").replace("one", "uno")
+    before, after = guards.walk("a.module", SOURCE), guards.walk("a.module", renamed)
+    assert [mutant.key for mutant in before] == [mutant.key for mutant in after]
+
+
+def test_a_reason_is_of_its_own_guard() -> None:
+    [first, *_] = guards.walk("a.module", SOURCE)
+    for text, is_known in ((first.text, True), ("LIMITS[uno]", False)):
+        said = {first.key: listing.Known(reason="nobody reads it", text=text)}
+        assert (listing.known_of(first, said) is not None) == is_known
 
 
 def test_a_function_loses_its_guard_wherever_it_was_imported() -> None:
@@ -77,7 +91,7 @@ def test_a_function_loses_its_guard_wherever_it_was_imported() -> None:
     (mutant,) = (
         one
         for one in guards.mutants_of("conflict.levels")
-        if one.name == "parse_level: never if level is None"
+        if (one.function, one.guard) == ("parse_level", "if 1 never")
     )
     with switched_off(mutant):
         assert parse_level("none") is None
@@ -90,9 +104,7 @@ def test_a_table_loses_its_entry_wherever_it_was_imported() -> None:
     from txlake.conflict.rules_of_rows import rows_added
 
     (mutant,) = (
-        one
-        for one in guards.mutants_of("conflict.rules")
-        if one.name == "<module>: without RULES[rows_added]"
+        one for one in guards.mutants_of("conflict.rules") if one.text == "RULES[rows_added]"
     )
     defaults = check.check_all.__defaults__
     with switched_off(mutant):

@@ -181,11 +181,15 @@ def by_count(doors: Doors, one: Question) -> Answer:
 
 
 def by_thirds(doors: Doors, one: Question) -> Answer:
-    """TLP: p, NOT p and p IS NULL part the rows."""
+    """TLP: p, NOT p and p IS NULL part the rows.
+
+    With an alias: Spark reads t WHERE (c) as the table t by the name WHERE, its column c.
+    """
     text = one.condition.text()
     parts = (f"({text})", f"NOT ({text})", f"({text}) IS NULL")
     found = [
-        _ids(doors.lake.sql(f"SELECT {ID} FROM {doors.made.sql} WHERE {part}")) for part in parts
+        _ids(doors.lake.sql(f"SELECT {ID} FROM {doors.made.sql} AS o WHERE {part}"))
+        for part in parts
     ]
     if found[1:] != [one.false, one.unknown]:
         return f"NOT p: {found[1]} for {one.false}; p IS NULL: {found[2]} for {one.unknown}"

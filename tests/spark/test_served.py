@@ -68,6 +68,8 @@ def test_a_served_session_has_the_settings_of_its_owners(spark: SparkSession) ->
         "spark.sql.session.timeZone": "Asia/Tokyo",
         "spark.sql.variable.substitute": "true",
         "spark.sql.runSQLOnFiles": "true",
+        "spark.txlake.test": "set at run time",
+        "fs.test.key": "a key of Hadoop's",
     }
     with settings_made(spark, made):
         served = served_session(spark)
@@ -75,6 +77,7 @@ def test_a_served_session_has_the_settings_of_its_owners(spark: SparkSession) ->
     assert served.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
     assert served.conf.get("spark.sql.variable.substitute") == "false"
     assert served.conf.get("spark.sql.runSQLOnFiles") == "false"
+    assert served.conf.get("fs.test.key") == "a key of Hadoop's"
 
 
 def test_a_session_of_spark_connect_is_not_served() -> None:

@@ -59,7 +59,8 @@ def served_session(spark: SparkSession) -> SparkSession:
     defaults = made.conf.getAll
     changed = {key: value for key, value in spark.conf.getAll.items() if defaults.get(key) != value}
     for key, value in {**changed, **_SETTINGS}.items():
-        made.conf.set(key, value)
+        if not key.startswith("spark.") or made.conf.isModifiable(key):
+            made.conf.set(key, value)
     classic: Any = made
     state = classic._jsparkSession.sessionState()
     for registry in (state.functionRegistry(), state.tableFunctionRegistry()):

@@ -214,7 +214,7 @@ def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
 
 
 def test_every_setting_that_changes_what_txlake_does_is_on_its_page() -> None:
-    text = page("docs/what-is-supported.md")
+    text = page("docs/compatibility.md")
     section = text[text.index("## Settings of the Spark session") : text.index("## Limits")]
     missing = [
         key

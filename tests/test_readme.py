@@ -84,7 +84,7 @@ def test_a_compaction_is_as_said(lake: txlake.Lake, level: str, cell: str) -> No
 
 def test_features_are_read_and_written_as_said() -> None:
     said: set[str] = set()
-    for cell, read, written in table(page("docs/what-is-supported.md"), "table feature"):
+    for cell, read, written in table(page("docs/compatibility.md"), "table feature"):
         assert read == "yes"
         for name in codes(cell):
             said.add(name)

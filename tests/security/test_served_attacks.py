@@ -16,7 +16,7 @@ from tests.server.test_sql import ALL, READER, TOKENS, done, say
 from txlake.commands import COMMANDS
 from txlake.console.playground import Ending, Playground
 from txlake.console.timelines import LEVELS, TIMELINES
-from txlake.server.refusals import CHANGES, READS
+from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
 from txlake.session.controls import CONTROLS
 from txlake.statements import (
     ConvertTable,
@@ -228,9 +228,9 @@ def client(attacked: Client, spark: SparkSession) -> Iterator[Client]:
 
 
 def test_every_statement_is_served_to_somebody_or_to_nobody() -> None:
-    assert {*COMMANDS, *CONTROLS} == READS | CHANGES | NOT_SERVED
-    assert not READS & CHANGES
-    assert not (READS | CHANGES) & NOT_SERVED
+    assert {*COMMANDS, *CONTROLS} == READ_STATEMENTS | WRITE_STATEMENTS | NOT_SERVED
+    assert not READ_STATEMENTS & WRITE_STATEMENTS
+    assert not (READ_STATEMENTS | WRITE_STATEMENTS) & NOT_SERVED
 
 
 @pytest.mark.broad(keep=16)

@@ -15,8 +15,8 @@ from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.server.app import OWN_ROOT, ROOT, application
-from txlake.server.calls import Limits, Served, Sessions
-from txlake.server.serving import engine_for_others
+from txlake.server.calls import Limits, ServedLake, SessionPool
+from txlake.server.serving import restricted_engine
 from txlake.server.tokens import Token, Tokens
 from txlake.session.engine import Handle
 from txlake.statements import TableName
@@ -42,10 +42,10 @@ class Client:
         vends_credentials: bool = False,
     ) -> None:
         self.lake = lake
-        self.engine = engine_for_others(lake._session.engine, owns_spark=False)
-        self.served = Served(
+        self.engine = restricted_engine(lake._session.engine, owns_spark=False)
+        self.served = ServedLake(
             engine=self.engine,
-            sessions=Sessions(lambda: type(lake._session)(self.engine)),
+            sessions=SessionPool(lambda: type(lake._session)(self.engine)),
             limits=limits or Limits(),
             vends_credentials=vends_credentials,
         )

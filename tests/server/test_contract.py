@@ -18,8 +18,8 @@ import pytest
 from tests.server.client import CATALOG, OPEN, Client, failed, file
 from txlake.protocol.unity_columns import _TYPE_NAMES
 from txlake.server import bodies, commits, delta
+from txlake.server.api_errors import STATUSES
 from txlake.server.app import ENDPOINTS, OWN_ROOT, ROOT
-from txlake.server.failures import STATUSES
 
 CONTRACT: dict[str, Any] = json.loads(Path(__file__).with_name("contract.json").read_text())
 ROUTES = {f"{one['method']} {one['path']}": one for one in (*CONTRACT["delta"], *CONTRACT["unity"])}
@@ -51,9 +51,14 @@ def test_kinds_of_errors_have_their_statuses() -> None:
 
 
 def test_all_actions_and_requirements_are_known() -> None:
-    known = {commits._COMMIT, commits._PUBLISHED, commits._OF_EXTERNAL, *commits._DEFINITION}
+    known = {
+        commits._ADD_COMMIT,
+        commits._SET_PUBLISHED,
+        commits._EXTERNAL_TABLES_ONLY,
+        *commits._DEFINITION_ACTIONS,
+    }
     assert sorted(known) == CONTRACT["actions"]
-    assert sorted((commits._UUID_REQUIRED, commits._ETAG)) == CONTRACT["requirements"]
+    assert sorted((commits._ASSERT_UUID, commits._ASSERT_ETAG)) == CONTRACT["requirements"]
 
 
 def test_column_types_are_the_apis() -> None:
@@ -62,11 +67,11 @@ def test_column_types_are_the_apis() -> None:
 
 BODIES: dict[str, type[msgspec.Struct]] = {
     "DeltaCreateStagingTableRequest": bodies.StagingTable,
-    "DeltaCreateTableRequest": bodies.NewTableTold,
+    "DeltaCreateTableRequest": bodies.NewTableBody,
     "DeltaUpdateTableRequest": bodies.UpdateTable,
     "DeltaRenameTableRequest": bodies.Rename,
     "DeltaReportMetricsRequest": bodies.Metrics,
-    "DeltaCommit": bodies.CommitTold,
+    "DeltaCommit": bodies.StagedCommit,
 }
 
 

@@ -16,8 +16,8 @@ from tests.simulation.rows.lake import RowLake
 from tests.unity.served import on_a_socket
 from txlake.server import commits, names
 from txlake.server.app import ENDPOINTS
-from txlake.server.calls import Answer, Call, Limits
-from txlake.server.heads import prompt_protocol
+from txlake.server.calls import ApiResponse, Call, Limits
+from txlake.server.head_timeout import protocol_with_head_timeout
 
 WAIT_S = 30
 
@@ -49,9 +49,9 @@ class Gate:
     def __init__(self) -> None:
         self.opened = threading.Event()
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: Call) -> ApiResponse:
         assert self.opened.wait(WAIT_S)
-        return Answer(200, {})
+        return ApiResponse(200, {})
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_commits_beyond_the_queue_are_turned_away_and_none_is_lost(
     refused, turned_away = threading.Event(), 0
     update = commits.update
 
-    def hold(call: Call) -> Answer:
+    def hold(call: Call) -> ApiResponse:
         refused.wait(WAIT_S)  # the first one, until another one was turned away
         return update(call)
 
@@ -123,7 +123,7 @@ def test_commits_beyond_the_queue_are_turned_away_and_none_is_lost(
 
 
 def test_a_head_that_never_ends_closes_its_connection(client: Client) -> None:
-    with on_a_socket(client.app, http=prompt_protocol(0.2)) as address:
+    with on_a_socket(client.app, http=protocol_with_head_timeout(0.2)) as address:
         parts = urlsplit(address)
         place = (str(parts.hostname), int(parts.port or 0))
         for begun in (b"", b"GET /none HTTP/1.1\r\nHost: x\r\n"):
@@ -150,7 +150,7 @@ def test_an_answer_that_takes_too_long(row_lake: RowLake, gate: Gate) -> None:
 def test_a_failure_of_the_server_is_told_without_its_inside(
     row_lake: RowLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(call: Call) -> Answer:
+    def fail(call: Call) -> ApiResponse:
         raise RuntimeError("secret inside")
 
     endpoints = tuple(replace(one, handler=fail) for one in ENDPOINTS)

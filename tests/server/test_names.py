@@ -7,9 +7,9 @@ import pytest
 from tests.lake.rows import query
 from tests.server.client import CATALOG, OPEN, Client, failed
 from tests.simulation.rows.lake import RowLake
+from txlake.server.api_errors import ApiError
 from txlake.server.calls import Call
-from txlake.server.delta import _lent
-from txlake.server.failures import Failure
+from txlake.server.delta import _credentials
 from txlake.server.tokens import ANYONE, Caller
 
 INVALID, OLDER_INVALID = "InvalidParameterValueException", "INVALID_ARGUMENT"
@@ -143,8 +143,8 @@ KEYS = {"aws_access_key_id": "key", "AWS_SECRET_ACCESS_KEY": "secret", "aws_regi
 def lent(client: Client, caller: Caller, operation: str = "READ") -> object:
     """The keys of a bucket that a server lends."""
     session = client.served.sessions._make()
-    call = Call(served=client.served, session=session, caller=caller)
-    answer = _lent(call, "s3://bucket/t", operation).body
+    call = Call(served_lake=client.served, session=session, caller=caller)
+    answer = _credentials(call, "s3://bucket/t", operation).body
     assert isinstance(answer, dict)
     [one] = answer["storage-credentials"]
     return one["config"]
@@ -152,13 +152,13 @@ def lent(client: Client, caller: Caller, operation: str = "READ") -> object:
 
 def test_the_lakes_own_keys_are_lent_only_where_that_is_asked_for(row_lake: RowLake) -> None:
     row_lake._session.engine.storage_options = KEYS
-    with Client(row_lake) as careful, pytest.raises(Failure, match="lends no credentials"):
+    with Client(row_lake) as careful, pytest.raises(ApiError, match="lends no credentials"):
         lent(careful, ANYONE)
     with Client(row_lake, vends_credentials=True) as client:
         found = lent(client, ANYONE, "READ_WRITE")
         assert found == {"s3.access-key-id": "key", "s3.secret-access-key": "secret"}
         # Keys that write can't be narrowed.
-        with pytest.raises(Failure, match="lends no credentials"):
+        with pytest.raises(ApiError, match="lends no credentials"):
             lent(client, Caller("reader", read_only=True))
 
 

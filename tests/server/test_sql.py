@@ -13,10 +13,10 @@ import pytest
 
 import txlake
 from tests.server.client import Client, failed
+from txlake.server.api_errors import ApiError
 from txlake.server.app import OWN_ROOT
 from txlake.server.calls import Limits
-from txlake.server.conversations import Conversations
-from txlake.server.failures import Failure
+from txlake.server.client_sessions import ClientSessions
 from txlake.server.served_sql import ARROW
 from txlake.server.tokens import Token
 
@@ -32,7 +32,7 @@ DENIED, INVALID = "PermissionDeniedException", "InvalidParameterValueException"
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
     """A client of a lake with two tables of two rows; no Spark is started."""
-    limits = Limits(sql_rows_max=3, conversations_max=3)
+    limits = Limits(sql_rows_max=3, client_sessions_max=3)
     with (
         txlake.connect(str(tmp_path / "lake")) as lake,
         Client(lake, tokens=TOKENS, limits=limits) as made,
@@ -235,41 +235,41 @@ def clock() -> list[int]:
 
 
 @pytest.fixture
-def kept(clock: list[int]) -> Conversations:
+def kept(clock: list[int]) -> ClientSessions:
     """At most two, which are kept for a second."""
-    return Conversations(_Kept, lambda: clock[0], count_max=2, idle_ms=1_000)  # type: ignore[arg-type]
+    return ClientSessions(_Kept, lambda: clock[0], count_max=2, idle_ms=1_000)  # type: ignore[arg-type]
 
 
-def test_a_session_ends_when_nobody_uses_it(kept: Conversations, clock: list[int]) -> None:
+def test_a_session_ends_when_nobody_uses_it(kept: ClientSessions, clock: list[int]) -> None:
     name = kept.begin("a", lambda session: None)
     clock[0] += 900
-    with kept.one(name, "a") as session:
+    with kept.acquire(name, "a") as session:
         clock[0] += 5_000  # a request that takes long uses it
     clock[0] += 900
     kept.sweep()
-    with kept.one(name, "a") as again:
+    with kept.acquire(name, "a") as again:
         assert again is session
     clock[0] += 1_001
     kept.sweep()
     assert session.is_closed  # type: ignore[attr-defined]
-    with pytest.raises(Failure, match="no such session"), kept.one(name, "a"):
+    with pytest.raises(ApiError, match="no such session"), kept.acquire(name, "a"):
         pass
 
 
-def test_one_in_use_is_neither_used_nor_ended(kept: Conversations, clock: list[int]) -> None:
+def test_one_in_use_is_neither_used_nor_ended(kept: ClientSessions, clock: list[int]) -> None:
     name = kept.begin("a", lambda session: None)
-    with kept.one(name, "a") as session:
+    with kept.acquire(name, "a") as session:
         clock[0] += 5_000
         kept.sweep()
-        with pytest.raises(Failure, match="another request") as caught, kept.one(name, "a"):
+        with pytest.raises(ApiError, match="another request") as caught, kept.acquire(name, "a"):
             pass
         assert caught.value.status == 409
-        with pytest.raises(Failure, match="another request"):
+        with pytest.raises(ApiError, match="another request"):
             kept.end(name, "a")
         assert not session.is_closed  # type: ignore[attr-defined]
 
 
-def test_what_cannot_be_prepared_is_not_kept(kept: Conversations) -> None:
+def test_what_cannot_be_prepared_is_not_kept(kept: ClientSessions) -> None:
     made: list[Any] = []
 
     def refuse(session: object) -> None:
@@ -284,10 +284,10 @@ def test_what_cannot_be_prepared_is_not_kept(kept: Conversations) -> None:
     assert len(set(names)) == 2
 
 
-def test_closing_waits_for_who_uses_one(kept: Conversations) -> None:
+def test_closing_waits_for_who_uses_one(kept: ClientSessions) -> None:
     name = kept.begin("a", lambda session: None)
     closing = threading.Thread(target=kept.close)
-    with kept.one(name, "a") as session:
+    with kept.acquire(name, "a") as session:
         closing.start()
         closing.join(0.05)
         assert not session.is_closed  # type: ignore[attr-defined]

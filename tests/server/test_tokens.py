@@ -11,8 +11,8 @@ import pytest
 from tests.server.client import OPEN, Client, failed, file
 from tests.simulation.rows.lake import RowLake
 from txlake.errors import InvalidRequest
+from txlake.server.api_errors import ApiError
 from txlake.server.app import ENDPOINTS, OWN_ROOT, ROOT
-from txlake.server.failures import Failure
 from txlake.server.tokens import ANYONE, Caller, Token, Tokens
 
 LATER = datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
@@ -98,9 +98,9 @@ def test_a_file_of_tokens() -> None:
     tokens = Tokens.parse(text.encode(), source="f")
     assert tokens.caller(f"Bearer {READER}", 1) == Caller("r", read_only=True)
     assert tokens.caller(f"bearer {ALL}", 1) == Caller("etl")
-    with pytest.raises(Failure, match="expired"):
+    with pytest.raises(ApiError, match="expired"):
         tokens.caller(f"Bearer {READER}", int(LATER.timestamp() * 1000))
-    with pytest.raises(Failure, match="expected the header"):
+    with pytest.raises(ApiError, match="expected the header"):
         tokens.caller(f"Basic {ALL}", 1)
 
 

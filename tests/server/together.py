@@ -85,7 +85,7 @@ class Round:
     faults: list[str] = field(default_factory=list)
 
 
-class Served:
+class LakeServer:
     """The server of a warehouse, always at the same address."""
 
     def __init__(self, warehouse: Path) -> None:
@@ -122,9 +122,9 @@ class Served:
 
 
 @contextmanager
-def served(warehouse: Path) -> Iterator[Served]:
+def served(warehouse: Path) -> Iterator[LakeServer]:
     """A server while the block runs."""
-    made = Served(warehouse)
+    made = LakeServer(warehouse)
     try:
         yield made
     finally:
@@ -143,7 +143,9 @@ def _free_port() -> int:
     raise AssertionError("no free port")
 
 
-def together(server: Served, catalog: str, kinds: Sequence[Kind], plan: Plan, seed: int) -> Round:
+def together(
+    server: LakeServer, catalog: str, kinds: Sequence[Kind], plan: Plan, seed: int
+) -> Round:
     """One round."""
     made = Round(frozenset(n for n, kind in enumerate(kinds, 1) if not kind.loads))
     steps = threading.Semaphore(0)
@@ -182,7 +184,7 @@ class _Client:
     def __init__(
         self,
         kind: Kind,
-        server: Served,
+        server: LakeServer,
         catalog: str,
         made: Round,
         dice: random.Random,

@@ -25,7 +25,7 @@ from tests.simulation.statements import Row, Rows
 from tests.simulation.watching import Standing
 from txlake.console.app import Page, Room, application
 from txlake.errors import InvalidRequest
-from txlake.server.serving import Serving, listen, tokens_of
+from txlake.server.serving import ServerSettings, listen, load_tokens
 
 PATH = "/simulator"
 FOLDER = Path(__file__).parent / "pages"
@@ -251,12 +251,14 @@ def main(given: Sequence[str]) -> int:
         case_with(asked.seed)
         aside = Aside()
         simulator = Simulator(Kept(aside), asked.seed)
-        how = Serving(port=asked.port)
+        how = ServerSettings(port=asked.port)
         with tempfile.TemporaryDirectory() as place, PlainLake(Path(place) / "lake") as lake:
             app = application(
-                lake.engine, tokens_of(how), host=how.host, rooms=[room(simulator, aside)]
+                lake.engine, load_tokens(how), host=how.host, rooms=[room(simulator, aside)]
             )
-            listen(app, how, started=lambda at: print(f"{at}{PATH}?seed={asked.seed}", flush=True))
+            listen(
+                app, how, on_started=lambda at: print(f"{at}{PATH}?seed={asked.seed}", flush=True)
+            )
     except InvalidRequest as error:
         print(error)
         return 1

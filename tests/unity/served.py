@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import txlake
 from txlake import Lake
 from txlake.server.app import OWN_ROOT, ROOT, application
-from txlake.server.calls import Served, Sessions
+from txlake.server.calls import ServedLake, SessionPool
 from txlake.server.tokens import Token, Tokens
 from txlake.session.command import AsRows
 from txlake.session.session import Session
@@ -106,7 +106,7 @@ def on_a_socket(app: ASGIApp, **config: Any) -> Iterator[str]:
 
 
 @dataclass
-class ServedLake:
+class LakeServer:
     """A lake, its server, and its address."""
 
     lake: Lake
@@ -125,18 +125,18 @@ def served(
     tokens: tuple[Token, ...] = (),
     vends_credentials: bool = False,
     **options: Any,
-) -> Iterator[ServedLake]:
+) -> Iterator[LakeServer]:
     """A lake, served; `options` are those of `connect`."""
     with txlake.connect(str(place), **options) as lake:
         engine = lake._session.engine
-        made = Served(
+        made = ServedLake(
             engine=engine,
-            sessions=Sessions(lambda: Session(engine)),
+            sessions=SessionPool(lambda: Session(engine)),
             vends_credentials=vends_credentials,
         )
         server = Lossy(application(made, Tokens(tokens)))
         with on_a_socket(server) as address:
-            yield ServedLake(lake, server, address)
+            yield LakeServer(lake, server, address)
 
 
 @dataclass

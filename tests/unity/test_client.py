@@ -15,9 +15,9 @@ import txlake
 from tests.storage.conftest import s3_options, servers_folder  # noqa: F401
 from tests.unity.served import (
     OPEN,
+    LakeServer,
     Lossy,
     OtherCatalog,
-    ServedLake,
     on_a_socket,
     run,
     served,
@@ -37,7 +37,7 @@ TOKEN = "a-token-of-its-own-length"
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[ServedLake]:
+def there(tmp_path: Path) -> Iterator[LakeServer]:
     """A lake with two open tables of two rows, served."""
     with served(tmp_path / "lake") as made:
         for name in NAMES:
@@ -51,7 +51,7 @@ def rows(lake: txlake.Lake, table: str) -> list[tuple[object, ...]]:
     return sorted(run(lake, f"SELECT * FROM {table}"))
 
 
-def test_rows_are_read_and_written_by_name(there: ServedLake) -> None:
+def test_rows_are_read_and_written_by_name(there: LakeServer) -> None:
     with there.client() as uc:
         assert run(uc, "SHOW TABLES") == [
             ("default", "orders", False),
@@ -64,7 +64,7 @@ def test_rows_are_read_and_written_by_name(there: ServedLake) -> None:
     assert rows(there.lake, "orders") == [(1, 11), (3, 30)]
 
 
-def test_a_transaction_of_one_table_is_one_commit(there: ServedLake) -> None:
+def test_a_transaction_of_one_table_is_one_commit(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30); UPDATE orders SET n = 0 WHERE id = 3")
         assert rows(there.lake, "orders") == [(1, 10), (2, 20)]
@@ -76,7 +76,7 @@ def test_a_transaction_of_one_table_is_one_commit(there: ServedLake) -> None:
         assert len(rows(uc, "orders")) == 3
 
 
-def test_different_rows_of_one_file_both_commit(there: ServedLake) -> None:
+def test_different_rows_of_one_file_both_commit(there: LakeServer) -> None:
     with there.client() as first, there.client() as second:
         run(first, "BEGIN; UPDATE orders SET n = 11 WHERE id = 1")
         run(second, "BEGIN; UPDATE orders SET n = 21 WHERE id = 2")
@@ -86,7 +86,7 @@ def test_different_rows_of_one_file_both_commit(there: ServedLake) -> None:
         assert rows(there.lake, "orders") == [(1, 11), (2, 21), (3, 30)]
 
 
-def test_the_same_row_is_a_conflict(there: ServedLake) -> None:
+def test_the_same_row_is_a_conflict(there: LakeServer) -> None:
     with there.client() as first, there.client() as second:
         run(first, "BEGIN; UPDATE orders SET n = 11 WHERE id = 1")
         run(second, "UPDATE orders SET n = 12 WHERE id = 1")
@@ -95,7 +95,7 @@ def test_the_same_row_is_a_conflict(there: ServedLake) -> None:
         assert rows(first, "orders") == [(1, 12), (2, 20)]
 
 
-def test_many_clients_lose_no_update(there: ServedLake) -> None:
+def test_many_clients_lose_no_update(there: LakeServer) -> None:
     clients, each = 4, 5
     failed: list[BaseException] = []
 
@@ -121,7 +121,7 @@ def test_many_clients_lose_no_update(there: ServedLake) -> None:
 # Several tables
 
 
-def test_tables_of_a_lake_commit_together(there: ServedLake) -> None:
+def test_tables_of_a_lake_commit_together(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30); UPDATE stock SET n = n - 1 WHERE id = 1")
         run(uc, "COMMIT")
@@ -131,7 +131,7 @@ def test_tables_of_a_lake_commit_together(there: ServedLake) -> None:
     assert len({one.sequence for one in listed[:2]}) == 1
 
 
-def test_one_of_several_that_conflicts_stops_all(there: ServedLake) -> None:
+def test_one_of_several_that_conflicts_stops_all(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30); UPDATE stock SET n = 0 WHERE id = 1")
         run(there.lake, "UPDATE stock SET n = 5 WHERE id = 1")
@@ -141,7 +141,7 @@ def test_one_of_several_that_conflicts_stops_all(there: ServedLake) -> None:
     assert rows(there.lake, "stock") == [(1, 5), (2, 20)]
 
 
-def test_write_skew_is_prevented(there: ServedLake) -> None:
+def test_write_skew_is_prevented(there: LakeServer) -> None:
     with there.client(isolation="serializable") as uc:
         run(uc, "BEGIN; SELECT * FROM stock")
         run(uc, "INSERT INTO orders VALUES (3, 30)")
@@ -174,7 +174,7 @@ def test_another_system_commits_one_table_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("path", ["tables/orders", "transactions"])
-def test_a_commit_without_an_answer_is_there_once(there: ServedLake, when: str, path: str) -> None:
+def test_a_commit_without_an_answer_is_there_once(there: LakeServer, when: str, path: str) -> None:
     left = [when]
 
     def lose(method: str, asked: str) -> str:
@@ -192,7 +192,7 @@ def test_a_commit_without_an_answer_is_there_once(there: ServedLake, when: str, 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_token_that_ends_after_a_lost_answer_settles_nothing(
-    there: ServedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    there: LakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(System, "wait_ms", lambda system, duration_ms: None)
     left = [when]
@@ -222,7 +222,7 @@ def test_an_answer_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_outcome_that_nobody_tells_is_unknown(
-    there: ServedLake, monkeypatch: pytest.MonkeyPatch
+    there: LakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(System, "wait_ms", lambda system, duration_ms: None)
     with there.client() as uc:
@@ -235,7 +235,7 @@ def test_an_outcome_that_nobody_tells_is_unknown(
 
 
 def test_a_server_that_is_away_is_unavailable(
-    there: ServedLake, monkeypatch: pytest.MonkeyPatch
+    there: LakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(System, "wait_ms", lambda system, duration_ms: None)
     with there.client() as uc:
@@ -249,7 +249,7 @@ def test_a_server_that_is_away_is_unavailable(
 # Names
 
 
-def test_a_table_is_created_renamed_and_dropped(there: ServedLake) -> None:
+def test_a_table_is_created_renamed_and_dropped(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "CREATE TABLE made (id INT, s STRING) PARTITIONED BY (s)")
         run(uc, "INSERT INTO made VALUES (1, 'a')")
@@ -266,7 +266,7 @@ def test_a_table_is_created_renamed_and_dropped(there: ServedLake) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["write_serializable", "serializable"])
-def test_a_table_is_made_of_another(there: ServedLake, isolation: str) -> None:
+def test_a_table_is_made_of_another(there: LakeServer, isolation: str) -> None:
     with there.client(isolation=isolation) as uc:
         run(uc, "CREATE TABLE made AS SELECT id FROM orders")
         assert rows(uc, "made") == [(1,), (2,)]
@@ -277,7 +277,7 @@ def test_a_table_is_made_of_another(there: ServedLake, isolation: str) -> None:
         assert ("default", "late", False) not in run(uc, "SHOW TABLES")
 
 
-def test_a_new_name_and_another_tables_rows_are_refused(there: ServedLake) -> None:
+def test_a_new_name_and_another_tables_rows_are_refused(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30); CREATE TABLE made (id INT)")
         with pytest.raises(InvalidRequest, match="and no other table with it"):
@@ -285,7 +285,7 @@ def test_a_new_name_and_another_tables_rows_are_refused(there: ServedLake) -> No
     assert rows(there.lake, "orders") == [(1, 10), (2, 20)]
 
 
-def test_databases_are_schemas(there: ServedLake) -> None:
+def test_databases_are_schemas(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "CREATE DATABASE shop COMMENT 'of ours'")
         assert run(uc, "SHOW DATABASES") == [("default",), ("shop",)]
@@ -297,7 +297,7 @@ def test_databases_are_schemas(there: ServedLake) -> None:
         assert run(uc, "SHOW DATABASES") == [("default",)]
 
 
-def test_a_table_that_another_one_replaced_is_told(there: ServedLake) -> None:
+def test_a_table_that_another_one_replaced_is_told(there: LakeServer) -> None:
     with there.client() as uc:
         run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30)")
         run(there.lake, f"DROP TABLE orders; CREATE TABLE orders (id INT, n INT) {OPEN}")
@@ -306,14 +306,14 @@ def test_a_table_that_another_one_replaced_is_told(there: ServedLake) -> None:
     assert rows(there.lake, "orders") == []
 
 
-def test_what_is_a_lakes_own_is_refused_by_name(there: ServedLake) -> None:
+def test_what_is_a_lakes_own_is_refused_by_name(there: LakeServer) -> None:
     with there.client() as uc:
         for text in ("CREATE VIEW v AS SELECT 1", "SELECT * FROM sys.dm_tran_locks"):
             with pytest.raises(InvalidRequest, match="is a Unity Catalog: "):
                 run(uc, text)
 
 
-def test_tables_that_only_the_lake_writes_are_read(there: ServedLake) -> None:
+def test_tables_that_only_the_lake_writes_are_read(there: LakeServer) -> None:
     run(there.lake, "CREATE TABLE ours (id INT); INSERT INTO ours VALUES (1)")
     with there.client() as uc:
         assert rows(uc, "ours") == [(1,)]
@@ -432,7 +432,7 @@ def test_commits_that_nobody_published_are_read(tmp_path: Path) -> None:
             assert table.commits == []
 
 
-def test_credentials_that_do_not_end_are_asked_for_once(there: ServedLake) -> None:
+def test_credentials_that_do_not_end_are_asked_for_once(there: LakeServer) -> None:
     """Unity Catalog's own server gives no time where it lends nothing."""
     with there.client() as uc:
         catalog = uc._session.engine.catalog

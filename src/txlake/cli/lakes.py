@@ -278,10 +278,10 @@ def _run(
     started: Callable[[str], None],
 ) -> None:
     from txlake.server.calls import Limits
-    from txlake.server.serving import Serving
+    from txlake.server.serving import ServerSettings
     from txlake.session.catalog_access import refuse_lost
 
-    serving = Serving(
+    serving = ServerSettings(
         host=how.host,
         port=how.port,
         token_file=how.token_file,
@@ -291,7 +291,7 @@ def _run(
     )
     with opening as (_, session):
         refuse_lost(session.engine)
-        run(session, serving, started=started)
+        run(session, serving, on_started=started)
 
 
 def _view(place: Place, name: str) -> Result:

@@ -36,8 +36,8 @@ from txlake.console.safety import (
 )
 from txlake.console.visits import Act, Look, Visit
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.server.calls import Limits, Sessions
-from txlake.server.failures import Failure
+from txlake.server.api_errors import ApiError
+from txlake.server.calls import Limits, SessionPool
 from txlake.server.tokens import Tokens
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -149,8 +149,8 @@ class _Desk:
         self._limits = limits
         self._rooms = rooms
         self._visitors = Visitors(tokens, engine.system.now_ms)
-        self._asks_for_tokens = tokens.are_asked_for
-        self._sessions = Sessions(lambda: Session(engine))
+        self._asks_for_tokens = tokens.are_required
+        self._sessions = SessionPool(lambda: Session(engine))
         self._threads = ThreadPoolExecutor(limits.workers, "txlake-console")
         self._inside = 0  # touched by the event loop's thread alone
         folders = list(dict.fromkeys(room.folder for room in rooms))
@@ -293,7 +293,7 @@ class _Desk:
             return self._problem(visitor, 500, "The console failed; its log says why.")
 
     def _looked(self, request: Request, visitor: Visitor, page: Page) -> Response:
-        with self._sessions.one() as session:
+        with self._sessions.borrow() as session:
             visit = Visit(
                 session=session,
                 visitor=visitor,
@@ -305,7 +305,7 @@ class _Desk:
     def _acted(
         self, request: Request, visitor: Visitor, form: Form, fields: dict[str, str]
     ) -> Response:
-        with self._sessions.one() as session:
+        with self._sessions.borrow() as session:
             visit = Visit(session=session, visitor=visitor, path=request.path_params, form=fields)
             return RedirectResponse(form.act(visit), 303)
 
@@ -329,7 +329,7 @@ class _Desk:
             return self._shown("login.html", visitor, 403, wrong=wrong, to=to)
         try:
             key = self._visitors.login(fields.get("token", ""))
-        except Failure as failure:
+        except ApiError as failure:
             return self._shown("login.html", visitor, 401, wrong=str(failure), to=to)
         answer = RedirectResponse(to, 303)
         self._give(answer, request, key)

@@ -24,7 +24,7 @@ from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Step, Timeline
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
 from txlake.membership.connecting import session_on
-from txlake.server.refusals import refusal
+from txlake.server.refusals import refusal_reason
 from txlake.session.command import AsRows
 from txlake.session.session import Session
 from txlake.sql import parse
@@ -474,6 +474,6 @@ class _Lake:
 def _refused(sql: str) -> str | None:
     """Why a statement isn't even tried; one that isn't understood is, so that its session fails."""
     try:
-        return refusal(parse(sql))
+        return refusal_reason(parse(sql))
     except TxlakeError:
         return None

@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.requests import Request
 
 from txlake.errors import InvalidRequest
-from txlake.server.failures import Failure
-from txlake.server.tokens import ANYONE, Caller, Tokens, digest_of, is_own
+from txlake.server.api_errors import ApiError
+from txlake.server.tokens import ANYONE, Caller, Tokens, digest_of, is_loopback
 
 COOKIE = "txlake_console"
 CSRF = "csrf"
@@ -88,13 +88,13 @@ class Visitors:
             is_new=not is_known,
             csrf=hmac.new(self._secret, key.encode(), hashlib.sha256).hexdigest(),
             caller=caller,
-            may_change=self._tokens.are_asked_for and caller is not None and not caller.read_only,
+            may_change=self._tokens.are_required and caller is not None and not caller.read_only,
         )
 
     def login(self, token: str) -> str:
         """The cookie of the browser that gave the token, a new one. Raises Failure."""
         digest = digest_of(token.strip())
-        self._tokens.known(digest, self._now_ms())
+        self._tokens.caller_of_digest(digest, self._now_ms())
         key = secrets.token_urlsafe(_ID_BYTES)
         with self._lock:
             if len(self._logins) >= _LOGINS_MAX:
@@ -108,15 +108,15 @@ class Visitors:
             self._logins.pop(key, None)
 
     def _caller(self, key: str) -> Caller | None:
-        if not self._tokens.are_asked_for:
+        if not self._tokens.are_required:
             return ANYONE
         login, now_ms = self._logins.get(key), self._now_ms()
         if login is None:
             return None
         try:
             if login.until_ms >= now_ms:
-                return self._tokens.known(login.digest, now_ms)
-        except Failure:
+                return self._tokens.caller_of_digest(login.digest, now_ms)
+        except ApiError:
             pass  # it has expired since
         self.logout(key)
         return None
@@ -127,13 +127,13 @@ def is_asked_by_its_name(request: Request, host: str) -> bool:
 
     A site elsewhere may give its own name this host's address.
     """
-    if not is_own(host):
+    if not is_loopback(host):
         return True
     try:
         asked = urlsplit(f"//{request.headers.get('host', '')}").hostname
     except ValueError:
         return False
-    return asked is not None and is_own(asked)
+    return asked is not None and is_loopback(asked)
 
 
 def comes_from_here(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:

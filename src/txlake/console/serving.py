@@ -10,7 +10,7 @@ from txlake.console.app import Form, Page, Room, application
 from txlake.console.playground import Playgrounds
 from txlake.console.visits import Values, Visit
 from txlake.errors import InvalidRequest
-from txlake.server.serving import Serving, listen, tokens_of
+from txlake.server.serving import ServerSettings, listen, load_tokens
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> None:
+def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
     """Shows the session's lake until the process is told to stop.
 
-    `started` is called with the console's address once it takes requests.
+    `on_started` is called with the console's address once it takes requests.
 
     Raises InvalidRequest: the token file can't be read, there is none and others than this host
     could look, or the address can't be had.
     """
-    tokens = tokens_of(how)
+    tokens = load_tokens(settings)
     engine = session.engine
     if isinstance(engine.plane, SparkPlane):
         engine.plane.make_spark = no_spark
     rooms = [playground_room(Playgrounds())]
-    listen(application(engine, tokens, host=how.host, rooms=rooms), how, started=started)
+    listen(application(engine, tokens, host=settings.host, rooms=rooms), settings, on_started=on_started)
 
 
 def playground_room(playgrounds: Playgrounds) -> Room:

@@ -1,8 +1,8 @@
-"""The ASGI application: routes, and what every request has to pass before a handler sees it.
+"""The ASGI application: routes, and the checks that every request passes before its handler runs.
 
-Owns the order: who calls, whether there is room, how large the body is and how long it takes. A
-handler runs in a thread, with a session of the lake that it has to itself. A request that takes
-too long is answered without waiting for its thread, which ends what it has begun.
+Owns the order of the checks: caller, free capacity, body size, time. A handler runs in a thread,
+with a session of the lake to itself. A request that times out is answered at once; its thread
+finishes what it has begun.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from starlette.routing import Route
 
 from txlake.errors import TxlakeError
 from txlake.server import commits, creation, delta, names, served_sql
-from txlake.server.calls import Answer, Call, Handler, Served
-from txlake.server.failures import Failure, failure_of
+from txlake.server.api_errors import ApiError, api_error_of
+from txlake.server.calls import ApiResponse, Call, Handler, ServedLake
 from txlake.server.tokens import Caller, Tokens
 
 ROOT = "/api/2.1/unity-catalog"
 OWN_ROOT = "/api/txlake/v1"
 _DELTA = f"{ROOT}/delta/v1"
 _TABLES = f"{_DELTA}/catalogs/{{catalog}}/schemas/{{schema}}/tables"
-# How long a statement that is cancelled takes to end, at most (`txlake.spark.served`).
-_AFTER_STATEMENT_S = 60.0
+# The most that a cancelled statement takes to end (`txlake.spark.served`).
+_CANCELLATION_S = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -41,8 +41,8 @@ class Endpoint:
     """A route.
 
     Attributes:
-        changes: whether a caller who may only read doesn't get it.
-        runs_sql: whether it runs statements, which have a time of their own.
+        changes: whether a read-only caller is refused.
+        runs_sql: whether it runs statements, which have a time limit of their own.
     """
 
     method: str
@@ -88,104 +88,109 @@ ENDPOINTS = (
     Endpoint("DELETE", f"{ROOT}/tables/{{full_name}}", names.delete_table, changes=True),
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),
     Endpoint("POST", f"{OWN_ROOT}/transactions", commits.transact, changes=True),
-    # What a caller may say who may only read is told statement by statement.
+    # A read-only caller's statements are checked one by one.
     Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run, runs_sql=True),
     Endpoint("POST", f"{OWN_ROOT}/sessions", served_sql.begin_session),
     Endpoint("DELETE", f"{OWN_ROOT}/sessions/{{session}}", served_sql.end_session),
 )
-"""All that the server answers."""
+"""All routes of the server."""
 
 
-def application(served: Served, tokens: Tokens) -> Starlette:
-    """The server of a lake, for any ASGI server to run."""
-    desk = _Desk(served, tokens)
-    # HEAD before GET, which starlette answers HEAD by.
-    ordered = sorted(ENDPOINTS, key=lambda one: one.method != "HEAD")
+def application(served_lake: ServedLake, tokens: Tokens) -> Starlette:
+    """Return the ASGI application that serves a lake."""
+    dispatcher = _Dispatcher(served_lake, tokens)
+    # HEAD before GET: starlette would answer HEAD by GET's route.
+    ordered = sorted(ENDPOINTS, key=lambda endpoint: endpoint.method != "HEAD")
     routes = [
-        Route(one.path, desk.answering(one), methods=[one.method], name=f"{one.method} {one.path}")
-        for one in ordered
+        Route(
+            endpoint.path,
+            dispatcher.asgi_endpoint(endpoint),
+            methods=[endpoint.method],
+            name=f"{endpoint.method} {endpoint.path}",
+        )
+        for endpoint in ordered
     ]
     return Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _unrouted, Exception: _broken},
-        lifespan=desk.lifespan,
+        exception_handlers={HTTPException: _no_such_route, Exception: _internal_error},
+        lifespan=dispatcher.lifespan,
     )
 
 
-class _Desk:
-    """Lets requests in, and gives each to a thread."""
+class _Dispatcher:
+    """Admits requests, and runs each in a thread."""
 
-    def __init__(self, served: Served, tokens: Tokens) -> None:
-        self._served = served
+    def __init__(self, served_lake: ServedLake, tokens: Tokens) -> None:
+        self._served_lake = served_lake
         self._tokens = tokens
-        self._limits = served.limits
+        self._limits = served_lake.limits
         self._threads = ThreadPoolExecutor(self._limits.workers, "txlake-server")
-        self._inside = 0  # touched by the event loop's thread alone
+        self._in_flight = 0  # only used in the event loop's thread
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """While the server runs; what was begun is ended before the sessions are."""
-        sweeping = asyncio.create_task(self._sweep())
+        """Run the sweeper while the server runs. Running requests end before the sessions close."""
+        sweeper = asyncio.create_task(self._sweep())
         try:
             yield
         finally:
-            sweeping.cancel()
+            sweeper.cancel()
             await asyncio.to_thread(self._threads.shutdown)
-            self._served.close()
+            self._served_lake.close()
 
     async def _sweep(self) -> None:
-        """Ends the sessions that clients left behind, though nobody asks for anything."""
+        """Close the client sessions that are idle, also while no requests arrive."""
         while True:
-            await asyncio.sleep(self._limits.conversation_idle_s / 4)
+            await asyncio.sleep(self._limits.client_session_idle_s / 4)
             try:
-                await asyncio.to_thread(self._served.conversations.sweep)
+                await asyncio.to_thread(self._served_lake.client_sessions.sweep)
             except TxlakeError as error:
-                _log.warning("sessions that nobody uses end later: %s", error)
+                _log.warning("idle sessions are closed later: %s", error)
 
-    def answering(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        """The function that starlette calls for an endpoint."""
+    def asgi_endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        """Return the function that starlette calls for an endpoint."""
 
         async def answer(request: Request) -> Response:
             try:
-                return await self._answer(endpoint, request)
-            except Failure as failure:
-                return _refusal(failure, request)
+                return await self._dispatch(endpoint, request)
+            except ApiError as error:
+                return _error_response(error, request)
 
         return answer
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
-        now_ms = self._served.engine.system.now_ms()
+    async def _dispatch(self, endpoint: Endpoint, request: Request) -> Response:
+        now_ms = self._served_lake.engine.system.now_ms()
         caller = self._tokens.caller(request.headers.get("authorization"), now_ms)
         if endpoint.changes and caller.read_only:
-            raise Failure("PermissionDeniedException", f"{caller.name!r} may only read")
-        if self._inside >= self._limits.workers + self._limits.waiting_max:
-            raise Failure("TooManyRequestsException", "the server is busy; try again in a moment")
-        self._inside += 1
-        is_handed_on = False
+            raise ApiError("PermissionDeniedException", f"{caller.name!r} may only read")
+        if self._in_flight >= self._limits.workers + self._limits.waiting_max:
+            raise ApiError("TooManyRequestsException", "the server is busy; try again in a moment")
+        self._in_flight += 1
+        is_submitted = False
         try:
-            content = await self._content(request)
+            content = await self._read_body(request)
             work = asyncio.get_running_loop().run_in_executor(
-                self._threads, self._carried_out, endpoint, caller, request, content
+                self._threads, self._run_handler, endpoint, caller, request, content
             )
-            is_handed_on = True
-            work.add_done_callback(self._left)
-            return await self._in_time(work, endpoint)
+            is_submitted = True
+            work.add_done_callback(self._request_ended)
+            return await self._response_in_time(work, endpoint)
         finally:
-            if not is_handed_on:
-                self._inside -= 1
+            if not is_submitted:
+                self._in_flight -= 1
 
-    def _left(self, work: asyncio.Future[Answer]) -> None:
-        self._inside -= 1
+    def _request_ended(self, work: asyncio.Future[ApiResponse]) -> None:
+        self._in_flight -= 1
         if not work.cancelled():
-            work.exception()  # told to the client, or to nobody any more
+            work.exception()  # retrieved: the response, if it is awaited still, carries it
 
-    async def _content(self, request: Request) -> bytes:
-        """The body, as far as it is allowed. Raises Failure: too large, too slow, or cut off."""
-        told, most = request.headers.get("content-length"), self._limits.body_bytes_max
-        too_large = Failure(
-            "BadRequestException", f"the request's body is larger than {most} bytes"
+    async def _read_body(self, request: Request) -> bytes:
+        """Return the request's body. Raises ApiError: it is too large, too slow, or cut off."""
+        declared, size_max = request.headers.get("content-length"), self._limits.body_bytes_max
+        too_large = ApiError(
+            "BadRequestException", f"the request's body is larger than {size_max} bytes"
         )
-        if told is not None and (not told.isdecimal() or int(told) > most):
+        if declared is not None and (not declared.isdecimal() or int(declared) > size_max):
             raise too_large
         parts: list[bytes] = []
         size = 0
@@ -193,41 +198,43 @@ class _Desk:
             async with asyncio.timeout(self._limits.request_s):
                 async for part in request.stream():
                     size += len(part)
-                    if size > most:
+                    if size > size_max:
                         raise too_large
                     parts.append(part)
         except TimeoutError as error:
-            raise Failure("BadRequestException", "the request's body came too slowly") from error
+            raise ApiError("BadRequestException", "the request's body came too slowly") from error
         except ClientDisconnect as error:
-            raise Failure("BadRequestException", "the request's body was cut off") from error
+            raise ApiError("BadRequestException", "the request's body was cut off") from error
         return b"".join(parts)
 
-    async def _in_time(self, work: asyncio.Future[Answer], endpoint: Endpoint) -> Response:
-        most_s = self._limits.request_s
+    async def _response_in_time(
+        self, work: asyncio.Future[ApiResponse], endpoint: Endpoint
+    ) -> Response:
+        timeout_s = self._limits.request_s
         if endpoint.runs_sql:
-            most_s = max(most_s, self._limits.statement_s + _AFTER_STATEMENT_S)
+            timeout_s = max(timeout_s, self._limits.statement_s + _CANCELLATION_S)
         try:
-            answer = await asyncio.wait_for(asyncio.shield(work), most_s)
+            response = await asyncio.wait_for(asyncio.shield(work), timeout_s)
         except TimeoutError as error:
             kind = "CommitStateUnknownException" if endpoint.changes else None
-            raise Failure(
+            raise ApiError(
                 kind or "InternalServerErrorException",
-                f"no answer within {most_s:g} s; what was asked may still happen",
+                f"no answer within {timeout_s:g} s; what was asked may still happen",
             ) from error
-        if answer.media is not None:
-            return Response(answer.content, answer.status, media_type=answer.media)
-        return _response(answer.status, answer.body)
+        if response.media is not None:
+            return Response(response.content, response.status, media_type=response.media)
+        return _json_response(response.status, response.body)
 
-    def _carried_out(
+    def _run_handler(
         self, endpoint: Endpoint, caller: Caller, request: Request, content: bytes
-    ) -> Answer:
-        """In a thread of the pool."""
+    ) -> ApiResponse:
+        """Run the handler, in a thread of the pool."""
         path: Mapping[str, str] = request.path_params
         try:
-            with self._served.sessions.one() as session:
+            with self._served_lake.sessions.borrow() as session:
                 return endpoint.handler(
                     Call(
-                        served=self._served,
+                        served_lake=self._served_lake,
                         session=session,
                         caller=caller,
                         path=path,
@@ -236,42 +243,44 @@ class _Desk:
                         accept=request.headers.get("accept", ""),
                     )
                 )
-        except Failure:
+        except ApiError:
             raise
         except TxlakeError as error:
-            raise failure_of(error) from error
+            raise api_error_of(error) from error
         except Exception as error:
             _log.exception("%s %s", endpoint.method, endpoint.path)
             kind = "CommitStateUnknownException" if endpoint.changes else None
-            raise Failure(
+            raise ApiError(
                 kind or "InternalServerErrorException", "the server failed; its log says why"
             ) from error
 
 
-def _refusal(failure: Failure, request: Request) -> Response:
-    headers = {"retry-after": "1"} if failure.status in (429, 503) else {}
-    if failure.status == 401:
+def _error_response(error: ApiError, request: Request) -> Response:
+    headers = {"retry-after": "1"} if error.status in (429, 503) else {}
+    if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     path = request.url.path
-    older = path.startswith(f"{ROOT}/") and not path.startswith(f"{_DELTA}/")
-    return _response(*failure.answer(older=older), headers)
+    is_older_api = path.startswith(f"{ROOT}/") and not path.startswith(f"{_DELTA}/")
+    return _json_response(*error.response(is_older_api=is_older_api), headers)
 
 
-def _response(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:
+def _json_response(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:
     content = b"" if body is None else msgspec.json.encode(body)
     media = None if body is None else "application/json"
     return Response(content, status, headers=dict(headers or {}), media_type=media)
 
 
-async def _unrouted(request: Request, error: Exception) -> Response:
-    """A path that there isn't, or not with this method."""
+async def _no_such_route(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown path, or with a method that the path doesn't have."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     kind = "NotImplementedException" if status == 405 else "NotFoundException"
-    told = f"{request.method} {request.url.path}: this server doesn't have that"
-    return _refusal(Failure(kind, told[:300], status=501 if status == 405 else status), request)
+    message = f"{request.method} {request.url.path}: this server doesn't have that"
+    return _error_response(
+        ApiError(kind, message[:300], status=501 if status == 405 else status), request
+    )
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _internal_error(request: Request, error: Exception) -> Response:
     _log.error("%s %s", request.method, request.url.path, exc_info=error)
-    failure = Failure("InternalServerErrorException", "the server failed; its log says why")
-    return _refusal(failure, request)
+    api_error = ApiError("InternalServerErrorException", "the server failed; its log says why")
+    return _error_response(api_error, request)

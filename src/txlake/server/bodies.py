@@ -1,6 +1,6 @@
-"""What requests of the Delta API say, as checked values; what isn't known is ignored.
+"""Request bodies of the Delta API, as checked values. Unknown fields are ignored.
 
-Source: Unity Catalog's Delta API, its schemas of requests; a transaction is txlake's own.
+Source: Unity Catalog's Delta API, its request schemas. The transaction's body is txlake's own.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import msgspec
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Names are snake_case here, and with dashes on the wire."""
+    """A body whose names are snake_case here, and kebab-case on the wire."""
 
 
 class StagingTable(_Body, frozen=True, kw_only=True):
-    """A new table is to get an id and a place."""
+    """The request for an id and a location for a new table."""
 
     name: str
 
 
-class ProtocolTold(_Body, frozen=True, kw_only=True):
+class ProtocolBody(_Body, frozen=True, kw_only=True):
     """A table's protocol."""
 
     min_reader_version: int
@@ -29,21 +29,21 @@ class ProtocolTold(_Body, frozen=True, kw_only=True):
     writer_features: tuple[str, ...] = ()
 
 
-class NewTableTold(_Body, frozen=True, kw_only=True):
-    """A table whose first commit is written is to get its name.
+class NewTableBody(_Body, frozen=True, kw_only=True):
+    """The request to name a table whose first commit is written.
 
-    What it says of the table's definition is in that commit, which counts.
+    The table's definition is taken from that commit; the body's other fields about it are ignored.
     """
 
     name: str
     location: str
     table_type: str
-    protocol: ProtocolTold
+    protocol: ProtocolBody
     properties: dict[str, str]
     last_commit_timestamp_ms: int
 
 
-class CommitTold(_Body, frozen=True, kw_only=True):
+class StagedCommit(_Body, frozen=True, kw_only=True):
     """A staged commit."""
 
     version: int
@@ -54,7 +54,7 @@ class CommitTold(_Body, frozen=True, kw_only=True):
 
 
 class Requirement(_Body, frozen=True, kw_only=True):
-    """What has to be so for an update: `type` says which of the others counts."""
+    """A requirement of an update: `type` says which of the other fields counts."""
 
     type: str
     uuid: str | None = None
@@ -62,22 +62,22 @@ class Requirement(_Body, frozen=True, kw_only=True):
 
 
 class Update(_Body, frozen=True, kw_only=True):
-    """One change of an update: `action` says which of the others counts."""
+    """One change of an update: `action` says which of the other fields counts."""
 
     action: str
-    commit: CommitTold | None = None
+    commit: StagedCommit | None = None
     latest_published_version: int | None = None
-    protocol: ProtocolTold | None = None
+    protocol: ProtocolBody | None = None
 
 
 class UpdateTable(_Body, frozen=True, kw_only=True):
-    """Changes of a table, all of them or none."""
+    """An update of a table: all of its changes are made, or none."""
 
     requirements: tuple[Requirement, ...]
     updates: tuple[Update, ...]
 
 
-class TableTold(_Body, frozen=True, kw_only=True):
+class TableReference(_Body, frozen=True, kw_only=True):
     """A table, by its names and its id."""
 
     schema: str
@@ -85,28 +85,28 @@ class TableTold(_Body, frozen=True, kw_only=True):
     uuid: str
 
 
-class TableCommitTold(TableTold, frozen=True, kw_only=True):
-    """A table and the staged commit that is to be its next version."""
+class TableCommitBody(TableReference, frozen=True, kw_only=True):
+    """A table and the staged commit that becomes its next version."""
 
-    commit: CommitTold
+    commit: StagedCommit
 
 
-class TableAtTold(TableTold, frozen=True, kw_only=True):
-    """A table and the version that it must still have."""
+class TableVersionBody(TableReference, frozen=True, kw_only=True):
+    """A table and the version that it must still be at."""
 
     version: int
 
 
-class TransactionTold(_Body, frozen=True, kw_only=True):
-    """Commits of several tables of a catalog, all of them or none."""
+class TransactionBody(_Body, frozen=True, kw_only=True):
+    """Commits of several tables of a catalog: all of them or none."""
 
     catalog: str
-    tables: tuple[TableCommitTold, ...]
-    unchanged: tuple[TableAtTold, ...] = ()
+    tables: tuple[TableCommitBody, ...]
+    unchanged: tuple[TableVersionBody, ...] = ()
 
 
 class Script(_Body, frozen=True, kw_only=True):
-    """SQL, with the values of its markers; `session`: where it is carried out."""
+    """SQL, with its parameters. `session`: the id of the session that runs it."""
 
     statement: str
     parameters: dict[str, Any] | list[Any] | None = None
@@ -114,7 +114,7 @@ class Script(_Body, frozen=True, kw_only=True):
 
 
 class NewSession(_Body, frozen=True, kw_only=True):
-    """A session is to be kept."""
+    """The settings of a session that a client keeps."""
 
     isolation: str | None = None
     database: str | None = None
@@ -133,7 +133,7 @@ class Metrics(_Body, frozen=True, kw_only=True):
 
 
 class NewSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A new schema, as the older API says it."""
+    """A new schema, in the older API's form."""
 
     name: str
     catalog_name: str
@@ -142,7 +142,7 @@ class NewSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client wants to do with a table, as the older API says it."""
+    """A request for a table's credentials, in the older API's form."""
 
     table_id: str
     operation: str

@@ -1,4 +1,4 @@
-"""One request as a handler sees it, and its answer; which session of the lake carries it out."""
+"""One request as a handler sees it, its response, and the session that carries it out."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typing import TypeVar
 import msgspec
 
 from txlake.errors import InvalidRequest
-from txlake.server.conversations import Conversations
-from txlake.server.failures import Failure
+from txlake.server.api_errors import ApiError
+from txlake.server.client_sessions import ClientSessions
 from txlake.server.tokens import Caller
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 
-# Unity Catalog's rule: a full name is taken apart at its periods.
-_NO_NAME = re.compile(r"[.\s/\x00-\x1f\x7f]")
+# Unity Catalog's rule: a full name is split at its periods.
+_FORBIDDEN_IN_NAMES = re.compile(r"[.\s/\x00-\x1f\x7f]")
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one server takes.
+    """The limits of a server.
 
     Attributes:
-        workers: requests that are carried out at once.
-        waiting_max: requests that wait for that; beyond them the answer is 429.
-        body_bytes_max: of a request's body.
-        commit_bytes_max: of a staged commit.
-        request_s: how long a request's body may take to arrive, and its answer to be made.
-        head_s: how long a request's head may take to arrive.
-        sql_rows_max: rows of a query that are answered.
-        statement_s: how long a script of SQL may run, in seconds.
-        sql_lock_ms: how long a statement may wait for a lock, in a thread that others need.
-        conversations_max: sessions that clients may keep at once.
-        conversation_idle_s: how long one is kept that nobody uses.
+        workers: requests that run at once.
+        waiting_max: requests that wait for a worker; beyond them the response is 429.
+        body_bytes_max: size of a request's body.
+        commit_bytes_max: size of a staged commit.
+        request_s: seconds for a request's body to arrive, and for its response to be made.
+        head_s: seconds for a request's head to arrive.
+        sql_rows_max: rows of a query that are returned.
+        statement_s: seconds that a script of SQL may run.
+        sql_lock_ms: milliseconds that a statement may wait for a lock, as it occupies a worker.
+        client_sessions_max: sessions that clients may keep at once.
+        client_session_idle_s: seconds until an idle client session is closed.
     """
 
     workers: int = 8
@@ -50,63 +50,63 @@ class Limits:
     sql_rows_max: int = 10_000
     statement_s: float = 300.0
     sql_lock_ms: int = 5_000
-    conversations_max: int = 64
-    conversation_idle_s: float = 300.0
+    client_sessions_max: int = 64
+    client_session_idle_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What a server serves.
+class ServedLake:
+    """A lake, and what its server uses to serve it.
 
     Attributes:
-        engine: the lake's.
-        sessions: its sessions, of which each is used by one request at a time.
-        conversations: the sessions that clients keep.
+        engine: the lake's engine.
+        sessions: the pool of its sessions; each is used by one request at a time.
+        client_sessions: the sessions that clients keep.
         vends_credentials: whether the lake's own storage options are given to clients.
     """
 
     engine: Engine
-    sessions: Sessions
+    sessions: SessionPool
     limits: Limits = field(default_factory=Limits)
     vends_credentials: bool = False
-    conversations: Conversations = field(init=False)
+    client_sessions: ClientSessions = field(init=False)
 
     def __post_init__(self) -> None:
-        made = Conversations(
-            self.sessions.fresh,
+        client_sessions = ClientSessions(
+            self.sessions.create,
             self.engine.system.now_ms,
-            count_max=self.limits.conversations_max,
-            idle_ms=int(1000 * self.limits.conversation_idle_s),
+            count_max=self.limits.client_sessions_max,
+            idle_ms=int(1000 * self.limits.client_session_idle_s),
         )
-        object.__setattr__(self, "conversations", made)
+        object.__setattr__(self, "client_sessions", client_sessions)
 
     def close(self) -> None:
-        """Ends all sessions."""
-        self.conversations.close()
+        """Close all sessions."""
+        self.client_sessions.close()
         self.sessions.close()
 
     @property
     def catalog_names(self) -> frozenset[str]:
-        """What the lake is called as a catalog, in lower case."""
+        """Return the names of the lake as a catalog, in lower case."""
         return self.engine.lake_names
 
     @property
     def catalog_name(self) -> str:
-        """The name by which it is listed: its folder's."""
+        """Return the name under which the catalog is listed: that of its folder."""
         names = sorted(self.catalog_names - {"spark_catalog"})
         return names[0] if names else "spark_catalog"
 
 
-class Sessions:
-    """Sessions of a lake, made when they are needed, and used again."""
+class SessionPool:
+    """A pool of a lake's sessions, made on demand."""
 
     def __init__(self, make: Callable[[], Session]) -> None:
         self._make = make
         self._idle: queue.LifoQueue[Session] = queue.LifoQueue()
 
     @contextmanager
-    def one(self) -> Iterator[Session]:
-        """A session that nobody else uses meanwhile; it waits for no lock."""
+    def borrow(self) -> Iterator[Session]:
+        """Borrow a session, for one user at a time. It doesn't wait for locks."""
         try:
             session = self._idle.get_nowait()
         except queue.Empty:
@@ -117,12 +117,12 @@ class Sessions:
         finally:
             self._idle.put(session)
 
-    def fresh(self) -> Session:
-        """A new one, which its user closes."""
+    def create(self) -> Session:
+        """Return a new session outside the pool; the caller closes it."""
         return self._make()
 
     def close(self) -> None:
-        """Ends the sessions that are idle."""
+        """Close the idle sessions."""
         while True:
             try:
                 self._idle.get_nowait().close()
@@ -136,12 +136,12 @@ class Call:
 
     Attributes:
         path: the parameters of its path.
-        query: those of its query string.
+        query: the parameters of its query string.
         content: its body.
-        accept: the form of answers that it asks for, as its header says it.
+        accept: its Accept header.
     """
 
-    served: Served
+    served_lake: ServedLake
     session: Session
     caller: Caller
     path: Mapping[str, str] = field(default_factory=dict)
@@ -151,61 +151,61 @@ class Call:
 
     @property
     def engine(self) -> Engine:
-        """The lake's."""
+        """Return the lake's engine."""
         return self.session.engine
 
     def body(self, kind: type[Body]) -> Body:
-        """The body as a value. Raises Failure where it isn't one."""
+        """Return the body, decoded. Raises ApiError where it can't be decoded."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Failure(
+            raise ApiError(
                 "InvalidParameterValueException",
                 f"the request's body: {error}",
             ) from error
 
     def required(self, name: str) -> str:
-        """A parameter of the query string. Raises Failure where it is missing."""
+        """Return a parameter of the query string. Raises ApiError where it is missing."""
         value = self.query.get(name)
         if not value:
-            raise Failure(
+            raise ApiError(
                 "InvalidParameterValueException",
                 f"the query parameter {name!r} is missing",
             )
         return value
 
     def check_catalog(self, name: str) -> None:
-        """Raises Failure for another catalog's name."""
-        if name.lower() not in self.served.catalog_names:
-            raise Failure(
+        """Raise ApiError for another catalog's name."""
+        if name.lower() not in self.served_lake.catalog_names:
+            raise ApiError(
                 "NoSuchCatalogException",
-                f"there is no catalog {name!r} here; this is {self.served.catalog_name!r}",
+                f"there is no catalog {name!r} here; this is {self.served_lake.catalog_name!r}",
             )
 
     def schema(self) -> str:
-        """The schema that the path names, as the lake spells it. Raises Failure without it."""
+        """Return the path's schema, as the lake spells it. Raises ApiError if it doesn't exist."""
         self.check_catalog(self.path["catalog"])
         return self.database(self.path["schema"])
 
     def database(self, name: str) -> str:
-        """A schema's name as the lake spells it. Raises Failure where there is none."""
-        found = self.engine.catalog.of_lake().database(name)
-        if found is None:
-            raise Failure("NoSuchSchemaException", f"there is no schema {name!r}")
-        return found.name
+        """Return a schema's name as the lake spells it. Raises ApiError if it doesn't exist."""
+        entry = self.engine.catalog.of_lake().database(name)
+        if entry is None:
+            raise ApiError("NoSuchSchemaException", f"there is no schema {name!r}")
+        return entry.name
 
     def page(self, total: int) -> tuple[int, int, str | None]:
-        """From where to where a listing of so many goes, and the token of the next page."""
+        """Return the bounds of the listing's page, end exclusive, and the next page's token."""
         try:
             start = int(self.query.get("page_token") or 0)
             size = int(self.query.get("max_results") or 0) or total
         except ValueError as error:
-            raise Failure(
+            raise ApiError(
                 "InvalidParameterValueException",
                 f"the page's query parameters: {error}",
             ) from error
         if start < 0 or size < 0:
-            raise Failure(
+            raise ApiError(
                 "InvalidParameterValueException",
                 "the page's query parameters are below 0",
             )
@@ -214,8 +214,8 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status and a body, which is JSON; None: there is none, or `content` of that type."""
+class ApiResponse:
+    """A status and a body: encoded as JSON, or `content` of the type `media`, or none."""
 
     status: int
     body: object = None
@@ -223,19 +223,19 @@ class Answer:
     media: str | None = None
 
 
-Handler = Callable[[Call], Answer]
+Handler = Callable[[Call], ApiResponse]
 
 
 def check_new_name(name: str) -> None:
-    """Raises Failure for a name that requests couldn't say, or would take apart."""
-    if not name or _NO_NAME.search(name):
-        raise Failure(
+    """Raise ApiError for a name that a path can't carry, or that would be split."""
+    if not name or _FORBIDDEN_IN_NAMES.search(name):
+        raise ApiError(
             "InvalidParameterValueException",
             f"expected a name without periods, spaces, slashes and control characters, found "
             f"{name!r:.120}",
         )
 
 
-def no_name(error: InvalidRequest) -> Failure:
-    """The failure for what can't be a name."""
-    return Failure("InvalidParameterValueException", str(error))
+def invalid_name(error: InvalidRequest) -> ApiError:
+    """Return the error for an invalid name."""
+    return ApiError("InvalidParameterValueException", str(error))

@@ -1,9 +1,9 @@
-"""New tables that another engine makes: a place for one, and then its name.
+"""New tables of other engines: a location first, then a name.
 
-A client asks for an id and a place, writes the first commit there, and asks for the name. Nothing
-is kept in between: the place names the id, and the commit holds what the client was asked for.
-Source: Unity Catalog's Delta API, "Table Lifecycle"; PROTOCOL.md, "Creating and Dropping
-Catalog-managed Tables".
+A client asks for an id and a location, writes the first commit there, and asks for the name. The
+server keeps nothing in between: the location contains the id, and the commit holds the properties
+that the client was told. Source: Unity Catalog's Delta API, "Table Lifecycle"; PROTOCOL.md,
+"Creating and Dropping Catalog-managed Tables".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from txlake.membership.ownership import place_with_id
 from txlake.ports import NewTable
 from txlake.protocol.features import CATALOG_MANAGED, protocol_of
 from txlake.protocol.file_names import commit_path
-from txlake.server.answers import loaded, shown
-from txlake.server.bodies import NewTableTold, StagingTable
-from txlake.server.calls import Answer, Call, check_new_name
-from txlake.server.failures import Failure
+from txlake.server.api_errors import ApiError
+from txlake.server.bodies import NewTableBody, StagingTable
+from txlake.server.calls import ApiResponse, Call, check_new_name
+from txlake.server.responses import load_response, table_state
 from txlake.session.engine import Handle
 from txlake.statements import TableName, TablePath
 from txlake.storage import canonical_url
@@ -39,10 +39,10 @@ from txlake.transaction.validation import validated
 REQUIRED_FEATURES = frozenset(
     {CATALOG_MANAGED, "deletionVectors", "inCommitTimestamp", "v2Checkpoint", "vacuumProtocolCheck"}
 )
-"""What a client's new table has to support."""
+"""The table features that a client's new table must support."""
 
-_TOLD_ALONE = frozenset({"delta.checkpointPolicy"})
-"""What a client may tell with its request and not write: Delta Kernel in Rust can't write it."""
+_BODY_ONLY_PROPERTIES = frozenset({"delta.checkpointPolicy"})
+"""Properties accepted from the request's body alone: Delta Kernel in Rust can't write them."""
 
 _SUGGESTED_FEATURES = ("domainMetadata", "rowTracking")
 _SUGGESTED = {
@@ -52,36 +52,36 @@ _SUGGESTED = {
 }
 
 
-def staged_id(text: str) -> str | None:
-    """A table's id as it is written; None for what is none."""
+def parse_table_id(text: str) -> str | None:
+    """Return a table's id in canonical form; None for a text that isn't an id."""
     try:
         return str(uuid.UUID(text))
     except ValueError:
         return None
 
 
-def stage(call: Call) -> Answer:
-    """An id and a place for a new table, and what its first commit has to hold."""
+def stage(call: Call) -> ApiResponse:
+    """Return an id and a location for a new table, and what its first commit must hold."""
     database = call.schema()
     name = call.body(StagingTable).name
     _check_free(call, database, name)
     table_id = call.engine.system.new_id()
-    place = place_with_id(call.engine, database, name, table_id)
+    location = place_with_id(call.engine, database, name, table_id)
     protocol = protocol_of(REQUIRED_FEATURES)
-    lent = {
-        "prefix": place,
+    credentials = {
+        "prefix": location,
         "operation": "READ_WRITE",
         "expiration-time-ms": call.engine.system.now_ms(),
         "config": {},
     }
-    return Answer(
+    return ApiResponse(
         200,
         {
             "table-id": table_id,
             "table-type": "MANAGED",
-            "location": place,
-            # The credentials' own call gives them, where any are needed.
-            "storage-credentials": [lent],
+            "location": location,
+            # The call for credentials returns them, where any are needed.
+            "storage-credentials": [credentials],
             "required-protocol": {
                 "min-reader-version": protocol.min_reader_version,
                 "min-writer-version": protocol.min_writer_version,
@@ -92,33 +92,37 @@ def stage(call: Call) -> Answer:
                 "reader-features": [],
                 "writer-features": list(_SUGGESTED_FEATURES),
             },
-            "required-properties": _required(call, database, name, table_id),
+            "required-properties": _required_properties(call, database, name, table_id),
             "suggested-properties": _SUGGESTED,
         },
     )
 
 
-def create(call: Call) -> Answer:
-    """Gives a table, whose first commit a client wrote, its name in the lake."""
+def create(call: Call) -> ApiResponse:
+    """Name a table in the lake whose first commit a client wrote."""
     database = call.schema()
-    told = call.body(NewTableTold)
-    if told.table_type != "MANAGED":
-        raise Failure(
+    body = call.body(NewTableBody)
+    if body.table_type != "MANAGED":
+        raise ApiError(
             "NotImplementedException",
-            f"a table of type {told.table_type!r:.40} is attached by lake.attach; this server "
+            f"a table of type {body.table_type!r:.40} is attached by lake.attach; this server "
             "makes MANAGED ones",
         )
-    name = TableName((database, told.name))
+    name = TableName((database, body.name))
     with call.session.alone([(name, LockMode.SCH_M)]) as context:
-        place, table_id = _told_place(call, database, told)
-        known = call.engine.catalog.of_lake().find(database, told.name)
-        if known is not None and known.id == table_id:
-            return Answer(200, loaded(shown(call.engine, call.engine.at_entry(known))))
-        _check_free(call, database, told.name)
-        there = call.engine.at(place, TablePath(place))
-        _check_first(call, there, told, _required(call, database, told.name, table_id))
-        entry = new_entry(call.engine, database, told.name, place, managed=True)
-        named = NewTable(
+        location, table_id = _reserved_location(call, database, body)
+        existing = call.engine.catalog.of_lake().find(database, body.name)
+        if existing is not None and existing.id == table_id:
+            return ApiResponse(
+                200, load_response(table_state(call.engine, call.engine.at_entry(existing)))
+            )
+        _check_free(call, database, body.name)
+        handle = call.engine.at(location, TablePath(location))
+        _check_first_commit(
+            call, handle, body, _required_properties(call, database, body.name, table_id)
+        )
+        entry = new_entry(call.engine, database, body.name, location, managed=True)
+        new_table = NewTable(
             id=table_id,
             database=entry.database,
             name=entry.name,
@@ -128,89 +132,95 @@ def create(call: Call) -> Answer:
             number=entry.number,
         )
         context.transaction.make_known()
-        context.transaction.change_name(named, {})
+        context.transaction.change_name(new_table, {})
         context.transaction.commit()
-    made = call.engine.catalog.of_lake().find(database, told.name)
-    if made is None:
-        raise Failure("NoSuchTableException", f"{database}.{told.name} was dropped already")
-    return Answer(200, loaded(shown(call.engine, call.engine.at_entry(made))))
+    created = call.engine.catalog.of_lake().find(database, body.name)
+    if created is None:
+        raise ApiError("NoSuchTableException", f"{database}.{body.name} was dropped already")
+    return ApiResponse(200, load_response(table_state(call.engine, call.engine.at_entry(created))))
 
 
 def _check_free(call: Call, database: str, name: str) -> None:
-    """Raises Failure where the name is taken, or is none."""
+    """Raise ApiError where the name is taken or invalid."""
     check_new_name(name)
     catalog = call.engine.catalog.of_lake()
     if catalog.find(database, name) is not None or catalog.views.find(database, name) is not None:
-        raise Failure("AlreadyExistsException", f"{database}.{name} exists already")
+        raise ApiError("AlreadyExistsException", f"{database}.{name} exists already")
     try:
         call.engine.place_of(database, name)
     except InvalidRequest as error:
-        raise Failure("InvalidParameterValueException", str(error)) from error
+        raise ApiError("InvalidParameterValueException", str(error)) from error
 
 
-def _required(call: Call, database: str, name: str, table_id: str) -> dict[str, str]:
-    """The properties that the first commit has to hold, by which the table says whose it is."""
+def _required_properties(call: Call, database: str, name: str, table_id: str) -> dict[str, str]:
+    """Return the properties that the first commit must hold, by which the table names its lake."""
     lake = call.engine.catalog.of_lake().lake_id
-    own = Membership(lake=lake, table=table_id, name=str(TableName((database, name))))
-    return {**OPEN_PROPERTIES, TABLE_ID: table_id, DOMAIN: membership_text(own)}
+    membership = Membership(lake=lake, table=table_id, name=str(TableName((database, name))))
+    return {**OPEN_PROPERTIES, TABLE_ID: table_id, DOMAIN: membership_text(membership)}
 
 
-def _told_place(call: Call, database: str, told: NewTableTold) -> tuple[str, str]:
-    """The place of a new table and its id. Raises Failure for a place that wasn't given out."""
+def _reserved_location(call: Call, database: str, body: NewTableBody) -> tuple[str, str]:
+    """Return the new table's location and id. Raises ApiError for a location not given out here."""
     try:
-        place = canonical_url(told.location)
-        table_id = staged_id(place[-36:])
-        if table_id is not None and place == place_with_id(
-            call.engine, database, told.name, table_id
+        location = canonical_url(body.location)
+        table_id = parse_table_id(location[-36:])
+        if table_id is not None and location == place_with_id(
+            call.engine, database, body.name, table_id
         ):
-            return place, table_id
+            return location, table_id
     except InvalidRequest as error:
-        raise Failure("InvalidParameterValueException", str(error)) from error
-    raise Failure(
+        raise ApiError("InvalidParameterValueException", str(error)) from error
+    raise ApiError(
         "InvalidParameterValueException",
-        f"location {told.location!r:.200}: expected the one that this server gave out for "
-        f"{database}.{told.name}",
+        f"location {body.location!r:.200}: expected the one that this server gave out for "
+        f"{database}.{body.name}",
     )
 
 
-def _check_first(call: Call, there: Handle, told: NewTableTold, required: dict[str, str]) -> None:
-    """Raises Failure unless the place holds one commit, which makes a table as it was asked for."""
+def _check_first_commit(
+    call: Call, handle: Handle, body: NewTableBody, required: dict[str, str]
+) -> None:
+    """Raise ApiError unless the location holds one commit, which makes the table as required."""
     try:
-        latest = there.log.latest_or_none()
-        commit = None if latest is None else there.log.commit(0)
+        latest = handle.log.latest_or_none()
+        commit = None if latest is None else handle.log.commit(0)
     except (CorruptTable, UnsupportedFeature, InvalidRequest) as error:
-        raise _wrong(there, str(error)) from error
+        raise _invalid_table(handle, str(error)) from error
     if latest is None or commit is None:
-        raise _wrong(there, f"{commit_path(0)} isn't there: write the first commit first")
+        raise _invalid_table(handle, f"{commit_path(0)} isn't there: write the first commit first")
     if latest.version != 0:
-        raise _wrong(there, f"expected its first commit alone, found version {latest.version}")
-    lacking = REQUIRED_FEATURES - latest.features
-    if lacking:
-        raise _wrong(there, f"it lacks the table features {', '.join(sorted(lacking))}")
+        raise _invalid_table(
+            handle, f"expected its first commit alone, found version {latest.version}"
+        )
+    missing = REQUIRED_FEATURES - latest.features
+    if missing:
+        raise _invalid_table(handle, f"it lacks the table features {', '.join(sorted(missing))}")
     for key, text in required.items():
-        found = latest.metadata.configuration.get(key)
-        if found is None and key in _TOLD_ALONE:
-            found = told.properties.get(key)
-        if found != text:
-            raise _wrong(there, f"table property {key!r}: expected {text!r}, found {found!r:.200}")
-    start = Snapshot.empty(there.name)
-    # The commit's own settings are those that it is held against.
+        value = latest.metadata.configuration.get(key)
+        if value is None and key in _BODY_ONLY_PROPERTIES:
+            value = body.properties.get(key)
+        if value != text:
+            raise _invalid_table(
+                handle, f"table property {key!r}: expected {text!r}, found {value!r:.200}"
+            )
+    start = Snapshot.empty(handle.name)
+    # The commit is checked against its own settings.
     settings = start.apply([latest.protocol, latest.metadata])
-    refused = refusal_of(
+    refusal = refusal_of(
         ForeignCommit(
-            version=0, actions=commit.actions, timestamp_ms=told.last_commit_timestamp_ms
+            version=0, actions=commit.actions, timestamp_ms=body.last_commit_timestamp_ms
         ),
         settings,
-        StoredVectors(there.store, there.log.elsewhere),
+        StoredVectors(handle.store, handle.log.elsewhere),
     )
-    if refused is not None:
-        raise _wrong(there, refused.reason)
+    if refusal is not None:
+        raise _invalid_table(handle, refusal.reason)
     try:
         validated(commit.actions, start, operation="CREATE TABLE", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:
-        raise _wrong(there, str(error)) from error
-    there.log.forget()
+        raise _invalid_table(handle, str(error)) from error
+    handle.log.forget()
 
 
-def _wrong(there: Handle, reason: str) -> Failure:
-    return Failure("InvalidParameterValueException", f"{there.store.url}: {reason}")
+def _invalid_table(handle: Handle, reason: str) -> ApiError:
+    return ApiError("InvalidParameterValueException", f"{handle.store.url}: {reason}")

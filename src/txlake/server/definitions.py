@@ -1,7 +1,7 @@
-"""Since which version a table is defined as it is: the newest one that changed more than rows.
+"""The version that last changed a table's definition, that is, more than its rows.
 
-Found by looking back in the log, and remembered for as long as the definition stays. Source: Unity
-Catalog's Delta API, `last-commit-version`.
+It is searched backwards in the log, and cached while the definition stays. Source: Unity Catalog's
+Delta API, `last-commit-version`.
 """
 
 from __future__ import annotations
@@ -14,62 +14,64 @@ from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.transaction.table_log import TableLog
 
 _COMMITS_MAX = 50
-_KEPT_MAX = 1_000
+_CACHED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
-    """A version, and when it was committed, milliseconds since the epoch."""
+class DefinitionVersion:
+    """A version, and the time of its commit in milliseconds since the epoch."""
 
     version: int
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What was found when a table was looked at in a version; `tag` as for `defined_since`."""
+class _CacheEntry:
+    """The result of the last search for a table; `tag` as for `definition_version`."""
 
     tag: str
     version: int
-    defined: Defined
+    definition: DefinitionVersion
 
 
-_seen: dict[str, _Seen] = {}
+_cache: dict[str, _CacheEntry] = {}
 _lock = threading.Lock()
 
 
-def defined_since(log: TableLog, table_id: str, tag: str, version: int) -> Defined | None:
-    """Which version defined a table as it is at `version`; None when that is too long ago to find.
+def definition_version(
+    log: TableLog, table_id: str, tag: str, version: int
+) -> DefinitionVersion | None:
+    """Return the version that defined a table as it is at `version`; None where it is too far back.
 
-    `tag` tells the table's definitions apart.
+    `tag` changes with the table's definition.
     """
     with _lock:
-        before = _seen.get(table_id)
-    found = _looked_up(log, version, before)
-    if found is None and before is not None and before.tag == tag:
-        found = before.defined
-    if found is not None:
+        cached = _cache.get(table_id)
+    result = _search_log(log, version, cached)
+    if result is None and cached is not None and cached.tag == tag:
+        result = cached.definition
+    if result is not None:
         with _lock:
-            if len(_seen) >= _KEPT_MAX:
-                _seen.clear()
-            _seen[table_id] = _Seen(tag, version, found)
-    return found
+            if len(_cache) >= _CACHED_MAX:
+                _cache.clear()
+            _cache[table_id] = _CacheEntry(tag, version, result)
+    return result
 
 
-def _looked_up(log: TableLog, newest: int, before: _Seen | None) -> Defined | None:
+def _search_log(log: TableLog, newest: int, cached: _CacheEntry | None) -> DefinitionVersion | None:
     for version in range(newest, max(-1, newest - _COMMITS_MAX), -1):
-        if before is not None and version == before.version:
-            return before.defined
+        if cached is not None and version == cached.version:
+            return cached.definition
         commit = log.commit(version)
         if commit is None:
             return None
-        if any(map(_defines, commit.actions)):
-            return Defined(version, commit.timestamp_ms)
+        if any(map(_changes_definition, commit.actions)):
+            return DefinitionVersion(version, commit.timestamp_ms)
     return None
 
 
-def _defines(action: Action) -> bool:
-    """A table's definition; the mark of its row ids grows with its rows."""
+def _changes_definition(action: Action) -> bool:
+    """Return whether an action changes the definition; the row ids' high-water mark doesn't."""
     if isinstance(action, DomainMetadata):
         return action.domain != ROW_TRACKING_DOMAIN
     return isinstance(action, Metadata | Protocol)

@@ -1,6 +1,6 @@
-"""The Delta API on tables that are there: configuration, load, rename, delete, credentials.
+"""The Delta API on existing tables: configuration, load, rename, delete, credentials.
 
-What writes a version is in `commits` and `creation`.
+Requests that write a version are in `commits` and `creation`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txlake.errors import InvalidRequest
-from txlake.server.answers import loaded, shown
+from txlake.server.api_errors import ApiError
 from txlake.server.bodies import Metrics, Rename
-from txlake.server.calls import Answer, Call, check_new_name
-from txlake.server.creation import staged_id
-from txlake.server.failures import Failure
+from txlake.server.calls import ApiResponse, Call, check_new_name
+from txlake.server.creation import parse_table_id
+from txlake.server.responses import load_response, table_state
 from txlake.session.engine import Handle
 from txlake.statements import DropTable, RenameTable, TableName
 from txlake.storage import canonical_url
@@ -31,12 +31,12 @@ ENDPOINTS = (
     "GET /v1/staging-tables/{table_id}/credentials",
     "GET /v1/temporary-path-credentials",
 )
-"""What the server has, as its configuration lists it; below `/delta`."""
+"""The endpoints that the configuration lists, below `/delta`."""
 
 OPERATIONS = ("READ", "READ_WRITE")
-_LENT_MS = 3_600_000
-# Storage options of the lake, under what clients call them.
-_LENT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+_CREDENTIALS_MS = 3_600_000
+# The lake's storage options, by the clients' names for them.
+_CREDENTIAL_OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "s3": {
         "s3.access-key-id": ("aws_access_key_id", "access_key_id"),
         "s3.secret-access-key": ("aws_secret_access_key", "secret_access_key"),
@@ -47,71 +47,72 @@ _LENT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def found(call: Call) -> Handle:
-    """The table that the path names. Raises Failure where there is none."""
+def requested_table(call: Call) -> Handle:
+    """Return the table that the path names. Raises ApiError without such a table."""
     call.check_catalog(call.path["catalog"])
-    return table_named(call, call.path["schema"], call.path["table"])
+    return find_table(call, call.path["schema"], call.path["table"])
 
 
-def table_named(call: Call, database: str, name: str) -> Handle:
-    """A table by its names. Raises Failure where there is none."""
+def find_table(call: Call, database: str, name: str) -> Handle:
+    """Return a table by its names. Raises ApiError without such a table."""
     entry = call.engine.catalog.of_lake().find(database, name)
     if entry is None or entry.head is None:
         database = call.database(database)  # raises where there is none
-        raise Failure("NoSuchTableException", f"there is no table {database}.{name}")
+        raise ApiError("NoSuchTableException", f"there is no table {database}.{name}")
     return call.engine.at_entry(entry)
 
 
-def config(call: Call) -> Answer:
-    """What the server speaks."""
+def config(call: Call) -> ApiResponse:
+    """Return the API's version and endpoints."""
     call.check_catalog(call.required("catalog"))
-    asked = [one.strip() for one in call.required("protocol-versions").split(",")]
-    majors = [one.partition(".")[0] for one in asked if one]
-    if not majors or not all(one.isdecimal() for one in majors):
-        raise Failure(
+    client_versions = [version.strip() for version in call.required("protocol-versions").split(",")]
+    majors = [version.partition(".")[0] for version in client_versions if version]
+    if not majors or not all(major.isdecimal() for major in majors):
+        raise ApiError(
             "InvalidParameterValueException",
-            f"protocol-versions: found {','.join(asked)!r:.80}",
+            f"protocol-versions: found {','.join(client_versions)!r:.80}",
         )
     if VERSION.partition(".")[0] not in majors:
-        raise Failure(
+        raise ApiError(
             "InvalidParameterValueException",
-            f"protocol-versions: this server speaks {VERSION}, the client {','.join(asked)}",
+            f"protocol-versions: this server speaks {VERSION}, the client "
+            f"{','.join(client_versions)}",
         )
-    return Answer(200, {"endpoints": list(ENDPOINTS), "protocol-version": VERSION})
+    return ApiResponse(200, {"endpoints": list(ENDPOINTS), "protocol-version": VERSION})
 
 
-def load(call: Call) -> Answer:
-    """The table as it is now."""
-    return Answer(200, loaded(shown(call.engine, found(call))))
+def load(call: Call) -> ApiResponse:
+    """Return the table as it is now."""
+    return ApiResponse(200, load_response(table_state(call.engine, requested_table(call))))
 
 
-def exists(call: Call) -> Answer:
-    """Whether there is such a table."""
-    found(call)
-    return Answer(204)
+def exists(call: Call) -> ApiResponse:
+    """Answer whether the table exists."""
+    requested_table(call)
+    return ApiResponse(204)
 
 
-def delete(call: Call) -> Answer:
-    """Drops the table; it can come back, as one that SQL dropped."""
-    name = _name(found(call))
+def delete(call: Call) -> ApiResponse:
+    """Drop the table. It can be undropped, like a table that SQL dropped."""
+    name = _name(requested_table(call))
     call.session.answer_in(None, DropTable(table=name, if_exists=False))
-    return Answer(204)
+    return ApiResponse(204)
 
 
-def rename(call: Call) -> Answer:
-    """Gives the table another name in its schema."""
-    handle = found(call)
+def rename(call: Call) -> ApiResponse:
+    """Rename the table within its schema."""
+    handle = requested_table(call)
     entry = handle.entry
     assert entry is not None
-    wanted = call.body(Rename).new_name
-    check_new_name(wanted)
-    if wanted == entry.name:
-        return Answer(204)
-    if call.engine.catalog.of_lake().find(entry.database, wanted) is not None:
-        raise Failure("AlreadyExistsException", f"{entry.database}.{wanted} exists already")
-    call.engine.place_of(entry.database, wanted)  # raises for what can't be a name
-    call.session.answer_in(None, RenameTable(_name(handle), TableName((entry.database, wanted))))
-    return Answer(204)
+    new_name = call.body(Rename).new_name
+    check_new_name(new_name)
+    if new_name == entry.name:
+        return ApiResponse(204)
+    if call.engine.catalog.of_lake().find(entry.database, new_name) is not None:
+        raise ApiError("AlreadyExistsException", f"{entry.database}.{new_name} exists already")
+    call.engine.place_of(entry.database, new_name)  # raises for what can't be a name
+    call.session.answer_in(None, RenameTable(_name(handle), TableName((entry.database, new_name))))
+    return ApiResponse(204)
 
 
 def _name(handle: Handle) -> TableName:
@@ -119,49 +120,50 @@ def _name(handle: Handle) -> TableName:
     return TableName((handle.entry.database, handle.entry.name))
 
 
-def metrics(call: Call) -> Answer:
-    """Takes a client's report of a commit, which the log tells anyway."""
-    handle = found(call)
+def metrics(call: Call) -> ApiResponse:
+    """Accept a client's report of a commit, and discard it: the log has the same facts."""
+    handle = requested_table(call)
     assert handle.entry is not None
-    told = call.body(Metrics).table_id
-    if told.lower() != handle.entry.id:
-        raise Failure(
+    table_id = call.body(Metrics).table_id
+    if table_id.lower() != handle.entry.id:
+        raise ApiError(
             "InvalidParameterValueException",
-            f"{handle.name}: the report is of table {told!r:.80}, and this is {handle.entry.id}",
+            f"{handle.name}: the report is of table {table_id!r:.80}, and this is "
+            f"{handle.entry.id}",
         )
-    return Answer(204)
+    return ApiResponse(204)
 
 
 # Credentials
 
 
-def credentials(call: Call) -> Answer:
-    """What a client needs to read or write a table's files."""
-    handle = found(call)
-    return _lent(call, handle.store.url, _operation(call))
+def credentials(call: Call) -> ApiResponse:
+    """Return what a client needs to read or write a table's files."""
+    handle = requested_table(call)
+    return _credentials(call, handle.store.url, _operation(call))
 
 
-def staging_credentials(call: Call) -> Answer:
-    """What a client needs to write a new table's first commit."""
-    table_id = staged_id(call.path["table_id"])
+def staging_credentials(call: Call) -> ApiResponse:
+    """Return what a client needs to write a new table's first commit."""
+    table_id = parse_table_id(call.path["table_id"])
     if table_id is None:
-        raise Failure("NoSuchTableException", f"{call.path['table_id']!r:.80} is no table's id")
+        raise ApiError("NoSuchTableException", f"{call.path['table_id']!r:.80} is no table's id")
     warehouse = call.engine.warehouse
     assert warehouse is not None
-    return _lent(call, warehouse.url, "READ_WRITE")
+    return _credentials(call, warehouse.url, "READ_WRITE")
 
 
-def path_credentials(call: Call) -> Answer:
-    """What a client needs at a place, which has to be the lake's."""
+def path_credentials(call: Call) -> ApiResponse:
+    """Return what a client needs at a location in the lake's warehouse."""
     warehouse = call.engine.warehouse
     assert warehouse is not None
     try:
-        place = canonical_url(call.required("location"))
+        location = canonical_url(call.required("location"))
     except InvalidRequest as error:
-        raise Failure("InvalidParameterValueException", str(error)) from error
-    if not place.startswith(f"{warehouse.url}/"):
-        raise Failure("PermissionDeniedException", f"{place} isn't in this lake's warehouse")
-    return _lent(call, place, _operation(call))
+        raise ApiError("InvalidParameterValueException", str(error)) from error
+    if not location.startswith(f"{warehouse.url}/"):
+        raise ApiError("PermissionDeniedException", f"{location} isn't in this lake's warehouse")
+    return _credentials(call, location, _operation(call))
 
 
 def _operation(call: Call) -> str:
@@ -169,43 +171,43 @@ def _operation(call: Call) -> str:
 
 
 def check_operation(operation: str) -> str:
-    """What a client asks credentials for. Raises Failure for what there are none for."""
+    """Return the operation that credentials are for. Raises ApiError for an unknown one."""
     if operation not in OPERATIONS:
-        raise Failure(
+        raise ApiError(
             "InvalidParameterValueException",
             f"operation: expected {' or '.join(OPERATIONS)}, found {operation!r:.80}",
         )
     return operation
 
 
-def _lent(call: Call, place: str, operation: str) -> Answer:
-    """A place's credentials: none are needed for folders, others are the lake's own.
+def _credentials(call: Call, location: str, operation: str) -> ApiResponse:
+    """Return a location's credentials: none for folders, elsewhere the lake's own.
 
-    Those can't be narrowed to reading, so that a caller who may only read gets none of them.
+    The lake's own can't be narrowed to reading, so a read-only caller gets none of them.
     """
     if call.caller.read_only and operation != "READ":
-        raise Failure(
+        raise ApiError(
             "PermissionDeniedException", f"{call.caller.name!r} may only read; ask for READ"
         )
-    given = _LENT.get(place.partition(":")[0], {})
+    options = _CREDENTIAL_OPTIONS.get(location.partition(":")[0], {})
     config: dict[str, str] = {}
-    if given:
-        if not call.served.vends_credentials or call.caller.read_only:
-            raise Failure(
+    if options:
+        if not call.served_lake.vends_credentials or call.caller.read_only:
+            raise ApiError(
                 "PermissionDeniedException",
-                f"this server lends no credentials for {place} to {call.caller.name!r}; "
+                f"this server lends no credentials for {location} to {call.caller.name!r}; "
                 "give the client its own",
             )
-        own = {key.lower(): text for key, text in call.engine.storage_options.items()}
-        for name, keys in given.items():
-            text = next((own[key] for key in keys if key in own), None)
+        lake_options = {key.lower(): text for key, text in call.engine.storage_options.items()}
+        for name, keys in options.items():
+            text = next((lake_options[key] for key in keys if key in lake_options), None)
             if text is not None:
                 config[name] = text
-    until = call.engine.system.now_ms() + _LENT_MS
-    lent = {
-        "prefix": place,
+    expires_ms = call.engine.system.now_ms() + _CREDENTIALS_MS
+    credentials = {
+        "prefix": location,
         "operation": operation,
-        "expiration-time-ms": until,
+        "expiration-time-ms": expires_ms,
         "config": config,
     }
-    return Answer(200, {"storage-credentials": [lent]})
+    return ApiResponse(200, {"storage-credentials": [credentials]})

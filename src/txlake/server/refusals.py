@@ -1,8 +1,7 @@
-"""What is carried out for callers who may send SQL and don't own the machine.
+"""The statements that callers may send who don't own the machine.
 
-Owns the list of statements that are served, to read and to change, and the judgement of a script
-before it runs. What a query of one does is judged again on its analysed plan, before it runs
-(`txlake.spark.served`).
+Owns the lists of served statements, to read and to change, and the check of a script before it
+runs. A query is checked again on its analysed plan, before it runs (`txlake.spark.served`).
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ from txlake.statements import (
 from txlake.statements.calls import NO_PLACES, refusal_of_expression, refusal_of_served
 from txlake.statements.scripting import DeclareVariable, ForEach, SetVariables
 
-READS: frozenset[type] = frozenset(
+READ_STATEMENTS: frozenset[type] = frozenset(
     {
         *(Select, ReadChanges, Begin, Commit, Rollback),
         *(Savepoint, RollbackTo, ReleaseSavepoint),
@@ -104,9 +103,9 @@ READS: frozenset[type] = frozenset(
         *(DescribeDatabase, DescribeDetail, DescribeHistory, DescribeQuery, DescribeTable),
     }
 )
-"""What a token that may only read may run."""
+"""The statements that a read-only token may run."""
 
-CHANGES: frozenset[type] = frozenset(
+WRITE_STATEMENTS: frozenset[type] = frozenset(
     {
         *(Insert, Update, Delete, Merge, Truncate, Atomic, LockTable, Kill),
         *(CreateTable, CreateTableLike, Clone, DropTable, UndropTable, RenameTable, Restore),
@@ -118,31 +117,31 @@ CHANGES: frozenset[type] = frozenset(
         *(Optimize, Reorg, Vacuum, AnalyzeTable),
     }
 )
-"""What a token that may write may run besides."""
+"""The further statements that other tokens may run."""
 
-# They set variables of Spark's session, which all callers have in common.
-_OF_THE_SESSION = frozenset({DeclareVariable, SetVariables, ForEach})
-_KINDS = frozenset({*COMMANDS, *CONTROLS})
-_PLACE = re.compile(r"[/\\:]")
+# They set variables of Spark's session, which all callers share.
+_SETTING_VARIABLES = frozenset({DeclareVariable, SetVariables, ForEach})
+_STATEMENT_TYPES = frozenset({*COMMANDS, *CONTROLS})
+_PATH_CHARACTERS = re.compile(r"[/\\:]")
 
 
-def refusal(statements: Sequence[Statement]) -> str | None:
-    """Return why a script isn't carried out; None where it may be."""
-    parts = (part for statement in statements for part in parts_of(statement))
-    reasons = map(_refusal_of, parts)
+def refusal_reason(statements: Sequence[Statement]) -> str | None:
+    """Return why a script is refused; None where it is served."""
+    parts = (part for statement in statements for part in walk_parts(statement))
+    reasons = map(_part_refusal_reason, parts)
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def may_only_change(part: object) -> bool:
-    """Whether a part of a script is a statement that a token which only reads may not run."""
-    return type(part) in _KINDS and type(part) not in READS
+def is_write(part: object) -> bool:
+    """Return whether a part of a script is a statement that a read-only token may not run."""
+    return type(part) in _STATEMENT_TYPES and type(part) not in READ_STATEMENTS
 
 
-def _refusal_of(part: object) -> str | None:
+def _part_refusal_reason(part: object) -> str | None:
     kind = type(part)
-    if kind in _OF_THE_SESSION:
+    if kind in _SETTING_VARIABLES:
         return "variables aren't served: they are of Spark's session, which all callers share"
-    if kind in _KINDS and kind not in READS and kind not in CHANGES:
+    if kind in _STATEMENT_TYPES and kind not in READ_STATEMENTS and kind not in WRITE_STATEMENTS:
         return (
             f"{words_of(part)} isn't served: it reaches beyond the lake's tables, or changes what "  # type: ignore[arg-type]
             "all callers share"
@@ -152,20 +151,20 @@ def _refusal_of(part: object) -> str | None:
     if isinstance(part, TimeTravel) and part.timestamp_expression is not None:
         return refusal_of_expression(part.timestamp_expression)
     is_place = isinstance(part, TablePath) or getattr(part, "location", None) is not None
-    if is_place or (isinstance(part, TableName) and any(map(_PLACE.search, part.parts))):
+    if is_place or (isinstance(part, TableName) and any(map(_PATH_CHARACTERS.search, part.parts))):
         return NO_PLACES
     return None
 
 
-def parts_of(part: object) -> Iterator[object]:
-    """A statement and all that it is made of."""
+def walk_parts(part: object) -> Iterator[object]:
+    """Yield a statement and all of its parts, nested ones included."""
     yield part
     if isinstance(part, Mapping):
-        for one in part.values():
-            yield from parts_of(one)
+        for value in part.values():
+            yield from walk_parts(value)
     elif isinstance(part, tuple | list | frozenset):
-        for one in part:
-            yield from parts_of(one)
+        for value in part:
+            yield from walk_parts(value)
     elif dataclasses.is_dataclass(part):
-        for item in dataclasses.fields(part):
-            yield from parts_of(getattr(part, item.name))
+        for field in dataclasses.fields(part):
+            yield from walk_parts(getattr(part, field.name))

@@ -1,7 +1,7 @@
-"""SQL for those who can't import Python: statements in, rows out as JSON or as an Arrow stream.
+"""SQL over HTTP: statements in, rows out as JSON or as an Arrow stream.
 
-Owns what a caller may do: statements about the lake's own tables by name, no changes by a token
-that may only read, within the statement's time. The lists of statements are in `refusals`.
+Owns what a caller may run: statements about the lake's own tables by name, no changes by a
+read-only token, within the statement's time. The lists of statements are in `refusals`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from txlake.errors import Conflict, InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import to_arrow_type
+from txlake.server.api_errors import ApiError, api_error_of
 from txlake.server.bodies import NewSession, Script
-from txlake.server.calls import Answer, Call
-from txlake.server.failures import Failure, failure_of
-from txlake.server.refusals import may_only_change, parts_of, refusal
+from txlake.server.calls import ApiResponse, Call
+from txlake.server.refusals import is_write, refusal_reason, walk_parts
 from txlake.session.command import AsRows, words_of
 from txlake.session.session import Session
 from txlake.spark.served import ServedPlane
@@ -36,61 +36,64 @@ from txlake.views.results import Result, collected, held
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def run(call: Call) -> Answer:
-    """Carries out a script; the answer is the last statement's."""
+def run(call: Call) -> ApiResponse:
+    """Run a script, and return its last statement's result."""
     script = call.body(Script)
-    with _answering(), _session(call, script.session) as session:
-        return _ran(call, session, script)
+    with _errors_with_class(), _session_for(call, script.session) as session:
+        return _run_script(call, session, script)
 
 
-def begin_session(call: Call) -> Answer:
-    """A session that is kept, until it is ended or nobody uses it for long."""
-    told = call.body(NewSession) if call.content.strip() else NewSession()
+def begin_session(call: Call) -> ApiResponse:
+    """Open a session that is kept until it is ended or idle."""
+    settings = call.body(NewSession) if call.content.strip() else NewSession()
 
     def prepare(session: Session) -> None:
-        session.lock_timeout_ms = call.served.limits.sql_lock_ms
-        if told.isolation is not None:
-            session.level = parse_level(told.isolation)
-        if told.database is not None:
-            if session.engine.catalog.database(told.database) is None:
-                raise InvalidRequest(f"there is no database {told.database!r}")
-            session.database = told.database
+        session.lock_timeout_ms = call.served_lake.limits.sql_lock_ms
+        if settings.isolation is not None:
+            session.level = parse_level(settings.isolation)
+        if settings.database is not None:
+            if session.engine.catalog.database(settings.database) is None:
+                raise InvalidRequest(f"there is no database {settings.database!r}")
+            session.database = settings.database
 
-    with _answering():
-        name = call.served.conversations.begin(call.caller.name, prepare)
-    return Answer(200, {"session": name})
+    with _errors_with_class():
+        session_id = call.served_lake.client_sessions.begin(call.caller.name, prepare)
+    return ApiResponse(200, {"session": session_id})
 
 
-def end_session(call: Call) -> Answer:
-    """Ends a session; its open transaction is rolled back."""
-    call.served.conversations.end(call.path["session"], call.caller.name)
-    return Answer(204)
+def end_session(call: Call) -> ApiResponse:
+    """End a session; its open transaction is rolled back."""
+    call.served_lake.client_sessions.end(call.path["session"], call.caller.name)
+    return ApiResponse(204)
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
-    """Tells errors of the lake's with their class, and a conflict with its evidence."""
+def _errors_with_class() -> Iterator[None]:
+    """Add to a txlake error its class and codes, and to a conflict its evidence."""
     try:
         yield
     except TxlakeError as error:
-        failure = failure_of(error)
-        failure.more = {"class": type(error).__name__, "codes": list(error.codes)}
+        api_error = api_error_of(error)
+        api_error.details = {"class": type(error).__name__, "codes": list(error.codes)}
         if isinstance(error, Conflict) and error.evidence is not None:
-            failure.more["evidence"] = json_value(dataclasses.asdict(error.evidence))
-        raise failure from error
+            api_error.details["evidence"] = json_value(dataclasses.asdict(error.evidence))
+        raise api_error from error
 
 
-def _session(call: Call, name: str | None) -> AbstractContextManager[Session]:
-    if name is not None:
-        return call.served.conversations.one(name, call.caller.name)
-    return _one_request(call)
+def _session_for(call: Call, session_id: str | None) -> AbstractContextManager[Session]:
+    if session_id is not None:
+        return call.served_lake.client_sessions.acquire(session_id, call.caller.name)
+    return _request_session(call)
 
 
 @contextmanager
-def _one_request(call: Call) -> Iterator[Session]:
-    """A session of this request alone. Raises InvalidRequest where it leaves a transaction open."""
-    session = call.served.sessions.fresh()
-    session.lock_timeout_ms = call.served.limits.sql_lock_ms
+def _request_session(call: Call) -> Iterator[Session]:
+    """Return a session for this request alone.
+
+    Raises InvalidRequest where the script leaves its transaction open.
+    """
+    session = call.served_lake.sessions.create()
+    session.lock_timeout_ms = call.served_lake.limits.sql_lock_ms
     try:
         yield session
         if session.current is not None:
@@ -102,42 +105,42 @@ def _one_request(call: Call) -> Iterator[Session]:
         session.close()
 
 
-def _ran(call: Call, session: Session, script: Script) -> Answer:
+def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
     try:
         rules = session.engine.plane.text_rules
         statements = parse(script.statement, script.parameters, rules)
         _check(call, statements)
-    except (TxlakeError, Failure) as error:
+    except (TxlakeError, ApiError) as error:
         session.fail(error)
         raise
-    with _bounded(call, session):
-        found = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
+    with _statement_timeout(call, session):
+        rows = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
         try:
             with spark_errors():
-                result = _result(found, call.served.limits.sql_rows_max)
+                result = _result(rows, call.served_lake.limits.sql_rows_max)
         except BaseException as error:
             session.fail(error)
             raise
     if ARROW in call.accept:
-        return Answer(200, content=_stream(result), media=ARROW)
-    return Answer(200, _shown(session, result))
+        return ApiResponse(200, content=_arrow_stream(result), media=ARROW)
+    return ApiResponse(200, _json_rows(session, result))
 
 
-def _bounded(call: Call, session: Session) -> AbstractContextManager[None]:
-    """The statement's time, where its rows are Spark's."""
+def _statement_timeout(call: Call, session: Session) -> AbstractContextManager[None]:
+    """Return the statement's time limit, where Spark runs it."""
     plane = session.engine.plane
     if isinstance(plane, ServedPlane):
-        return plane.statement(call.served.limits.statement_s)
+        return plane.statement(call.served_lake.limits.statement_s)
     return nullcontext()
 
 
-def _result(found: DataFrame | Rows, rows_max: int) -> Result:
-    return held(found, rows_max) if isinstance(found, Rows) else collected(found, rows_max)
+def _result(rows: DataFrame | Rows, rows_max: int) -> Result:
+    return held(rows, rows_max) if isinstance(rows, Rows) else collected(rows, rows_max)
 
 
-def _shown(session: Session, result: Result) -> dict[str, object]:
+def _json_rows(session: Session, result: Result) -> dict[str, object]:
     return {
-        "columns": [{"name": one.name, "type": one.type} for one in result.columns],
+        "columns": [{"name": column.name, "type": column.type} for column in result.columns],
         "rows": [[json_value(value) for value in row] for row in result.rows],
         "total": result.total,
         "truncated": result.total > len(result.rows),
@@ -145,12 +148,13 @@ def _shown(session: Session, result: Result) -> dict[str, object]:
     }
 
 
-def _stream(result: Result) -> bytes:
-    """The rows as an Arrow IPC stream; `total` is in the schema's metadata."""
-    types = [to_arrow_type(parse_type(one.type)) for one in result.columns]
-    names = [one.name for one in result.columns]
+def _arrow_stream(result: Result) -> bytes:
+    """Return the rows as an Arrow IPC stream; `total` is in the schema's metadata."""
+    types = [to_arrow_type(parse_type(column.type)) for column in result.columns]
+    names = [column.name for column in result.columns]
     columns = [
-        pa.array([row[place] for row in result.rows], kind) for place, kind in enumerate(types)
+        pa.array([row[position] for row in result.rows], kind)
+        for position, kind in enumerate(types)
     ]
     table = pa.Table.from_arrays(columns, names=names)
     table = table.replace_schema_metadata({"total": str(result.total)})
@@ -160,28 +164,29 @@ def _stream(result: Result) -> bytes:
     return sink.getvalue()
 
 
-# What may be said
+# Permissions
 
 
 def _check(call: Call, statements: Sequence[Statement]) -> None:
-    """Raises Failure for what isn't served, or not to this caller."""
-    reason = refusal(statements)
+    """Raise ApiError for a statement that isn't served, or not to this caller."""
+    reason = refusal_reason(statements)
     if reason is not None:
-        raise Failure("PermissionDeniedException", reason)
+        raise ApiError("PermissionDeniedException", reason)
     for statement in statements:
-        for part in parts_of(statement):
+        for part in walk_parts(statement):
             _check_part(call, part)
 
 
 def _check_part(call: Call, part: object) -> None:
-    if call.caller.read_only and may_only_change(part):
-        raise Failure(
+    if call.caller.read_only and is_write(part):
+        raise ApiError(
             "PermissionDeniedException",
             f"{call.caller.name!r} may only read, and {words_of(part)} changes the lake",  # type: ignore[arg-type]
         )
-    most = call.served.limits.sql_lock_ms
-    if isinstance(part, SetLockTimeout) and not 0 <= part.timeout_ms <= most:
-        raise Failure(
+    timeout_ms_max = call.served_lake.limits.sql_lock_ms
+    if isinstance(part, SetLockTimeout) and not 0 <= part.timeout_ms <= timeout_ms_max:
+        raise ApiError(
             "InvalidParameterValueException",
-            f"SET LOCK_TIMEOUT {part.timeout_ms}: a served session waits for 0 to {most} ms",
+            f"SET LOCK_TIMEOUT {part.timeout_ms}: a served session waits for 0 to {timeout_ms_max} "
+            "ms",
         )

@@ -1,4 +1,4 @@
-"""The server's process: a lake is opened and served until it is told to stop."""
+"""The server's process: it opens a lake and serves it until it is stopped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 
 from txlake.errors import InvalidRequest
 from txlake.server.app import application
-from txlake.server.calls import Limits, Served, Sessions
-from txlake.server.heads import prompt_protocol
-from txlake.server.tokens import Tokens, is_own
+from txlake.server.calls import Limits, ServedLake, SessionPool
+from txlake.server.head_timeout import protocol_with_head_timeout
+from txlake.server.tokens import Tokens, is_loopback
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
@@ -22,12 +22,13 @@ from txlake.spark.served import ServedPlane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServerSettings:
     """How a lake is served.
 
     Attributes:
-        token_file: the tokens that are good; None: everybody may call, from this host alone.
-        certificate: TLS: a file with the certificate's chain, and one with its key.
+        token_file: the valid tokens; None: everybody on this host may call.
+        certificate: for TLS, the file of the certificate's chain and the file of its key.
+        vends_credentials: whether the lake's own storage options are given to clients.
     """
 
     host: str = "127.0.0.1"
@@ -38,72 +39,72 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> None:
-    """Serves the session's lake until the process is told to stop.
+def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
+    """Serve the session's lake until the process is stopped.
 
-    `started` is called with the server's address once it takes requests.
+    `on_started` is called with the server's address once it accepts requests.
 
-    Raises InvalidRequest: the token file can't be read, there is none and others than this host
-    could call, or the address can't be had.
+    Raises InvalidRequest: the token file can't be read, it is missing although other hosts could
+    call, or the address isn't available.
     """
-    tokens = tokens_of(how)
-    engine, level = engine_for_others(session.engine, owns_spark=True), session.level
-    served = Served(
+    tokens = load_tokens(settings)
+    engine, level = restricted_engine(session.engine, owns_spark=True), session.level
+    served = ServedLake(
         engine=engine,
-        sessions=Sessions(lambda: Session(engine, level=level)),
-        limits=how.limits,
-        vends_credentials=how.vends_credentials,
+        sessions=SessionPool(lambda: Session(engine, level=level)),
+        limits=settings.limits,
+        vends_credentials=settings.vends_credentials,
     )
     try:
-        listen(application(served, tokens), how, started=started)
+        listen(application(served, tokens), settings, on_started=on_started)
     finally:
         engine.plane.close()
 
 
-def listen(app: ASGIApp, how: Serving, *, started: Callable[[str], None]) -> None:
-    """Answers requests by an application until the process is told to stop.
+def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
+    """Serve an application until the process is stopped.
 
-    Raises InvalidRequest where the address can't be had.
+    Raises InvalidRequest where the address isn't available.
     """
-    certificate, key = how.certificate or (None, None)
+    certificate, key = settings.certificate or (None, None)
     config = uvicorn.Config(
         app,
-        host=how.host,
-        port=how.port,
+        host=settings.host,
+        port=settings.port,
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
-        # Of those that are open; each may have one request inside.
-        limit_concurrency=4 * (how.limits.workers + how.limits.waiting_max),
+        # Connections; each may have one request in flight.
+        limit_concurrency=4 * (settings.limits.workers + settings.limits.waiting_max),
         timeout_keep_alive=30,
-        http=prompt_protocol(how.limits.head_s),
-        timeout_graceful_shutdown=int(how.limits.request_s),
+        http=protocol_with_head_timeout(settings.limits.head_s),
+        timeout_graceful_shutdown=int(settings.limits.request_s),
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    # Java's client asks for HTTP/2 with each connection, and goes on without it.
-    logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade)
-    server = _Server(config, started)
+    # Java's client asks for HTTP/2 on each connection, and continues without it.
+    logging.getLogger("uvicorn.error").addFilter(_is_not_upgrade_warning)
+    server = _Server(config, on_started)
     server.run()
     if not server.started:
-        raise InvalidRequest(f"the server couldn't start at {how.host}:{how.port}")
+        raise InvalidRequest(f"the server couldn't start at {settings.host}:{settings.port}")
 
 
-def _is_no_upgrade(record: logging.LogRecord) -> bool:
+def _is_not_upgrade_warning(record: logging.LogRecord) -> bool:
     return record.msg != "Unsupported upgrade request."
 
 
-def engine_for_others(engine: Engine, *, owns_spark: bool) -> Engine:
-    """The same lake for callers who don't own the machine; its Spark runs what is judged alone.
+def restricted_engine(engine: Engine, *, owns_spark: bool) -> Engine:
+    """Return an engine of the same lake for callers who don't own the machine.
 
-    `owns_spark`: whether the server may end Spark's process where a statement can't be ended
-    otherwise.
+    Its Spark runs checked plans only. `owns_spark`: whether the server may end Spark's process
+    where a statement can't be ended otherwise.
     """
     plane = engine.plane
     if not isinstance(plane, SparkPlane):
         return engine
-    made = ServedPlane(
+    served_plane = ServedPlane(
         make_spark=plane.make_spark,
         system=plane.system,
         settings=plane.settings,
@@ -112,36 +113,40 @@ def engine_for_others(engine: Engine, *, owns_spark: bool) -> Engine:
         options_at=plane.options_at,
         owns_spark=owns_spark,
     )
-    return engine.with_plane(made)
+    return engine.with_plane(served_plane)
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, told: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._told = told
+        self._on_started = on_started
 
     async def startup(self, sockets: object = None) -> None:
-        """Tells the address, which has the port that the system chose where it was asked for."""
+        """Report the address, with the port that the system chose if port 0 was requested."""
         await super().startup(sockets)  # type: ignore[arg-type]
         if not self.started:
             return
         scheme = "https" if self.config.is_ssl else "http"
         host, port = self.servers[0].sockets[0].getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        self._told(f"{scheme}://{shown}:{port}")
+        printed_host = f"[{host}]" if ":" in host else host
+        self._on_started(f"{scheme}://{printed_host}:{port}")
 
 
-def tokens_of(how: Serving) -> Tokens:
-    """The tokens of the file. Raises InvalidRequest without any where others could call."""
-    if how.token_file is None:
-        if not is_own(how.host):
+def load_tokens(settings: ServerSettings) -> Tokens:
+    """Return the token file's tokens.
+
+    Raises InvalidRequest where it can't be read, or is missing although other hosts could call.
+    """
+    if settings.token_file is None:
+        if not is_loopback(settings.host):
             raise InvalidRequest(
-                f"--host {how.host}: others than this host could call, and there are no tokens; "
+                f"--host {settings.host}: others than this host could call, and there are no "
+                "tokens; "
                 "give --token-file"
             )
         return Tokens()
     try:
-        text = how.token_file.read_bytes()
+        text = settings.token_file.read_bytes()
     except OSError as error:
-        raise InvalidRequest(f"{how.token_file}: {error.strerror}") from error
-    return Tokens.parse(text, source=str(how.token_file))
+        raise InvalidRequest(f"{settings.token_file}: {error.strerror}") from error
+    return Tokens.parse(text, source=str(settings.token_file))

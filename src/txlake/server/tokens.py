@@ -1,6 +1,6 @@
-"""Who may call: bearer tokens, each with a name, what it is for, and until when.
+"""Bearer tokens, each with a name, its permission, and its expiry.
 
-Owns the file that lists them. What is kept in memory are digests; a token is never shown.
+Owns the file that lists them. Memory holds only digests; a token is never shown.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import msgspec
 
 from txlake.errors import InvalidRequest
-from txlake.server.failures import Failure
+from txlake.server.api_errors import ApiError
 
 _SCHEME = "bearer "
 _LENGTH_MIN = 16
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One token, as the file has it. `expires` is a time with its zone; None: it never does."""
+    """An entry of the token file. `expires` is a time with its zone; None: never."""
 
     token: str
     name: str
@@ -32,7 +32,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. `read_only`: changes nothing."""
+    """The owner of a token. `read_only`: may not change anything."""
 
     name: str
     read_only: bool = False
@@ -42,39 +42,40 @@ ANYONE = Caller("anyone")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _TokenRecord:
     digest: bytes
     caller: Caller
     expires_ms: int | None
 
 
 class Tokens:
-    """The tokens that are good; without any, everybody may call."""
+    """The valid tokens; without any, everybody may call."""
 
     def __init__(self, tokens: Iterable[Token] = ()) -> None:
-        self._known = tuple(_known(token) for token in tokens)
+        self._records = tuple(_record(token) for token in tokens)
 
     @property
-    def are_asked_for(self) -> bool:
-        """Whether who calls has to have one."""
-        return bool(self._known)
+    def are_required(self) -> bool:
+        """Return whether a caller needs a token."""
+        return bool(self._records)
 
     @classmethod
     def parse(cls, text: bytes, *, source: str) -> Tokens:
-        """The tokens of a file: a JSON list of objects `token`, `name`, `read_only`, `expires`.
+        """Return the tokens of a file: a JSON list of objects `token`, `name`, `read_only`,
+        `expires`.
 
         Raises InvalidRequest naming `source`, and never a token.
         """
         try:
-            found = msgspec.json.decode(text, type=list[Token])
+            tokens = msgspec.json.decode(text, type=list[Token])
         except msgspec.MsgspecError as error:
             raise InvalidRequest(
                 f"{source}: expected a JSON list of objects with token, name, and where they "
                 f"are wanted read_only and expires: {error}"
             ) from error
-        if not found:
+        if not tokens:
             raise InvalidRequest(f"{source}: it lists no token")
-        for token in found:
+        for token in tokens:
             if len(token.token) < _LENGTH_MIN:
                 raise InvalidRequest(
                     f"{source}: the token of {token.name!r} is shorter than {_LENGTH_MIN} "
@@ -85,48 +86,51 @@ class Tokens:
                     f"{source}: the token of {token.name!r}: expires needs a time zone, as in "
                     "2027-01-31T00:00:00Z"
                 )
-        return cls(found)
+        return cls(tokens)
 
     def caller(self, authorization: str | None, now_ms: int) -> Caller:
-        """Who sends the header. Raises Failure: there is none, it is wrong, or it has expired."""
-        if not self._known:
+        """Return the caller of an Authorization header.
+
+        Raises ApiError: the header is missing or wrong, or the token has expired.
+        """
+        if not self._records:
             return ANYONE
         if authorization is None or not authorization.lower().startswith(_SCHEME):
             raise _unauthorized("expected the header Authorization: Bearer <token>")
-        return self.known(digest_of(authorization[len(_SCHEME) :].strip()), now_ms)
+        return self.caller_of_digest(digest_of(authorization[len(_SCHEME) :].strip()), now_ms)
 
-    def known(self, digest: bytes, now_ms: int) -> Caller:
-        """Whose token has that digest. Raises Failure as `caller`."""
-        if not self._known:
+    def caller_of_digest(self, digest: bytes, now_ms: int) -> Caller:
+        """Return the caller whose token has this digest. Raises ApiError as `caller`."""
+        if not self._records:
             return ANYONE
-        found = None
-        for known in self._known:  # all of them, so that the time doesn't tell which it was
-            if hmac.compare_digest(known.digest, digest):
-                found = known
-        if found is None:
+        matching = None
+        for record in self._records:  # all of them: the time must not reveal which one matches
+            if hmac.compare_digest(record.digest, digest):
+                matching = record
+        if matching is None:
             raise _unauthorized("the token isn't one of this server's")
-        if found.expires_ms is not None and found.expires_ms <= now_ms:
-            raise _unauthorized(f"the token of {found.caller.name!r} has expired")
-        return found.caller
+        if matching.expires_ms is not None and matching.expires_ms <= now_ms:
+            raise _unauthorized(f"the token of {matching.caller.name!r} has expired")
+        return matching.caller
 
 
-def _known(token: Token) -> _Known:
+def _record(token: Token) -> _TokenRecord:
     expires = None if token.expires is None else int(token.expires.timestamp() * 1000)
-    return _Known(digest_of(token.token), Caller(token.name, token.read_only), expires)
+    return _TokenRecord(digest_of(token.token), Caller(token.name, token.read_only), expires)
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of a token."""
+    """Return a token's digest, which is kept in its place."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def is_own(host: str) -> bool:
-    """Whether a name or an address is this host's own, which nobody else reaches."""
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is a loopback one, which other hosts can't reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _unauthorized(message: str) -> Failure:
-    return Failure("NotAuthorizedException", message)
+def _unauthorized(message: str) -> ApiError:
+    return ApiError("NotAuthorizedException", message)

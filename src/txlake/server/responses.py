@@ -1,4 +1,4 @@
-"""Tables as the two APIs show them, and the tags by which clients notice that they changed."""
+"""Tables in the form of the two APIs, and the etags by which clients notice changed definitions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.ports import TableCommit
 from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.unity_columns import column_infos, delta_columns
-from txlake.server.definitions import Defined, defined_since
+from txlake.server.definitions import DefinitionVersion, definition_version
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
 from txlake.transaction.publication import content_of, publish_pending, staged_path
 from txlake.transaction.table_log import TableLog
 
 _FORMAT = "DELTA"
-_LOOKS = 4
+_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A table as it is at one moment; `commits`: those that aren't in its log yet, newest first."""
+class TableState:
+    """A table at one moment; `commits`: the commits that its log lacks, newest first."""
 
     entry: TableEntry
     log: TableLog
@@ -36,27 +36,29 @@ class Shown:
     commits: Sequence[dict[str, object]] = ()
 
     @property
-    def defined(self) -> Defined | None:
-        """Since when it is defined as it is."""
-        return defined_since(self.log, self.entry.id, etag_of(self), self.snapshot.version)
+    def definition(self) -> DefinitionVersion | None:
+        """Return the version that defined the table as it is; None where it is too far back."""
+        return definition_version(
+            self.log, self.entry.id, definition_etag(self), self.snapshot.version
+        )
 
 
-def shown(engine: Engine, handle: Handle) -> Shown:
-    """The table as its catalog has it now, everything published.
+def table_state(engine: Engine, handle: Handle) -> TableState:
+    """Publish the table's commits, and return the table as its catalog has it now.
 
-    What can't be published is told, where it was staged under a name. Raises Unavailable where it
-    wasn't, and the store is away: what the table is can't be told then.
+    A commit that can't be published is listed if it was staged under a name. Raises Unavailable if
+    it wasn't, and the store is unreachable: the table's state is unknown then.
     """
     entry = handle.entry
     assert entry is not None
     ledger = engine.catalog.of_lake().ledger
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         head = publish_pending(handle.store, ledger, entry.id, table=handle.name)
         if head is None or head.version < 0:
             break
-        told = [_pending(handle, commit) for commit in reversed(head.pending)]
+        unpublished = [_pending(handle, commit) for commit in reversed(head.pending)]
         snapshot = handle.log.snapshot(head.version)
-        return Shown(entry, handle.log, snapshot, told)
+        return TableState(entry, handle.log, snapshot, unpublished)
     raise Unavailable(f"{handle.name}: it is being made or dropped; look again")
 
 
@@ -77,15 +79,15 @@ def _pending(handle: Handle, commit: TableCommit) -> dict[str, object]:
     }
 
 
-def table_type(table: Shown) -> str:
-    """`MANAGED` for what clients write through this server, `EXTERNAL` for what they only read."""
+def table_type(table: TableState) -> str:
+    """Return `MANAGED` for a table that clients may write through this server, else `EXTERNAL`."""
     return "MANAGED" if is_open(table.snapshot.protocol) else "EXTERNAL"
 
 
-def etag_of(table: Shown) -> str:
-    """Changes with the table's definition, not with its rows."""
+def definition_etag(table: TableState) -> str:
+    """Return a tag that changes with the table's definition, not with its rows."""
     snapshot, entry = table.snapshot, table.entry
-    own = {
+    domains = {
         name: domain.configuration
         for name, domain in snapshot.domains.items()
         if name != ROW_TRACKING_DOMAIN
@@ -93,46 +95,48 @@ def etag_of(table: Shown) -> str:
     parts = [
         msgspec.to_builtins(snapshot.metadata),
         msgspec.to_builtins(snapshot.protocol),
-        own,
+        domains,
         [entry.id, entry.database, entry.name],
     ]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def properties_of(table: Shown) -> dict[str, str]:
-    """The table's properties, and those that its protocol, its domains and its history make."""
-    snapshot, defined = table.snapshot, table.defined
+def all_properties(table: TableState) -> dict[str, str]:
+    """Return the table's properties, with those derived from its protocol, domains and history."""
+    snapshot, definition = table.snapshot, table.definition
     protocol = snapshot.protocol
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    found = {
+    properties = {
         **snapshot.metadata.configuration,
         **{f"delta.feature.{name}": "supported" for name in sorted(features)},
         "delta.minReaderVersion": str(protocol.min_reader_version),
         "delta.minWriterVersion": str(protocol.min_writer_version),
     }
-    if defined is not None:
-        found["delta.lastUpdateVersion"] = str(defined.version)
-        found["delta.lastCommitTimestamp"] = str(defined.time_ms)
-    found |= {f"delta.{key}": text for key, text in _clustering(snapshot).items()}
+    if definition is not None:
+        properties["delta.lastUpdateVersion"] = str(definition.version)
+        properties["delta.lastCommitTimestamp"] = str(definition.time_ms)
+    properties |= {f"delta.{key}": text for key, text in _clustering(snapshot).items()}
     if ROW_TRACKING_DOMAIN in snapshot.domains:
-        found["delta.rowTracking.rowIdHighWaterMark"] = str(snapshot.row_id_high_water_mark)
-    return found
+        properties["delta.rowTracking.rowIdHighWaterMark"] = str(snapshot.row_id_high_water_mark)
+    return properties
 
 
 def _clustering(snapshot: Snapshot) -> dict[str, str]:
-    """The columns, none of a table that isn't clustered any more."""
+    """Return the clustering columns as a property: empty if clustering was removed, absent if it
+    never was.
+    """
     clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
     if not clustered and FEATURE not in snapshot.features:
         return {}
     return {"clusteringColumns": json.dumps(clustered, ensure_ascii=False)}
 
 
-def loaded(table: Shown) -> dict[str, object]:
-    """The Delta API's answer about a table."""
+def load_response(table: TableState) -> dict[str, object]:
+    """Return the Delta API's response about a table."""
     entry, snapshot = table.entry, table.snapshot
     metadata: dict[str, object] = {
-        "etag": etag_of(table),
+        "etag": definition_etag(table),
         "table-type": table_type(table),
         "table-uuid": entry.id,
         "location": entry.location,
@@ -140,20 +144,20 @@ def loaded(table: Shown) -> dict[str, object]:
         "updated-time": max(entry.modified_ms, snapshot.timestamp_ms),
         "columns": delta_columns(snapshot.schema),
         "partition-columns": list(snapshot.partition_columns),
-        "properties": properties_of(table),
+        "properties": all_properties(table),
     }
-    defined = table.defined
-    if defined is not None:
-        metadata["last-commit-version"] = defined.version
-        metadata["last-commit-timestamp-ms"] = defined.time_ms
-    answer: dict[str, object] = {"metadata": metadata, "commits": list(table.commits)}
+    definition = table.definition
+    if definition is not None:
+        metadata["last-commit-version"] = definition.version
+        metadata["last-commit-timestamp-ms"] = definition.time_ms
+    response: dict[str, object] = {"metadata": metadata, "commits": list(table.commits)}
     if is_open(snapshot.protocol):
-        answer["latest-table-version"] = snapshot.version
-    return answer
+        response["latest-table-version"] = snapshot.version
+    return response
 
 
-def table_info(catalog: str, table: Shown) -> dict[str, object]:
-    """The older API's answer about a table."""
+def table_info(catalog: str, table: TableState) -> dict[str, object]:
+    """Return the older API's response about a table."""
     entry, snapshot = table.entry, table.snapshot
     info: dict[str, object] = {
         "name": entry.name,
@@ -163,7 +167,7 @@ def table_info(catalog: str, table: Shown) -> dict[str, object]:
         "data_source_format": _FORMAT,
         "columns": column_infos(snapshot.schema, snapshot.partition_columns),
         "storage_location": entry.location,
-        "properties": properties_of(table) | _clustering(snapshot),
+        "properties": all_properties(table) | _clustering(snapshot),
         "created_at": entry.created_ms,
         "updated_at": max(entry.modified_ms, snapshot.timestamp_ms),
         "table_id": entry.id,

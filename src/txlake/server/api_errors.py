@@ -1,7 +1,7 @@
-"""Errors as the API names them: a status, a type of its list, and a message.
+"""Errors of the API: a status, an error type of its list, and a message.
 
-Owns which of txlake's errors is which of them, and the form that each API gives them. Source: Unity
-Catalog's Delta API, "Errors"; the errors of its older API as Unity Catalog's own server answers.
+Owns the mapping of txlake's errors to these types, and the form that each API gives them. Source:
+Unity Catalog's Delta API, "Errors"; for the older API, the errors of Unity Catalog's own server.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STATUSES = {
 
 _UNAVAILABLE = 503
 
-_OLDER = {
+_OLDER_CODES = {
     "BadRequestException": "INVALID_ARGUMENT",
     "InvalidParameterValueException": "INVALID_ARGUMENT",
     "UnsupportedTableFormatException": "UNSUPPORTED_TABLE_FORMAT",
@@ -63,45 +63,48 @@ _OLDER_STATUSES = {"AlreadyExistsException": 400}
 _OLDER_DETAILS = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
-class Failure(Exception):
-    """What a request failed with. `kind` is one of STATUSES; the message is for its sender.
+class ApiError(Exception):
+    """A request's error. `kind` is a key of STATUSES; the message is for the request's sender.
 
-    `more`: what else the answer's error says.
+    `details`: further fields of the response's error.
     """
 
     def __init__(self, kind: str, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
-        self.more: dict[str, object] = {}
+        self.details: dict[str, object] = {}
         self.status = STATUSES[kind] if status is None else status
 
-    def answer(self, *, older: bool) -> tuple[int, dict[str, object]]:
-        """The answer's status and body. `older`: as the API before the Delta API has them."""
-        if older:
-            code = _OLDER[self.kind]
-            details = [{"@type": _OLDER_DETAILS, "reason": code}]
-            body = {"error_code": code, "message": str(self), "details": details}
+    def response(self, *, is_older_api: bool) -> tuple[int, dict[str, object]]:
+        """Return the response's status and body.
+
+        `is_older_api`: in the form of the API before the Delta API.
+        """
+        if is_older_api:
+            code = _OLDER_CODES[self.kind]
+            error_info = [{"@type": _OLDER_DETAILS, "reason": code}]
+            body = {"error_code": code, "message": str(self), "details": error_info}
             return _OLDER_STATUSES.get(self.kind, self.status), {**body}
-        error = {"message": str(self), "type": self.kind, "code": self.status, **self.more}
+        error = {"message": str(self), "type": self.kind, "code": self.status, **self.details}
         return self.status, {"error": error}
 
 
-def failure_of(error: TxlakeError) -> Failure:
-    """The failure that stands for an error of the lake's."""
+def api_error_of(error: TxlakeError) -> ApiError:
+    """Return the API's error for one of txlake's errors."""
     match error:
         case LockTimeout():
-            return Failure("TooManyRequestsException", str(error))
+            return ApiError("TooManyRequestsException", str(error))
         case Unavailable():
-            return Failure("InternalServerErrorException", str(error), status=_UNAVAILABLE)
+            return ApiError("InternalServerErrorException", str(error), status=_UNAVAILABLE)
         case OutcomeUnknown():
-            return Failure("CommitStateUnknownException", str(error))
+            return ApiError("CommitStateUnknownException", str(error))
         case Conflict():
-            return Failure("CommitVersionConflictException", str(error))
+            return ApiError("CommitVersionConflictException", str(error))
         case InvalidRequest():
-            return Failure("InvalidParameterValueException", str(error))
+            return ApiError("InvalidParameterValueException", str(error))
         case UnsupportedFeature():
-            return Failure("UnsupportedTableFormatException", str(error))
+            return ApiError("UnsupportedTableFormatException", str(error))
         case CorruptTable():
-            return Failure("InternalServerErrorException", str(error))
+            return ApiError("InternalServerErrorException", str(error))
         case _:
-            return Failure("InternalServerErrorException", str(error))
+            return ApiError("InternalServerErrorException", str(error))

@@ -31,7 +31,11 @@ def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[s
     if isinstance(engine.plane, SparkPlane):
         engine.plane.make_spark = no_spark
     rooms = [playground_room(Playgrounds())]
-    listen(application(engine, tokens, host=settings.host, rooms=rooms), settings, on_started=on_started)
+    listen(
+        application(engine, tokens, host=settings.host, rooms=rooms),
+        settings,
+        on_started=on_started,
+    )
 
 
 def playground_room(playgrounds: Playgrounds) -> Room:

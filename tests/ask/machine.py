@@ -228,6 +228,7 @@ class Machine:
     def _doors(self, seed: int, made: Made, circumstances: Circumstances) -> Doors:
         plane: Any = self._other._session.engine.plane
         plane._spark = None  # a new session, with the settings of the table's questions
+        plane.make_spark = lambda: self._spark
         return Doors(
             spark=self._spark,
             lake=self._lake,

@@ -111,7 +111,7 @@ class Plan:
         return sorted(found, key=lambda row: row[ID])
 
     def _kept(self, row: Row) -> Row:
-        """The row as the table keeps it: no empty text in a partition column."""
+        """The row as the table keeps it: no empty text and no -0.0 in a partition column."""
         found = dict(row)
         for column in self.columns:
             value = found[column.name]
@@ -121,6 +121,8 @@ class Plan:
                 found[column.name] = float(value)
             elif column.name in self.partition_by and value in ("", b""):
                 found[column.name] = None
+            elif column.name in self.partition_by and value == 0 and isinstance(value, float):
+                found[column.name] = 0.0
         return found
 
     def features(self) -> list[str]:

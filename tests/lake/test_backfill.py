@@ -110,7 +110,7 @@ def test_a_suspension_between_batches_ends_it(
     """An engine that doesn't ask for the lake's locks may do that."""
     from txlake.commands import backfill
 
-    batch = backfill._batch
+    batch = backfill._next_batch
     suspended = {row_tracking.SUSPENDED: "true"}
 
     def meanwhile(now: Snapshot, at_once: int) -> object:
@@ -119,7 +119,7 @@ def test_a_suspension_between_batches_ends_it(
         )
         return batch(now.apply([metadata]), at_once)
 
-    monkeypatch.setattr(backfill, "_batch", meanwhile)
+    monkeypatch.setattr(backfill, "_next_batch", meanwhile)
     with pytest.raises(InvalidRequest, match="suspended or dropped while files got row ids"):
         t.sql(TRACK)
     assert not row_tracking.is_enabled(table(t).metadata.configuration)
@@ -158,7 +158,7 @@ def test_a_file_whose_rows_nobody_counted_is_named(t: txlake.Lake) -> None:
 def test_a_batch_that_lost_is_made_anew(t: txlake.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     from txlake.commands import backfill
 
-    batch = backfill._batch
+    batch = backfill._next_batch
     lost: list[int] = []
 
     def losing(now: Snapshot, at_once: int) -> object:
@@ -167,7 +167,7 @@ def test_a_batch_that_lost_is_made_anew(t: txlake.Lake, monkeypatch: pytest.Monk
             raise ConcurrentDeleteReadException("another writer was faster")
         return batch(now, at_once)
 
-    monkeypatch.setattr(backfill, "_batch", losing)
+    monkeypatch.setattr(backfill, "_next_batch", losing)
     t.sql(TRACK)
     assert ids(table(t)) == [0, 2, 4, 6, 8]
 
@@ -185,7 +185,7 @@ def test_a_writer_between_batches_loses_nothing(
     row_lake.sql(f"CREATE TABLE {t} (id INT)")
     for number in range(FILES):
         row_lake.sql(f"INSERT INTO {t} VALUES ({2 * number}), ({2 * number + 1})")
-    batch = backfill._batch
+    batch = backfill._next_batch
     batches: list[int] = []
 
     def overtaken(now: Snapshot, at_once: int) -> object:
@@ -196,7 +196,7 @@ def test_a_writer_between_batches_loses_nothing(
                 other.sql(writer.format(t=t))
         return made
 
-    monkeypatch.setattr(backfill, "_batch", overtaken)
+    monkeypatch.setattr(backfill, "_next_batch", overtaken)
     row_lake.sql(TRACK.replace("TABLE t", f"TABLE {t}"))
     now = txlake.Log(str(tmp_path / "t")).snapshot()
     given = [add["base_row_id"] for add in now.files().to_pylist()]
@@ -211,7 +211,7 @@ def test_writers_of_a_lake_wait_for_it(t: txlake.Lake, monkeypatch: pytest.Monke
     """As for every ALTER TABLE: it holds the table's lock from its first commit to its last."""
     from txlake.commands import backfill
 
-    batch = backfill._batch
+    batch = backfill._next_batch
     waited: list[str] = []
 
     def beside(now: Snapshot, at_once: int) -> object:
@@ -222,7 +222,7 @@ def test_writers_of_a_lake_wait_for_it(t: txlake.Lake, monkeypatch: pytest.Monke
             waited.append(str(caught.value))
         return batch(now, at_once)
 
-    monkeypatch.setattr(backfill, "_batch", beside)
+    monkeypatch.setattr(backfill, "_next_batch", beside)
     t.sql(TRACK)
     assert waited
     assert ids(table(t)) == [0, 2, 4, 6, 8]

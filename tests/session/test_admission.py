@@ -15,7 +15,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.relations import tables
 from txlake.commands import COMMANDS
 from txlake.commands.data import write
-from txlake.commands.tables import place
+from txlake.commands.tables import locate_target
 from txlake.conflict.locking import LockMode, Queued
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new
@@ -361,7 +361,7 @@ def test_a_name_without_a_database_means_nothing_to_the_statement(lake: Offline)
     lake.run("CREATE DATABASE made; CREATE TABLE made.t (id INT)")
     assert context.find(table) is None
     with pytest.raises(InvalidRequest, match="there is no database 'made'"):
-        place(context, table)
+        locate_target(context, table)
     admit(context, [(table, SCH_M)])
     assert context.find(table) is not None
 

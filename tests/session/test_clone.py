@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.session.tables import T, environment, metadata_of, protocol_of, table
-from txlake.commands.clone import Copy, clone
+from txlake.commands.clone import FileCopy, clone
 from txlake.ddl.environment import EVERY_ROW
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
@@ -48,8 +48,8 @@ def source(*files: Add) -> Snapshot:
 
 def cloned(
     statement: Clone, snapshot: Snapshot, existing: Snapshot | None = None
-) -> tuple[Change, Sequence[Copy]]:
-    copies: list[Copy] = []
+) -> tuple[Change, Sequence[FileCopy]]:
+    copies: list[FileCopy] = []
     change = clone(
         statement,
         snapshot,

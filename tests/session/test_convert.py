@@ -11,7 +11,7 @@ import pytest
 
 from tests.session.tables import environment, metadata_of, schema
 from tests.zones import BERLIN
-from txlake.commands.convert import convert
+from txlake.commands.convert import convert_folder
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add
 from txlake.protocol.types import parse_schema
@@ -30,7 +30,7 @@ def converted(folder: Path, *partitions: tuple[str, str], statistics: bool = Tru
     statement = ConvertToDelta(
         location=str(folder), partition_columns=partitions, statistics=statistics
     )
-    return convert(statement, open_store(folder), environment(), time_zone=BERLIN)
+    return convert_folder(statement, open_store(folder), environment(), time_zone=BERLIN)
 
 
 def adds_of(change: Change) -> dict[str, Add]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from txlake.ddl.clustering import clustering_domain, clustering_paths
-from txlake.ddl.stored_expressions import check_constraint, columns_in, uses
+from txlake.ddl.stored_expressions import check_constraint, referenced_columns, uses_column
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DomainMetadata
 from txlake.protocol.clustering import clustered_by
@@ -23,7 +23,7 @@ from txlake.protocol.type_text import parse_columns
     ],
 )
 def test_columns_of_an_expression(text: str, expected: set[tuple[str, ...]] | None) -> None:
-    found = columns_in(text)
+    found = referenced_columns(text)
     assert found == (None if expected is None else frozenset(expected))
 
 
@@ -40,7 +40,7 @@ def test_columns_of_an_expression(text: str, expected: set[tuple[str, ...]] | No
     ],
 )
 def test_use_of_a_column(text: str, path: tuple[str, ...], expected: bool) -> None:
-    assert uses(text, path) == expected
+    assert uses_column(text, path) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.transaction.log_of import LogOf, add, metadata, vector
-from txlake.ddl.feature_traces import newest_trace, unprotected
+from txlake.ddl.feature_traces import newest_trace, unlisted_vector_paths
 from txlake.protocol.actions import Metadata, Remove
 from txlake.protocol.column_mapping import MODE_PROPERTY
 from txlake.protocol.type_widening import TYPE_CHANGES
@@ -81,7 +81,7 @@ def test_metadata_that_needs_the_feature_is_one(feature: str, used: Metadata) ->
 
 def test_vectors_of_removed_files_are_listed_once() -> None:
     table = purged().open().latest()
-    (path,) = unprotected(table, "memory://test")
+    (path,) = unlisted_vector_paths(table, "memory://test")
     assert path.endswith(".bin")
     told = table.apply([Remove(path=path, deletion_timestamp=1, data_change=False)])
-    assert unprotected(told, "memory://test") == []
+    assert unlisted_vector_paths(told, "memory://test") == []

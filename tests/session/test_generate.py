@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.session.tables import table
-from txlake.commands.generate import generate
+from txlake.commands.generate import write_manifests
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import relative_vector
@@ -32,30 +32,30 @@ def test_a_manifest_for_each_partition(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     start = table("a int, p string", partition_by=("p",))
     first = start.apply([add("p=x/f%20", "x"), add("p=x/g", "x"), add("h", "a/b")])
-    assert generate(MODE.upper(), first, store, Reach(store.url)) == 2
+    assert write_manifests(MODE.upper(), first, store, Reach(store.url)) == 2
     assert manifests(tmp_path) == {
         "p=x": f"{store.url}/p=x/f \n{store.url}/p=x/g\n",
         "p=a%2Fb": f"{store.url}/h\n",
     }
-    assert generate(MODE, start.apply([add("n", None)]), store, Reach(store.url)) == 1
+    assert write_manifests(MODE, start.apply([add("n", None)]), store, Reach(store.url)) == 1
     assert manifests(tmp_path) == {"p=__HIVE_DEFAULT_PARTITION__": f"{store.url}/n\n"}
 
 
 def test_a_table_without_partitions_has_one_even_when_it_is_empty(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     start = table("a int")
-    assert generate(MODE, start, store, Reach(store.url)) == 1
+    assert write_manifests(MODE, start, store, Reach(store.url)) == 1
     assert manifests(tmp_path) == {".": ""}
-    generate(MODE, start.apply([add("f")]), store, Reach(store.url))
+    write_manifests(MODE, start.apply([add("f")]), store, Reach(store.url))
     assert manifests(tmp_path) == {".": f"{store.url}/f\n"}
 
 
 def test_tables_that_a_list_of_files_does_not_describe(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     with pytest.raises(InvalidRequest, match="t: GENERATE knows symlink_format_manifest"):
-        generate("other", table("a int"), store, Reach(store.url))
+        write_manifests("other", table("a int"), store, Reach(store.url))
     with pytest.raises(InvalidRequest, match="column mapping"):
-        generate(
+        write_manifests(
             MODE,
             table("a int", properties={"delta.columnMapping.mode": "name"}),
             store,
@@ -75,5 +75,5 @@ def test_tables_that_a_list_of_files_does_not_describe(tmp_path: Path) -> None:
         ]
     )
     with pytest.raises(InvalidRequest, match=r"deletion vectors.*PURGE"):
-        generate(MODE, deleted, store, Reach(store.url))
+        write_manifests(MODE, deleted, store, Reach(store.url))
     assert not list(tmp_path.iterdir())

@@ -430,7 +430,7 @@ def test_numbers_of_fields(text: str, place: str, problem: str) -> None:
 def test_what_fabrics_copy_into_says() -> None:
     found = one("COPY INTO t (a 2, b 1) FROM '/p', '/q' WITH (FIRSTROW = 2, FIELDQUOTE = '0x27')")
     assert isinstance(found, CopyInto)
-    assert (found.location, found.also) == ("/p", ("/q",))
+    assert (found.location, found.more_locations) == ("/p", ("/q",))
     assert (found.columns, found.fields, found.by_position) == (("a", "b"), (2, 1), True)
     assert found.copy_options == (("force", "true"),)
     options = dict(found.format_options)

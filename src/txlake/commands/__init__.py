@@ -1,6 +1,6 @@
-"""Which command carries out which statement: one file a family of statements.
+"""The command of each kind of statement, one module a family of statements.
 
-A session finds a statement's command in COMMANDS. What it does with one: `session.command`.
+A session looks a statement's command up in COMMANDS and runs it (`session.command`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _FAMILIES: tuple[Commands, ...] = (
     inspection.COMMANDS,
     explain_conflicts.COMMANDS,
 )
-COMMANDS: Commands = {kind: one for family in _FAMILIES for kind, one in family.items()}
+COMMANDS: Commands = {
+    statement: entry for family in _FAMILIES for statement, entry in family.items()
+}
 
 __all__ = ["COMMANDS"]

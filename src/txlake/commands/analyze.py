@@ -1,6 +1,6 @@
-"""ANALYZE TABLE: what the log says of each file's columns, made anew from the files' footers.
+"""ANALYZE TABLE: recompute the column statistics in the log from the files' footers.
 
-Reads footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File" (a file is listed
+Reads footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File" (a file is adds
 again to update its statistics), "Per-file Statistics".
 """
 
@@ -28,11 +28,11 @@ _THREADS = 16
 
 
 def analyze(context: Context, statement: AnalyzeTable) -> None:
-    """ANALYZE TABLE: with DELTA, files get the statistics that their footers tell.
+    """Carry out ANALYZE TABLE: with DELTA, replace the files' statistics by those of their footers.
 
-    The plain one writes nothing: what it would collect is kept nowhere but in the log.
+    Without DELTA nothing is written: the log is the only place that keeps statistics.
 
-    Raises InvalidRequest for a column that there isn't.
+    Raises InvalidRequest for an unknown column.
     """
     handle = context.require(statement.table)
     table = context.snapshot(handle)
@@ -41,40 +41,40 @@ def analyze(context: Context, statement: AnalyzeTable) -> None:
             raise unknown_column(".".join(column), table)
     if statement.delta:
         before = context.transaction.open(handle).base.files
-        context.transaction.stage(handle, recomputed(context.work(handle), before))
+        context.transaction.stage(handle, recompute_statistics(context.work(handle), before))
 
 
-def recomputed(work: TableData, before: Files) -> Change:
-    """The change that lists the files anew whose statistics aren't those of their footers.
+def recompute_statistics(work: TableData, before: Files) -> Change:
+    """Return the change that adds again each file whose statistics differ from its footer's.
 
-    `before`: the files that the transaction read; of its own ones the rows stay new. Raises
-    CorruptTable for a file that isn't there, or is no Parquet.
+    `before`: the files at the transaction's read version. Files that the transaction added itself
+    keep `dataChange`. Raises CorruptTable for a file that is missing or isn't Parquet.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(partial(_restated, work), work.snapshot.files.adds())
-        listed = [
+        updated = pool.map(partial(_with_footer_statistics, work), work.snapshot.files.adds())
+        adds = [
             add if add.key not in before else msgspec.structs.replace(add, data_change=False)
-            for add in found
+            for add in updated
             if add is not None
         ]
     return Change(
         operation="COMPUTE STATS",
         parameters={"predicate": []},
-        actions=tuple(listed),
-        metrics={"numFiles": len(listed)},
+        actions=tuple(adds),
+        metrics={"numFiles": len(adds)},
     )
 
 
-def _restated(work: TableData, add: Add) -> Add | None:
-    """The file with other statistics; None where they are the same."""
+def _with_footer_statistics(work: TableData, add: Add) -> Add | None:
+    """Return the file with its footer's statistics; None where it has them already."""
     stats = restated(work.footer(add), add, work.snapshot).to_json()
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None
     return msgspec.structs.replace(add, stats=stats)
 
 
-def _its_lock(statement: AnalyzeTable) -> Sequence[TableLock]:
+def _locks(statement: AnalyzeTable) -> Sequence[TableLock]:
     return [(statement.table, LockMode.IX if statement.delta else LockMode.SCH_S)]
 
 
-COMMANDS = dict([command(AnalyzeTable, giving_nothing(analyze), _its_lock)])
+COMMANDS = dict([command(AnalyzeTable, giving_nothing(analyze), _locks)])

@@ -1,8 +1,8 @@
-"""Row ids for the files of a table that hasn't had them: given in batches, before it tracks rows.
+"""Backfill of row ids: files without them get ids in batches before row tracking is turned on.
 
-Owns the batches. The commit that turns row tracking on gives the rest, whatever came between. A
-table with few files, and one that a transaction changes, needs no more than that commit. Source:
-PROTOCOL.md, "Row Tracking".
+The commit that turns row tracking on gives ids to files that were added meanwhile. For a table with
+few files, and inside an explicit transaction, that commit is enough. Source: PROTOCOL.md, "Row
+Tracking".
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
-from txlake.commands.steps import committed
+from txlake.commands.steps import commit_step
 from txlake.ddl.alter import alter
-from txlake.ddl.alter_features import numbered
+from txlake.ddl.alter_features import has_row_ids
 from txlake.ddl.environment import Environment
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
@@ -26,49 +26,50 @@ from txlake.transaction.change import Change
 from txlake.transaction.table_transaction import TableTransaction
 
 
-def backfilled(
+def backfill_row_ids(
     context: Context, handle: Handle, statement: SetProperties, environment: Environment
 ) -> bool:
-    """Gives ids to the files that are there, where SET TBLPROPERTIES turns row tracking on.
+    """Give row ids to a table's files in batches, where SET TBLPROPERTIES turns row tracking on.
 
-    Whether it did: the statement goes on with the newest version then. It doesn't for few files.
+    Return whether it did; the statement then has to go on with the newest version. It doesn't for
+    few files.
 
-    Raises InvalidRequest for what can't be set, and for a file whose statistics don't state its
-    number of rows, before anything is committed.
+    Raises InvalidRequest, before anything is commit_step, for properties that can't be set and for
+    a file whose statistics don't state its number of rows.
     """
-    at_once = context.engine.settings.relisted_files_max
+    batch_size = context.engine.settings.relisted_files_max
     table = context.snapshot(handle)
-    if context.transaction.explicit or not _turns_on(statement, table):
+    if context.transaction.explicit or not _enables_row_tracking(statement, table):
         return False
-    if numbered(table).count(False) <= at_once:
+    if has_row_ids(table).count(False) <= batch_size:
         return False
 
     change = alter(statement, table, environment)
     TableTransaction(handle.log, table).stage(change.actions, operation=change.operation)
     _require_counts(table)
 
-    def support(own: Context, where: Handle) -> Change | None:
-        # From here on every new file gets ids: only those that are there now are left to do.
-        now = own.snapshot(where)
-        wanted = {f"{FEATURE_PREFIX}rowTracking": "supported"}
-        if is_true(now.metadata.configuration, row_tracking.SUSPENDED):
-            wanted[row_tracking.SUSPENDED] = "false"
-        return alter(SetProperties(statement.table, tuple(wanted.items())), now, environment)
+    def add_support(own: Context, target: Handle) -> Change | None:
+        # After this commit every new file gets ids: only the existing files are left.
+        table = own.snapshot(target)
+        properties = {f"{FEATURE_PREFIX}rowTracking": "supported"}
+        if is_true(table.metadata.configuration, row_tracking.SUSPENDED):
+            properties[row_tracking.SUSPENDED] = "false"
+        return alter(SetProperties(statement.table, tuple(properties.items())), table, environment)
 
-    def batch(own: Context, where: Handle) -> Change | None:
-        return _batch(own.snapshot(where), at_once)
+    def assign_batch(own: Context, target: Handle) -> Change | None:
+        return _next_batch(own.snapshot(target), batch_size)
 
-    committed(context, handle, support)
-    while committed(context, handle, batch):
+    commit_step(context, handle, add_support)
+    while commit_step(context, handle, assign_batch):
         pass
     return True
 
 
-def _turns_on(statement: SetProperties, table: Snapshot) -> bool:
-    """Whether files get ids by it; what can't be set is refused when the rest is."""
+def _enables_row_tracking(statement: SetProperties, table: Snapshot) -> bool:
+    """Return whether the statement turns row tracking on; invalid properties are refused later."""
     before = table.metadata.configuration
-    given = {canonical_key(key): value for key, value in statement.properties}
-    after = {**before, **given}
+    properties = {canonical_key(key): value for key, value in statement.properties}
+    after = {**before, **properties}
     return (
         row_tracking.is_enabled(after)
         and not row_tracking.is_enabled(before)
@@ -77,8 +78,8 @@ def _turns_on(statement: SetProperties, table: Snapshot) -> bool:
 
 
 def _require_counts(table: Snapshot) -> None:
-    """The number of rows of each file is known, by which they get ids."""
-    files = table.select(None).filter(_lacking(table))
+    """Raise InvalidRequest for a file without ids whose number of rows is unknown."""
+    files = table.select(None).filter(_without_row_ids(table))
     for path, stats in zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True):
         if row_tracking.num_records(stats) is None:
             raise InvalidRequest(
@@ -87,19 +88,20 @@ def _require_counts(table: Snapshot) -> None:
             )
 
 
-def _lacking(table: Snapshot) -> pa.Array:
-    """Of each file, whether its rows have no ids."""
-    return pa.array([not has for has in numbered(table)], pa.bool_())
+def _without_row_ids(table: Snapshot) -> pa.Array:
+    """Return, for each live file, whether its rows have no ids."""
+    return pa.array([not has_ids for has_ids in has_row_ids(table)], pa.bool_())
 
 
-def _batch(table: Snapshot, at_once: int) -> Change | None:
-    """The next files without ids, listed again: the commit gives them some.
+def _next_batch(table: Snapshot, batch_size: int) -> Change | None:
+    """Return the change that adds the next files without ids again, so that its commit assigns ids.
 
-    Raises InvalidRequest where it wouldn't, as somebody else turned that off between batches.
+    Raises InvalidRequest where the commit wouldn't, because another transaction suspended or
+    dropped row tracking between batches.
     """
     adds = [
         msgspec.structs.replace(add, data_change=False)
-        for add in adds_of(table.select(None).filter(_lacking(table)).slice(0, at_once))
+        for add in adds_of(table.select(None).filter(_without_row_ids(table)).slice(0, batch_size))
     ]
     if adds and not row_tracking.assigns(table.protocol, table.metadata.configuration):
         raise InvalidRequest(

@@ -1,7 +1,7 @@
-"""CLONE becomes a change: a table with another one's definition and files.
+"""CLONE as a change: a table with the definition and files of another table.
 
-A shallow clone names the source's files by their URLs; a deep one has copies of its own. Row ids
-start anew. Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
+A shallow clone refers to the source's files by URL, a deep clone copies them. Row ids start anew.
+Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from txlake.ddl.create import created, proceeds
+from txlake.ddl.create import existing_table, should_create
 from txlake.ddl.environment import EVERY_ROW, Environment
-from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table
+from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
@@ -31,8 +31,8 @@ from txlake.statements import Clone
 from txlake.transaction.change import Change
 from txlake.transaction.membership import DOMAIN
 
-# They bind a table to its own log or catalog.
-_OWN = (
+# These bind a table to its own log or catalog.
+_NOT_CLONED = (
     CATALOG_FEATURE,
     "catalogManaged",
     "catalogOwned",
@@ -42,17 +42,17 @@ _OWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A file to copy: from an encoded URL to a path below the new table, decoded."""
+class FileCopy:
+    """A file to copy: from a percent-encoded URL to a decoded path below the new table."""
 
     source: str
     target: str
 
 
 @dataclass(slots=True)
-class _Cloned:
+class _ClonedFiles:
     adds: list[Add]
-    copies: list[Copy]
+    copies: list[FileCopy]
 
 
 def clone(
@@ -64,42 +64,43 @@ def clone(
     origin: Reach,
     target_url: str,
     share: Callable[[Collection[str]], None],
-    copy: Callable[[Sequence[Copy]], None],
+    copy: Callable[[Sequence[FileCopy]], None],
 ) -> Change | None:
-    """The change that makes a table a clone of a snapshot.
+    """Return the change that makes a table a clone of a snapshot.
 
     Args:
-        statement: what to clone, and how.
-        source: the snapshot that is cloned.
-        existing: the table that is there, None or version -1 when there is none.
+        statement: the CLONE.
+        source: the snapshot to clone.
+        existing: the table at the target; None or version -1 if there is none.
         environment: time and ids.
         origin: where the files of the source may lie.
-        target_url: where the clone is.
-        share: is told in which places a shallow clone has its files; called before this returns.
+        target_url: the URL of the clone.
+        share: records the locations where a shallow clone has its files; called before this
+            returns.
         copy: copies files, for a deep clone; called before this returns.
 
     Returns:
         The change; None when `if_not_exists` finds a table. `affected` has Delta's columns.
 
     Raises:
-        InvalidRequest: the table exists or doesn't, against the statement's mode; a property that
-            can't be; a table cloned onto itself; a shallow clone that couldn't be read, because its
-            files would lie where the clone's may not.
-        CorruptTable: the source's log names a file by a path that climbs.
+        InvalidRequest: the statement's mode doesn't allow that the table exists, or doesn't; an
+            invalid property; a table cloned onto itself; a shallow clone that couldn't be read,
+            because its files would lie where the clone's may not.
+        CorruptTable: the source's log has a file path that leaves the table's folder.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     table = str(statement.table)
-    existing = created(existing)
-    if not proceeds(statement.mode, existing, table):
+    existing = existing_table(existing)
+    if not should_create(statement.mode, existing, table):
         return None
     if origin.root == target_url:
         raise InvalidRequest(f"{table}: a table can't be cloned onto itself; RESTORE goes back")
     actions = _definition(statement, source, existing, environment, table)
     if statement.shallow:
-        cloned = _shallow(source, origin)
-        share({place for place in _places(cloned.adds, origin) if place != ANYWHERE})
+        cloned = _shared_files(source, origin)
+        share({place for place in _locations(cloned.adds, origin) if place != ANYWHERE})
     else:
-        cloned = _deep(source, origin, environment)
+        cloned = _copied_files(source, origin, environment)
         copy(cloned.copies)
     old = {} if existing is None else {add.key: add for add in existing.files.adds()}
     kept = old.keys() & {add.key for add in cloned.adds}
@@ -121,11 +122,11 @@ def clone(
         actions=(*actions, *removes, *added),
         metrics=counts,
         reads=() if existing is None else (EVERY_ROW,),
-        affected={_snake(name): value for name, value in counts.items()},
+        affected={_snake_case(name): value for name, value in counts.items()},
     )
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
 
 
@@ -138,22 +139,25 @@ def _definition(
 ) -> tuple[Action, ...]:
     configuration = source.metadata.configuration
     mode = source.column_mapping_mode
-    given = {canonical_key(key): text for key, text in statement.properties}
-    asked = given.get(MODE_PROPERTY, mode)
-    if asked.strip().lower() != mode:
+    properties = {canonical_key(key): text for key, text in statement.properties}
+    requested_mode = properties.get(MODE_PROPERTY, mode)
+    if requested_mode.strip().lower() != mode:
         raise InvalidRequest(
-            f"{table}: a clone has its source's column mapping mode, {mode!r}; found {asked!r}"
+            f"{table}: a clone has its source's column mapping mode, {mode!r}; "
+            f"found {requested_mode!r}"
         )
     clustered = clustered_by(source.schema, source.domains, table=source.table)
     internal = set(INTERNAL_PROPERTIES) - {MAX_ID_PROPERTY}
     inherited = {key: value for key, value in configuration.items() if key not in internal}
     if MODE_PROPERTY in inherited:
-        inherited[MODE_PROPERTY] = mode  # the source's protocol may not let its own count
-    features = (source.features & (READABLE | WRITABLE)) - set(_OWN)
-    if set(source.domains) == {DOMAIN}:  # they came with the catalog
+        inherited[MODE_PROPERTY] = (
+            mode  # without the feature in its protocol, the source's property is ignored
+        )
+    features = (source.features & (READABLE | WRITABLE)) - set(_NOT_CLONED)
+    if set(source.domains) == {DOMAIN}:  # the membership domain came with the catalog
         features -= {"domainMetadata"}
     before = {} if existing is None else marks_of(existing.schema, table)
-    return new_table(
+    return new_table_actions(
         with_marks(source.schema, before, table),
         environment,
         table=table,
@@ -168,7 +172,7 @@ def _definition(
     )
 
 
-def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
+def _cloned_add(add: Add, path: str, vector: DeletionVector | None) -> Add:
     return msgspec.structs.replace(
         add,
         path=path,
@@ -179,7 +183,7 @@ def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
     )
 
 
-def _places(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
+def _locations(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
     for add in adds:
         yield origin.place_of(add.path)
         vector = add.deletion_vector
@@ -187,15 +191,15 @@ def _places(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
             yield origin.place_of(_vector_url(vector, origin))
 
 
-def _shallow(source: Snapshot, origin: Reach) -> _Cloned:
+def _shared_files(source: Snapshot, origin: Reach) -> _ClonedFiles:
     adds = [
-        _fresh(add, origin.url(add.path), _absolute(add.deletion_vector, origin))
+        _cloned_add(add, origin.url(add.path), _absolute_vector(add.deletion_vector, origin))
         for add in source.files.adds()
     ]
-    return _Cloned(adds, [])
+    return _ClonedFiles(adds, [])
 
 
-def _absolute(vector: DeletionVector | None, origin: Reach) -> DeletionVector | None:
+def _absolute_vector(vector: DeletionVector | None, origin: Reach) -> DeletionVector | None:
     if vector is None or vector.storage_type == "i":
         return vector
     return msgspec.structs.replace(
@@ -208,10 +212,10 @@ def _vector_url(vector: DeletionVector, origin: Reach) -> str:
     return path if is_absolute(path) else origin.url(encode_path(path))
 
 
-def _deep(source: Snapshot, origin: Reach, environment: Environment) -> _Cloned:
-    """Copies under names of their own, so that no older version's file is overwritten."""
+def _copied_files(source: Snapshot, origin: Reach, environment: Environment) -> _ClonedFiles:
+    """Return the files under new names, so that no older version's file is overwritten."""
     adds: list[Add] = []
-    copies: dict[FileKey, Copy] = {}
+    copies: dict[FileKey, FileCopy] = {}
     vectors: dict[str, str] = {}
     for add in source.files.adds():
         path = decode_path(add.path)
@@ -219,7 +223,7 @@ def _deep(source: Snapshot, origin: Reach, environment: Environment) -> _Cloned:
         if is_absolute(add.path):
             folder = "/".join(_partition_folders(folder.split("/")))
         target = posixpath.join(folder, f"{environment.new_id()}-{name}")
-        copies[add.key] = Copy(origin.url(add.path), target)
+        copies[add.key] = FileCopy(origin.url(add.path), target)
         vector = add.deletion_vector
         if vector is not None and vector.storage_type != "i":
             url = _vector_url(vector, origin)
@@ -227,9 +231,9 @@ def _deep(source: Snapshot, origin: Reach, environment: Environment) -> _Cloned:
             vector = relative_vector(
                 new_id, "", vector.offset or 0, vector.size_in_bytes, vector.cardinality
             )
-        adds.append(_fresh(add, encode_path(target), vector))
-    files = [Copy(url, relative_file_name(new_id)) for url, new_id in vectors.items()]
-    return _Cloned(adds, [*copies.values(), *files])
+        adds.append(_cloned_add(add, encode_path(target), vector))
+    files = [FileCopy(url, relative_file_name(new_id)) for url, new_id in vectors.items()]
+    return _ClonedFiles(adds, [*copies.values(), *files])
 
 
 def _partition_folders(parts: Iterable[str]) -> list[str]:

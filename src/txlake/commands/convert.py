@@ -1,6 +1,6 @@
-"""CONVERT TO DELTA: a folder of Parquet files becomes a table in place.
+"""CONVERT TO DELTA: turn a folder of Parquet files into a table in place.
 
-Reads names and footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File",
+Reads file names and footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File",
 "Per-file Statistics", "Partition Value Serialization".
 """
 
@@ -19,7 +19,7 @@ from txlake.datafiles.footers import read_footer, statistics_of
 from txlake.datafiles.parquet import is_shredded
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
-from txlake.ddl.table_metadata import new_table
+from txlake.ddl.table_metadata import new_table_actions
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, StoredObject
@@ -52,62 +52,64 @@ _SHREDDING = ("variantShredding",)
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
-def convert(
+def convert_folder(
     statement: ConvertToDelta,
     store: Store,
     environment: Environment,
     *,
     time_zone: TimeZone = UTC_ZONE,
 ) -> Change:
-    """The change that makes a Delta table of the Parquet files below a store's root.
+    """Return the change that makes a Delta table of the Parquet files below a store's root.
 
     Args:
         statement: partition columns with their types, and whether statistics are collected.
         store: the folder.
         environment: time and ids.
-        time_zone: of timestamps in folder names that don't say theirs.
+        time_zone: the zone of timestamps in folder names that name none.
 
     Raises:
-        InvalidRequest: no files, a file that isn't Parquet, schemas that don't fit together, or
-            folders that don't say the partition columns; the message names the file.
+        InvalidRequest: no files, a file that isn't Parquet, schemas that can't be merged, or
+            folder names without the partition columns; the message names the file.
         Unavailable: the store can't be reached.
     """
     place = store.url
     partitions = partition_fields(statement.partition_columns, place)
-    listed = [found for found in store.list("") if not _is_hidden(found.path)]
-    if not listed:
+    parquet_files = [stored for stored in store.list("") if not _is_hidden(stored.path)]
+    if not parquet_files:
         raise InvalidRequest(f"{place}: there are no Parquet files to convert")
-    values = [_partition_values(found.path, partitions, place, time_zone) for found in listed]
-    files = read_files(store, listed)
-    schema = _with_partitions(_merged(files, place), partitions)
+    values = [
+        _partition_values(stored.path, partitions, place, time_zone) for stored in parquet_files
+    ]
+    files = read_files(store, parquet_files)
+    schema = _with_partitions(_merged_schema(files, place), partitions)
     names = tuple(item.name for item in partitions)
-    definition = new_table(
+    definition = new_table_actions(
         schema,
         environment,
         table=place,
         partition_by=names,
-        features=features_of(schema, files),
+        features=required_features(schema, files),
     )
-    return converted(
+    return conversion_change(
         definition, files, values, schema, names, statistics=statement.statistics, source={}
     )
 
 
-def read_files(store: Store, listed: Iterable[StoredObject]) -> list[ParquetFile]:
-    """The footers of files, in their order. Raises InvalidRequest for one that isn't Parquet."""
+def read_files(store: Store, objects: Iterable[StoredObject]) -> list[ParquetFile]:
+    """Read the footers of files, in order. Raises InvalidRequest for a file that isn't Parquet."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda found: _read(store, found), listed))
+        return list(pool.map(lambda stored: _read(store, stored), objects))
 
 
-def features_of(schema: Struct, files: Iterable[ParquetFile]) -> tuple[str, ...]:
-    """The features that files ask for, which the schema doesn't tell of."""
+def required_features(schema: Struct, files: Iterable[ParquetFile]) -> tuple[str, ...]:
+    """Return the table features that the files need and the schema doesn't show."""
     if not has_variant(schema):
         return ()
     fields = (item for file in files for item in file.footer.schema.to_arrow_schema())
     return _SHREDDING if any(is_shredded(item.type) for item in fields) else ()
 
 
-def converted(
+def conversion_change(
     definition: tuple[Action, ...],
     files: list[ParquetFile],
     values: Sequence[Iterable[tuple[str, str | None]]],
@@ -117,16 +119,16 @@ def converted(
     statistics: bool,
     source: Mapping[str, object],
 ) -> Change:
-    """The change that has these files.
+    """Return the change that adds existing Parquet files to a new table.
 
     Args:
         definition: the table's protocol and metadata.
         values: each file's partition values, serialised.
-        schema: of its columns the files have statistics.
-        source: what else the history is to say of where the files come from.
+        schema: the table's schema, whose columns get statistics.
+        source: further operation parameters that say where the files come from.
     """
     properties = TableProperties()
-    shown = {item.name.lower() for item in schema} - {name.lower() for name in partitions}
+    with_statistics = {item.name.lower() for item in schema} - {name.lower() for name in partitions}
     adds: list[Action] = [
         Add(
             path=encode_path(file.stored.path),
@@ -134,7 +136,7 @@ def converted(
             size=file.stored.size_bytes,
             modification_time=file.stored.modified_ms,
             data_change=True,
-            stats=_statistics(file, shown, properties) if statistics else None,
+            stats=_statistics(file, with_statistics, properties) if statistics else None,
         )
         for file, texts in zip(files, values, strict=True)
     ]
@@ -156,7 +158,7 @@ def converted(
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether Spark passes over a file: a name that starts with `.`, or with `_` and no `=`."""
+    """Return whether Spark ignores a file: a name that starts with `.`, or with `_` and no `=`."""
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part)
         for part in path.split("/")
@@ -164,7 +166,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Field, ...]:
-    """The columns of PARTITIONED BY, given as names and types."""
+    """Return the columns of PARTITIONED BY from their names and types."""
     fields = tuple(stored_field(Field(name, parse_type(text))) for name, text in columns)
     check_duplicates(Struct(fields), f"{place}: PARTITIONED BY")
     return fields
@@ -173,13 +175,13 @@ def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Fi
 def _partition_values(
     path: str, fields: tuple[Field, ...], place: str, time_zone: TimeZone
 ) -> Iterable[tuple[str, str | None]]:
-    found = [
+    folder_values = [
         (unescape_partition(name), unescape_partition(value))
         for folder in path.split("/")[:-1]
         for name, separator, value in [folder.partition("=")]
         if separator
     ]
-    names = [name for name, _ in found]
+    names = [name for name, _ in folder_values]
     if [str(name).lower() for name in names] != [item.name.lower() for item in fields]:
         raise InvalidRequest(
             f"{place}: PARTITIONED BY ({', '.join(item.name for item in fields)}) doesn't fit "
@@ -188,14 +190,14 @@ def _partition_values(
         )
     return [
         (item.name, partition_value(text, item, path, place, time_zone))
-        for item, (_, text) in zip(fields, found, strict=True)
+        for item, (_, text) in zip(fields, folder_values, strict=True)
     ]
 
 
 def partition_value(
     text: str | None, item: Field, path: str, place: str, zone: TimeZone
 ) -> str | None:
-    """A value as a folder's name says it, as the log says it. Raises InvalidRequest."""
+    """Return a folder name's partition value as the log serialises it. Raises InvalidRequest."""
     try:
         wall = local_time(text, item.type)
         if wall is not None:
@@ -212,7 +214,11 @@ def partition_value(
 
 
 def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:
-    """Partition columns come last; one that files hold too keeps its place and takes its type."""
+    """Return the schema with the partition columns.
+
+    They come last; a partition column that the files hold too keeps its position and gets the
+    declared type.
+    """
     declared = {item.name.lower(): item for item in partitions}
     kept = [
         replace(declared.pop(item.name.lower()), name=item.name)
@@ -228,7 +234,7 @@ def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """A file, its footer, and its columns."""
+    """A Parquet file with its footer and its columns."""
 
     stored: StoredObject
     footer: pq.FileMetaData
@@ -249,9 +255,9 @@ def _read(store: Store, stored: StoredObject) -> ParquetFile:
 def _schema_of(footer: pq.FileMetaData) -> Struct:
     written = (footer.metadata or {}).get(_SPARK_SCHEMA)
     if written is not None:
-        found = type_from_json(json.loads(written))
-        if isinstance(found, Struct):
-            return as_table_schema(Struct(tuple(stored_field(item) for item in found)))
+        spark_schema = type_from_json(json.loads(written))
+        if isinstance(spark_schema, Struct):
+            return as_table_schema(Struct(tuple(stored_field(item) for item in spark_schema)))
     schema = footer.schema.to_arrow_schema()
     old_times = any(
         footer.schema.column(i).physical_type == "INT96" for i in range(len(footer.schema))
@@ -279,7 +285,7 @@ def _as_instants(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def _merged(files: list[ParquetFile], place: str) -> Struct:
+def _merged_schema(files: list[ParquetFile], place: str) -> Struct:
     merged = files[0].schema
     for file in files[1:]:
         if file.schema == merged:
@@ -296,7 +302,7 @@ def _merged(files: list[ParquetFile], place: str) -> Struct:
 
 
 def _check_same(found: DataType, merged: DataType, path: Path, file: str) -> None:
-    """Files stay as they are: a column has one type in all of them."""
+    """Raise InvalidRequest unless a file has the merged types: files aren't rewritten."""
     match found, merged:
         case Struct(fields), Struct():
             for item in fields:
@@ -316,22 +322,22 @@ def _check_same(found: DataType, merged: DataType, path: Path, file: str) -> Non
 
 
 def _statistics(file: ParquetFile, columns: Collection[str], properties: TableProperties) -> str:
-    """Those of the columns with these names, in lower case."""
+    """Return a file's statistics of the columns with these names (lower case)."""
     footer = file.footer
     if _leaf_count(file.schema) != footer.num_columns:
         return FileStatistics(num_records=footer.num_rows).to_json()
     # A footer doesn't say whether there are NaNs, which come after its maximum.
-    uncertain = list(_fractions(file.schema, ()))
-    found = statistics_of(footer, file.schema, (), properties, uncertain)
+    uncertain = list(_floating_columns(file.schema, ()))
+    statistics = statistics_of(footer, file.schema, (), properties, uncertain)
 
-    def shown(bounds: Mapping[str, object]) -> dict[str, object]:
+    def selected(bounds: Mapping[str, object]) -> dict[str, object]:
         return {name: value for name, value in bounds.items() if name.lower() in columns}
 
     return replace(
-        found,
-        min_values=shown(found.min_values),
-        max_values=shown(found.max_values),
-        null_count=shown(found.null_count),
+        statistics,
+        min_values=selected(statistics.min_values),
+        max_values=selected(statistics.max_values),
+        null_count=selected(statistics.null_count),
     ).to_json()
 
 
@@ -347,11 +353,11 @@ def _leaf_count(data_type: DataType) -> int:
             return _leaf_count(key) + _leaf_count(value)
 
 
-def _fractions(data_type: DataType, path: Path) -> Iterator[Path]:
+def _floating_columns(data_type: DataType, path: Path) -> Iterator[Path]:
     match data_type:
         case Struct(fields):
             for item in fields:
-                yield from _fractions(item.type, (*path, item.name))
+                yield from _floating_columns(item.type, (*path, item.name))
         case Primitive("float" | "double"):
             yield path
         case _:

@@ -1,7 +1,7 @@
-"""CONVERT TO DELTA of a Parquet table of Spark's own catalog, which gets its name in the lake.
+"""CONVERT TO DELTA of a Parquet table of Spark's catalog, which becomes a named table of the lake.
 
-Spark's entry stays as it is. Which files are the table's, and of which partition, is what Spark
-says; footers are read on the driver, as for a folder.
+The entry in Spark's catalog stays as it is. Spark lists the table's files and their partitions;
+footers are read on the driver, as for a folder.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import replace
 
 from txlake.commands.convert import (
     ParquetFile,
-    converted,
-    features_of,
+    conversion_change,
     partition_fields,
     partition_value,
     read_files,
+    required_features,
 )
-from txlake.commands.tables import adopted, environment_of, place, register
+from txlake.commands.tables import attach_if_unnamed, environment_of, locate_target, register
 from txlake.conflict.locking import LockMode
 from txlake.ddl.environment import Environment
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
-from txlake.ddl.table_metadata import new_table
+from txlake.ddl.table_metadata import new_table_actions
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store
@@ -38,111 +38,117 @@ from txlake.statements import ConvertTable, TableName, quoted
 from txlake.transaction.change import Change
 
 _SPARK_CATALOG = "spark_catalog"
-# What rows of files that lack the column have in Spark.
+# The value that Spark reads for the column in files that lack it.
 _OLD_DEFAULT = "EXISTS_DEFAULT"
 
 
 def convert(context: Context, statement: ConvertTable) -> None:
-    """CONVERT TO DELTA of a Parquet table of Spark's own catalog; a table of the lake stays one."""
+    """Carry out CONVERT TO DELTA of a table of Spark's catalog.
+
+    A table of the lake is left alone.
+    """
     table = statement.table
     if context.exists(context.find(table)):
         return
     owner, name = context.engine.qualified(table, context.database)
-    known = parquet_table(context.spark, TableName((_SPARK_CATALOG, owner, name)))
+    catalog_table = parquet_table(context.spark, TableName((_SPARK_CATALOG, owner, name)))
     if context.engine.catalog.of_lake().database(owner) is None:
         raise InvalidRequest(
             f"{table}: the lake has no database {owner!r} for the table's name: CREATE DATABASE "
-            f"{owner} makes it. Or CONVERT TO DELTA parquet.`{known.location}`, and then CREATE "
-            f"TABLE another_name LOCATION '{known.location}'"
+            f"{owner} makes it. Or CONVERT TO DELTA parquet.`{catalog_table.location}`, and then "
+            f"CREATE TABLE another_name LOCATION '{catalog_table.location}'"
         )
-    handle = place(context, table, known.location)
+    handle = locate_target(context, table, catalog_table.location)
     if context.exists(handle):
-        adopted(context, handle, managed=False)  # its files were converted before
+        attach_if_unnamed(context, handle, managed=False)  # its files were converted before
         return
-    change = of_table(
-        statement, known, handle.store, environment_of(context), time_zone=context.zone()
+    change = convert_catalog_table(
+        statement, catalog_table, handle.store, environment_of(context), time_zone=context.zone()
     )
     context.transaction.stage(handle, change)
     register(context, handle, change.operation)
 
 
-def of_table(
+def convert_catalog_table(
     statement: ConvertTable,
-    known: ParquetTable,
+    catalog_table: ParquetTable,
     store: Store,
     environment: Environment,
     *,
     time_zone: TimeZone = UTC_ZONE,
 ) -> Change:
-    """The change that makes a Delta table of a Parquet table of Spark's own catalog.
+    """Return the change that makes a Delta table of a Parquet table of Spark's catalog.
 
-    Its schema, partitions, properties and comment are the catalog's, its files those that Spark
-    reads for it.
+    Schema, partitions, properties and comment come from Spark's catalog; the files are those that
+    Spark reads for the table.
 
     Args:
-        known: what the catalog says of it.
-        store: its folder.
+        catalog_table: the table's entry in Spark's catalog.
+        store: the table's folder.
 
-    Raises as `convert.convert`; InvalidRequest also for PARTITIONED BY that isn't the catalog's,
-    and for a file whose columns aren't of the catalog's types; UnsupportedFeature for collations.
+    Raises as `convert.convert_folder`; InvalidRequest also where PARTITIONED BY contradicts Spark's
+    catalog, and for a file whose columns have other types; UnsupportedFeature for collations.
     """
     table = str(statement.table)
     schema = _with_defaults(
-        as_table_schema(Struct(tuple(stored_field(item) for item in known.schema))), known.schema
+        as_table_schema(Struct(tuple(stored_field(item) for item in catalog_table.schema))),
+        catalog_table.schema,
     )
-    collated = collated_columns(known.schema)
+    collated = collated_columns(catalog_table.schema)
     if collated:
         raise UnsupportedFeature(
             f"{table}: {', '.join(collated)} has a collation, which txlake doesn't write; CREATE "
             "TABLE ... AS SELECT makes a table of plain texts"
         )
-    partitions = tuple(_field(schema, name) for name in known.partition_by)
-    asked = partition_fields(statement.partition_columns, table)
-    if asked and _folded(asked) != _folded(partitions):
+    partitions = tuple(_field(schema, name) for name in catalog_table.partition_by)
+    stated = partition_fields(statement.partition_columns, table)
+    if stated and _lower_case(stated) != _lower_case(partitions):
         raise InvalidRequest(
-            f"{table}: PARTITIONED BY ({_columns_text(asked)}) isn't what Spark's catalog says, "
+            f"{table}: PARTITIONED BY ({_columns_text(stated)}) isn't what Spark's catalog says, "
             f"({_columns_text(partitions)}); leave it out"
         )
-    there = {found.path: found for found in store.list("")}
-    for path in known.files.keys() - there.keys():
+    stored = {item.path: item for item in store.list("")}
+    for path in catalog_table.files.keys() - stored.keys():
         raise InvalidRequest(f"{table}: {store.url}/{encode_path(path)} isn't there any more")
     values = [
         [
             (item.name, partition_value(text, item, path, table, time_zone))
             for item, (_, text) in zip(partitions, texts, strict=True)
         ]
-        for path, texts in known.files.items()
+        for path, texts in catalog_table.files.items()
     ]
-    files = read_files(store, [there[path] for path in known.files])
+    files = read_files(store, [stored[path] for path in catalog_table.files])
     names = tuple(item.name for item in partitions)
-    schema = _spelled_as_in(files, schema, names, table)
-    old = {
+    schema = _with_file_spelling(files, schema, names, table)
+    old_defaults = {
         item.name: before.metadata[_OLD_DEFAULT]
-        for item, before in zip(schema, known.schema, strict=True)
+        for item, before in zip(schema, catalog_table.schema, strict=True)
         if before.metadata.get(_OLD_DEFAULT, "NULL") != "NULL"
     }
     for file in files:
-        _check_fits(file, schema, names, old, table)
+        _check_fits(file, schema, names, old_defaults, table)
     try:
-        definition = new_table(
+        definition = new_table_actions(
             schema,
             environment,
             table=table,
             partition_by=names,
-            properties=known.properties,
-            description=known.comment,
-            features=features_of(schema, files),
+            properties=catalog_table.properties,
+            description=catalog_table.comment,
+            features=required_features(schema, files),
         )
     except InvalidRequest as error:
         raise InvalidRequest(f"{error}; it is so in Spark's catalog: change it there") from error
-    return converted(
+    return conversion_change(
         definition,
         files,
         values,
         schema,
         names,
         statistics=statement.statistics,
-        source={"catalogTable": ".".join(quoted(one, always=True) for one in known.name.parts)},
+        source={
+            "catalogTable": ".".join(quoted(part, always=True) for part in catalog_table.name.parts)
+        },
     )
 
 
@@ -152,7 +158,7 @@ def _field(schema: Struct, name: str) -> Field:
     return found
 
 
-def _folded(fields: Iterable[Field]) -> list[tuple[str, DataType]]:
+def _lower_case(fields: Iterable[Field]) -> list[tuple[str, DataType]]:
     return [(item.name.lower(), item.type) for item in fields]
 
 
@@ -160,10 +166,10 @@ def _columns_text(fields: Iterable[Field]) -> str:
     return ", ".join(f"{item.name} {short_text(item.type)}" for item in fields)
 
 
-def _spelled_as_in(
+def _with_file_spelling(
     files: list[ParquetFile], schema: Struct, partitions: tuple[str, ...], table: str
 ) -> Struct:
-    """The catalog's schema with the letter case that the files have: Hive forgets it."""
+    """Return the schema with column names in the files' letter case, which Hive doesn't keep."""
     spelled: dict[str, str] = {}
     for file in files:
         for item in file.schema:
@@ -187,12 +193,12 @@ def _check_fits(
     file: ParquetFile,
     schema: Struct,
     partitions: tuple[str, ...],
-    old: Mapping[str, object],
+    old_defaults: Mapping[str, object],
     table: str,
 ) -> None:
-    """Raises InvalidRequest for a file that isn't read as the catalog's schema has it.
+    """Raise InvalidRequest for a file that doesn't fit the schema in Spark's catalog.
 
-    `old`: what Spark gives for a column that a file lacks, where that isn't NULL.
+    `old_defaults`: by column, the value other than NULL that Spark reads where a file lacks it.
     """
     where = f"{table}: {file.stored.path}"
     for item in schema:
@@ -201,17 +207,17 @@ def _check_fits(
         found = file.schema.find(item.name)
         if found is not None:
             _check_declared(found.type, item.type, (item.name,), where)
-        elif item.name in old:
+        elif item.name in old_defaults:
             raise InvalidRequest(
-                f"{where} hasn't column {item.name!r}, whose default value {old[item.name]} its "
-                "rows have in Spark: rewrite the file with it"
+                f"{where} hasn't column {item.name!r}, whose default value "
+                f"{old_defaults[item.name]} its rows have in Spark: rewrite the file with it"
             )
 
 
 def _check_declared(found: DataType, declared: DataType, path: Path, file: str) -> None:
     match found, declared:
-        case Struct(fields), Struct(known):
-            names = [item.name for item in known]
+        case Struct(fields), Struct(declared_fields):
+            names = [item.name for item in declared_fields]
             for item in fields:
                 if item.name not in names:
                     raise InvalidRequest(
@@ -219,7 +225,10 @@ def _check_declared(found: DataType, declared: DataType, path: Path, file: str) 
                         "schema in Spark's catalog; rewrite the file without it"
                     )
                 _check_declared(
-                    item.type, known[names.index(item.name)].type, (*path, item.name), file
+                    item.type,
+                    declared_fields[names.index(item.name)].type,
+                    (*path, item.name),
+                    file,
                 )
         case Array(), Array():
             _check_declared(found.element, declared.element, (*path, "element"), file)
@@ -234,7 +243,7 @@ def _check_declared(found: DataType, declared: DataType, path: Path, file: str) 
 
 
 def _with_defaults(schema: Struct, declared: Struct) -> Struct:
-    """The schema with the catalog's default values."""
+    """Return the schema with the column defaults of Spark's catalog."""
     return Struct(
         tuple(
             replace(

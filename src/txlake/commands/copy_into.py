@@ -1,8 +1,8 @@
-"""COPY INTO: files of a folder that were not copied before are appended, each exactly once.
+"""COPY INTO: append a folder's files that were not copied before, each exactly once.
 
-Owns which files are new. Each copied file is an application id of the table (`copy-into:<URL>`), so
-that two loads at the same time can't both copy it: the later one gets a
-ConcurrentTransactionException and finds the file copied when it runs again.
+Each copied file is an application id of the table (`copy-into:<URL>`), so that two concurrent loads
+can't both copy it: the later load gets a ConcurrentTransactionException and skips the file when it
+runs again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txlake.commands.frame_reads import writing
-from txlake.commands.schema_evolution import grown
+from txlake.commands.frame_reads import recording_frame_reads
+from txlake.commands.schema_evolution import merge_schema
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import StoredObject
@@ -40,44 +40,44 @@ from txlake.transaction.data_plane import Placement, TableData
 _File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"
 _GLOB = frozenset("*?[")
-_NAMELESS = "_c0"
-"""What Spark calls the first column of a CSV file that is read without a row of names."""
+_UNNAMED_COLUMN = "_c0"
+"""Spark's name for the first column of a CSV file that is read without a header."""
 
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
-    """COPY INTO. Raises InvalidRequest when the place holds no such file."""
+    """Carry out COPY INTO. Raises InvalidRequest when the location has no such file."""
     handle = context.require(statement.table)
     new = _new_files(context, handle, statement)
     if not new:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
     frame, work = _read(context, handle, statement, new)
-    with _their_rows(statement, new):
+    with _naming_file(statement, new):
         change = work.append(frame, _placement(_ordered(statement, frame, work)))
-    context.transaction.stage(handle, _with_files(context, change, new))
+    context.transaction.stage(handle, _with_file_marks(context, change, new))
     return {**change.affected, "num_skipped_corrupt_files": 0}
 
 
 @contextmanager
-def _their_rows(statement: CopyInto, new: Sequence[_File]) -> Iterator[None]:
-    """A row that can't be read is the copied file's fault, not the table's."""
+def _naming_file(statement: CopyInto, new: Sequence[_File]) -> Iterator[None]:
+    """Turn a CorruptTable about a copied file into an InvalidRequest: the table isn't at fault."""
     try:
         yield
     except CorruptTable as error:
-        said = str(error)
+        text = str(error)
         for url, _ in new:
-            if url in said or unquote(url) in said:
-                _, _, reason = said.partition("can't be read: ")
+            if url in text or unquote(url) in text:
+                _, _, reason = text.partition("can't be read: ")
                 raise InvalidRequest(
-                    f"COPY INTO {statement.table}: a row of {url} doesn't fit: {reason or said}; "
+                    f"COPY INTO {statement.table}: a row of {url} doesn't fit: {reason or text}; "
                     "nothing was copied"
                 ) from error
         raise
 
 
 def validate(context: Context, statement: CopyInto) -> DataFrame:
-    """COPY INTO ... VALIDATE: the rows that it would copy, checked; nothing is written.
+    """Carry out COPY INTO ... VALIDATE: return the rows that would be copied; nothing is written.
 
-    Raises InvalidRequest with the row when one violates a constraint.
+    Raises InvalidRequest naming the row when one violates a constraint.
     """
     handle = context.require(statement.table)
     new = _new_files(context, handle, statement)
@@ -97,10 +97,10 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
         frame = frame.limit(statement.validate_rows)
     checked = rows.checked(frame, snapshot)
     if VIOLATION in checked.columns:
-        for found in checked.where(F.col(VIOLATION).isNotNull()).limit(1).collect():
+        for row in checked.where(F.col(VIOLATION).isNotNull()).limit(1).collect():
             raise InvalidRequest(
-                f"{snapshot.table}: {found[VIOLATION]} is violated by the row "
-                f"{found[VIOLATION_ROW]}; nothing was written"
+                f"{snapshot.table}: {row[VIOLATION]} is violated by the row "
+                f"{row[VIOLATION_ROW]}; nothing was written"
             )
     table.take_back(before)
     return frame
@@ -112,23 +112,23 @@ def _placement(statement: CopyInto) -> Placement:
 
 
 def _ordered(statement: CopyInto, frame: DataFrame, work: TableData) -> CopyInto:
-    """By position where Fabric's form reads Parquet, unless the names there are the table's."""
+    """Match columns by position for Parquet in Fabric's form, unless the names are the table's."""
     if statement.fields is None or statement.file_format != "PARQUET":
         return statement
     names = {name.lower() for name in frame.columns}
-    own = {name.lower() for name in work.snapshot.schema.names}
-    return replace(statement, by_position=statement.columns is not None or names != own)
+    table_names = {name.lower() for name in work.snapshot.schema.names}
+    return replace(statement, by_position=statement.columns is not None or names != table_names)
 
 
 def _read(
     context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
 ) -> tuple[DataFrame, TableData]:
-    """The files' rows, and the work on the table, with their new columns if they may be added."""
+    """Return the files' rows, and the work on the table with `mergeSchema` applied."""
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
-        work = grown(context, handle, work, context.plane.schema_of(frame), "COPY INTO")
-    elif _placement(statement).by_name and _NAMELESS in _strange(frame, work):
+        work = merge_schema(context, handle, work, context.plane.schema_of(frame), "COPY INTO")
+    elif _placement(statement).by_name and _UNNAMED_COLUMN in _unknown_columns(frame, work):
         raise InvalidRequest(
             f"COPY INTO {statement.table}: the CSV files give their columns no names; "
             "FORMAT_OPTIONS ('header' = 'true') takes them from the first row, and COPY INTO "
@@ -137,13 +137,13 @@ def _read(
     return frame, work
 
 
-def _strange(frame: DataFrame, work: TableData) -> list[str]:
-    """The columns of rows that the table doesn't have."""
+def _unknown_columns(frame: DataFrame, work: TableData) -> list[str]:
+    """Return the frame's columns that the table doesn't have."""
     return [name for name in frame.columns if work.snapshot.schema.find(name) is None]
 
 
 def _new_files(context: Context, handle: Handle, statement: CopyInto) -> list[_File]:
-    """The files that weren't copied yet; with `force` all of them."""
+    """Return the files that weren't copied before; with `force` all of them."""
     files = _files(context, statement)
     if _is_on(statement, "force"):
         return files
@@ -152,12 +152,12 @@ def _new_files(context: Context, handle: Handle, statement: CopyInto) -> list[_F
 
 
 def _is_on(statement: CopyInto, option: str) -> bool:
-    """Whether a copy option says true; letter case of its name doesn't count."""
+    """Return whether a copy option is true; its name is case-insensitive."""
     options = {name.lower(): value for name, value in statement.copy_options}
     return options.get(option.lower(), "false").lower() == "true"
 
 
-def _with_files(context: Context, change: Change, new: Sequence[_File]) -> Change:
+def _with_file_marks(context: Context, change: Change, new: Sequence[_File]) -> Change:
     now_ms = context.engine.system.now_ms()
     marks = tuple(
         Txn(app_id=_APP_PREFIX + url, version=stored.modified_ms, last_updated=now_ms)
@@ -174,13 +174,13 @@ def _with_files(context: Context, change: Change, new: Sequence[_File]) -> Chang
 
 
 def _files(context: Context, statement: CopyInto) -> list[_File]:
-    """The files that the statement names, by URL, each once."""
-    found: dict[str, _File] = {}
-    for place in (statement.location, *statement.also):
-        found.update(
-            (one[0], one) for one in _files_at(context, replace(statement, location=place))
+    """Return the files of all locations, each URL once."""
+    files: dict[str, _File] = {}
+    for location in (statement.location, *statement.more_locations):
+        files.update(
+            (file[0], file) for file in _files_at(context, replace(statement, location=location))
         )
-    return list(found.values())
+    return list(files.values())
 
 
 def _files_at(context: Context, statement: CopyInto) -> list[_File]:
@@ -189,24 +189,24 @@ def _files_at(context: Context, statement: CopyInto) -> list[_File]:
     if _GLOB & set(tail):
         folder, pattern = head, tail
     store = context.engine.store_at(folder)
-    found = {one.path: one for one in store.list("") if not _is_hidden(one.path)}
-    if not found and head:
+    files = {stored.path: stored for stored in store.list("") if not _is_hidden(stored.path)}
+    if not files and head:
         parent = context.engine.store_at(head)
         single = parent.head(unquote(tail) if "://" in head else tail)
         if single is not None:
-            store, found = parent, {single.path: single}
+            store, files = parent, {single.path: single}
     if statement.files:
-        missing = [name for name in statement.files if name not in found]
+        missing = [name for name in statement.files if name not in files]
         if missing:
             raise InvalidRequest(f"COPY INTO {statement.table}: no file {missing[0]!r} at {folder}")
-        found = {name: found[name] for name in statement.files}
+        files = {name: files[name] for name in statement.files}
     if pattern is not None:
-        found = {path: one for path, one in found.items() if fnmatch.fnmatch(path, pattern)}
-    if not found:
+        files = {path: stored for path, stored in files.items() if fnmatch.fnmatch(path, pattern)}
+    if not files:
         raise InvalidRequest(
             f"COPY INTO {statement.table}: there is no file at {statement.location}"
         )
-    return [(join_url(store.url, path), one) for path, one in sorted(found.items())]
+    return [(join_url(store.url, path), stored) for path, stored in sorted(files.items())]
 
 
 def _is_hidden(path: str) -> bool:
@@ -230,14 +230,14 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
 
 
 def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:
-    """The fields of files that Fabric's form asks for, in the order of the statement's columns."""
+    """Return the files' fields that Fabric's form selects, in the order of its columns."""
     if statement.file_format == "CSV":
         frame = frame.toDF(*(f"field_{number}" for number in range(1, len(frame.columns) + 1)))
     if statement.fields:
         width = len(frame.columns)
         if max(statement.fields) > width:
             raise InvalidRequest(
-                f"COPY INTO {statement.table}: field {max(statement.fields)} is asked for, and the "
+                f"COPY INTO {statement.table}: field {max(statement.fields)} is requested, but the "
                 f"files have {width} fields"
             )
         return frame.select(*(quote(frame.columns[number - 1]) for number in statement.fields))
@@ -253,12 +253,12 @@ def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:
     return frame
 
 
-_copying, _validating = giving_counts(copy_into), giving_frame(validate)
+_copy, _validate = giving_counts(copy_into), giving_frame(validate)
 
 
-def _copied(context: Context, statement: CopyInto) -> Answer:
-    run = _copying if statement.validate_rows is None else _validating
+def _run(context: Context, statement: CopyInto) -> Answer:
+    run = _copy if statement.validate_rows is None else _validate
     return run(context, statement)
 
 
-COMMANDS = dict([command(CopyInto, writing(_copied), its_table(LockMode.IX))])
+COMMANDS = dict([command(CopyInto, recording_frame_reads(_run), its_table(LockMode.IX))])

@@ -1,6 +1,6 @@
-"""Statements that read and write rows: INSERT, DELETE, UPDATE, MERGE, TRUNCATE, writes of frames.
+"""Commands that read and write rows: INSERT, DELETE, UPDATE, MERGE, TRUNCATE, writes of frames.
 
-Owns how a statement's parts reach the data plane and how its change is staged.
+Each hands its statement's parts to the data plane and stages the change.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from txlake.commands.frame_reads import writing
-from txlake.commands.idempotence import written_before
-from txlake.commands.opening import split_request
-from txlake.commands.schema_evolution import grown, with_schema
-from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
+from txlake.commands.catalog_managed import split_open_request
+from txlake.commands.frame_reads import recording_frame_reads
+from txlake.commands.idempotence import is_duplicate
+from txlake.commands.schema_evolution import merge_schema, replace_schema
+from txlake.commands.tables import (
+    attach_if_unnamed,
+    create_from_rows,
+    environment_of,
+    locate_target,
+    register,
+)
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
@@ -86,9 +92,9 @@ _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
-    """DELETE FROM."""
+    """Carry out DELETE FROM."""
     handle = context.require(statement.table)
-    if written_before(context, handle, statement, Change(operation="DELETE")):
+    if is_duplicate(context, handle, statement, Change(operation="DELETE")):
         return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
     change = work.delete(statement.condition, statement.alias)
@@ -97,9 +103,9 @@ def delete(context: Context, statement: Delete) -> Counts:
 
 
 def truncate(context: Context, statement: Truncate) -> None:
-    """TRUNCATE TABLE."""
+    """Carry out TRUNCATE TABLE."""
     handle = context.require(statement.table)
-    if written_before(context, handle, statement, Change(operation="TRUNCATE")):
+    if is_duplicate(context, handle, statement, Change(operation="TRUNCATE")):
         return
     deleted = context.work(handle, removes_rows=True).delete(None)
     change = replace(deleted, operation="TRUNCATE", parameters={})
@@ -107,9 +113,9 @@ def truncate(context: Context, statement: Truncate) -> None:
 
 
 def update(context: Context, statement: Update) -> Counts:
-    """UPDATE."""
+    """Carry out UPDATE."""
     handle = context.require(statement.table)
-    if written_before(context, handle, statement, Change(operation="UPDATE")):
+    if is_duplicate(context, handle, statement, Change(operation="UPDATE")):
         return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
     change = work.update(statement.assignments, statement.condition, statement.alias)
@@ -118,9 +124,9 @@ def update(context: Context, statement: Update) -> Counts:
 
 
 def merge(context: Context, statement: Merge) -> Counts:
-    """MERGE INTO."""
+    """Carry out MERGE INTO."""
     handle = context.require(statement.target)
-    if written_before(context, handle, statement, Change(operation="MERGE")):
+    if is_duplicate(context, handle, statement, Change(operation="MERGE")):
         return dict.fromkeys(_MERGE_COUNTS, 0)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
@@ -135,9 +141,9 @@ def merge(context: Context, statement: Merge) -> Counts:
 
 
 def insert(context: Context, statement: Insert) -> Counts:
-    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }."""
+    """Carry out INSERT INTO, INSERT OVERWRITE and INSERT ... REPLACE { WHERE | USING | ON }."""
     handle = context.require(statement.table)
-    if written_before(context, handle, statement, Change(operation="WRITE")):
+    if is_duplicate(context, handle, statement, Change(operation="WRITE")):
         return {"num_affected_rows": 0, "num_inserted_rows": 0}
     matches = bool(statement.replace_using) or statement.replace_on is not None
     replaces = statement.overwrite or statement.replace_where is not None or matches
@@ -148,10 +154,10 @@ def insert(context: Context, statement: Insert) -> Counts:
         evolves = statement.by_name and _merges_schemas(context)
     if evolves and not isinstance(rows, Values | ComputedValues):
         incoming = context.plane.schema_of(rows)
-        work = grown(context, handle, work, incoming, widens=never_widens)
+        work = merge_schema(context, handle, work, incoming, widens=never_widens)
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     if matches:
-        change = _matching(context, work, rows, placement, statement)
+        change = _replace_matching(context, work, rows, placement, statement)
         context.transaction.stage(handle, change)
         return change.affected
     condition = statement.replace_where
@@ -159,28 +165,28 @@ def insert(context: Context, statement: Insert) -> Counts:
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = {
-            one.column: constant_text(one.value, context.rules)
-            for one in statement.partition
-            if not one.dynamic
+            entry.column: constant_text(entry.value, context.rules)
+            for entry in statement.partition
+            if not entry.dynamic
         }
         values = work.constants(static) if static and statement.overwrite else {}
         if statement.if_not_exists and _has_rows(context, handle, values):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
         # In dynamic mode the rows say which partitions are replaced, and no rows replace none.
         if statement.overwrite and not dynamic and static:
-            condition = SqlText(_all_equal(values, context.rules))
+            condition = SqlText(_equality_condition(values, context.rules))
         dynamic = dynamic or (statement.overwrite and not static)
     is_partial = dynamic and condition is None
     stay = _null_partitions_stay(work, statement, statement.overwrite, is_partial)
-    change = _placed(work, rows, placement, condition, statement.overwrite, dynamic, stay)
+    change = _write_rows(work, rows, placement, condition, statement.overwrite, dynamic, stay)
     context.transaction.stage(handle, change)
     return change.affected
 
 
-def _matching(
+def _replace_matching(
     context: Context, work: TableData, rows: Rows, placement: Placement, statement: Insert
 ) -> Change:
-    """REPLACE USING and REPLACE ON."""
+    """Replace the rows that match new rows: REPLACE USING and REPLACE ON."""
     if statement.replace_on is None:
         columns = statement.replace_using
         literal_of = partial(sql_literal, rules=context.rules)
@@ -196,7 +202,7 @@ def _matching(
     )
 
 
-def _placed(
+def _write_rows(
     work: TableData,
     rows: Rows,
     placement: Placement,
@@ -217,22 +223,25 @@ def _placed(
 def _null_partitions_stay(
     work: TableData, statement: Insert | Write, overwrites: bool, dynamic: bool
 ) -> bool:
-    """Whether partitions with a NULL are added to. Raises InvalidRequest where none is replaced."""
-    asked = statement.null_partitions_stay
+    """Return whether a dynamic overwrite keeps the rows of partitions with a NULL.
+
+    Raises InvalidRequest where the statement asks for it without being a dynamic overwrite.
+    """
+    requested = statement.null_partitions_stay
     snapshot = work.snapshot
-    if asked is not None and overwrites and not (dynamic and snapshot.partition_columns):
+    if requested is not None and overwrites and not (dynamic and snapshot.partition_columns):
         raise InvalidRequest(
             f"{snapshot.table}: [DELTA_ILLEGAL_OPTION] useNullIntolerantEqualityWithDPO="
-            f"{str(asked).lower()} goes with a dynamic overwrite of a partitioned table "
+            f"{str(requested).lower()} goes with a dynamic overwrite of a partitioned table "
             "(partitionOverwriteMode 'dynamic'); leave it out"
         )
-    return bool(asked)
+    return bool(requested)
 
 
 def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
-    """Whether an overwrite is of partitions: as it says itself, else as the session is set."""
-    asked = statement.dynamic_partition_overwrite
-    dynamic = _is_dynamic(context) if asked is None else asked
+    """Return whether an overwrite is dynamic, by the statement or the session's setting."""
+    requested = statement.dynamic_partition_overwrite
+    dynamic = _is_dynamic(context) if requested is None else requested
     if dynamic and context.plane.setting(_DYNAMIC, "true").lower() == "false":
         raise InvalidRequest(
             f"{statement.table}: a dynamic partition overwrite, and {_DYNAMIC}=false, by which "
@@ -248,7 +257,7 @@ def _is_dynamic(context: Context) -> bool:
 
 
 def _merges_schemas(context: Context) -> bool:
-    """Whether new columns are added by what doesn't say so: Delta Spark's setting for a session."""
+    """Return whether Delta Spark's setting adds new columns without a clause that says so."""
     return context.plane.setting(_AUTO_MERGE, "false").lower() == "true"
 
 
@@ -258,20 +267,21 @@ def _with_partition(
     placement: Placement,
     partition: tuple[PartitionValue, ...],
 ) -> tuple[Rows, Placement]:
-    """The rows with the PARTITION clause's constants as columns; the source has the others.
+    """Return the source's rows with the PARTITION clause's constants added as columns.
 
-    Without a column list the source's columns are the table's but the constant ones, in the table's
-    order wherever the partition columns stand in it, as in Delta Spark.
+    Without a column list the source has the table's other columns in the table's order, wherever
+    the partition columns stand, as in Delta Spark.
     """
     snapshot = work.snapshot
     partitions = {name.lower() for name in snapshot.partition_columns}
-    for one in partition:
-        if one.column.lower() not in partitions:
+    for entry in partition:
+        if entry.column.lower() not in partitions:
             raise InvalidRequest(
-                f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
-                f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
+                f"{snapshot.table}: PARTITION names {entry.column!r}, which is no partition "
+                f"column; the table is partitioned by "
+                f"{', '.join(snapshot.partition_columns) or 'nothing'}"
             )
-    static = {one.column.lower() for one in partition if not one.dynamic}
+    static = {entry.column.lower() for entry in partition if not entry.dynamic}
     rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
     names = placement.columns or rest
     frame = work.given(rows, names)
@@ -283,13 +293,15 @@ def _with_partition(
             f"found {len(frame.columns)}"
         )
     literals = {
-        one.column: constant_text(one.value, work.rules) for one in partition if not one.dynamic
+        entry.column: constant_text(entry.value, work.rules)
+        for entry in partition
+        if not entry.dynamic
     }
     return work.with_constants(frame.toDF(*names), literals), Placement(by_name=True)
 
 
-def _all_equal(partition: Mapping[str, PartitionScalar], rules: TextRules) -> str:
-    """The condition that columns have these values, as a session with the rules reads it."""
+def _equality_condition(partition: Mapping[str, PartitionScalar], rules: TextRules) -> str:
+    """Return the condition that columns have these values, written for a session with the rules."""
     parts = []
     for column, value in partition.items():
         name = quoted(column, always=True)
@@ -299,14 +311,14 @@ def _all_equal(partition: Mapping[str, PartitionScalar], rules: TextRules) -> st
 
 
 def _has_rows(context: Context, handle: Handle, static: Mapping[str, PartitionScalar]) -> bool:
-    """Whether the partition has a file. Its values are read here, whatever the session's rules."""
+    """Return whether the partition has a file; its values are read by the default text rules."""
     work = context.engine.work(handle, context.snapshot(handle), rules=DEFAULT_RULES)
-    condition = SqlText(_all_equal(static, DEFAULT_RULES)) if static else None
+    condition = SqlText(_equality_condition(static, DEFAULT_RULES)) if static else None
     return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
 def source_rows(context: Context, source: Source) -> Rows:
-    """The rows of a statement's source: Spark's, or the driver's own."""
+    """Return the rows of a statement's source, on Spark or on the driver."""
     match source:
         case Values() | ComputedValues():
             return source
@@ -317,15 +329,15 @@ def source_rows(context: Context, source: Source) -> Rows:
 
 
 def write(context: Context, statement: Write) -> Counts:
-    """`lake.write`: rows by column name, creating the table where there is none."""
+    """Carry out `lake.write`: write rows by column name; create the table if there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
     if context.is_homeless(statement.table):
-        # What no table can hold has no database made for it.
+        # Check the schema first: no database is created for rows that no table can hold.
         as_table_schema(context.plane.schema_of(rows))
-        _make_database(context, statement)
-    handle = place(context, statement.table, statement.location)
+        _create_database(context, statement)
+    handle = locate_target(context, statement.table, statement.location)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
@@ -341,21 +353,21 @@ def write(context: Context, statement: Write) -> Counts:
             f"with mode 'overwrite', found {statement.mode!r}"
         )
     if exists:
-        handle = adopted(context, handle, managed=statement.location is None)
+        handle = attach_if_unnamed(context, handle, managed=statement.location is None)
     else:
         schema = as_table_schema(context.plane.schema_of(rows))
-        opens, properties = split_request(statement.properties)
+        opens, properties = split_open_request(statement.properties)
         create_from_rows(context, handle, replace(statement, properties=properties), schema)
         register(context, handle, "WRITE", opens=opens)
-    # An empty micro-batch is nothing but this.
-    noted = Change(operation="WRITE")
+    # The commit of an empty micro-batch has nothing but this.
+    marker = Change(operation="WRITE")
     if statement.batch is not None:
-        noted = _of_stream(noted, statement.batch)
-    if written_before(context, handle, statement, noted):
+        marker = _as_stream_update(marker, statement.batch)
+    if is_duplicate(context, handle, statement, marker):
         return nothing
     if statement.batch is not None and statement.batch.reads_target:
         context.transaction.open(handle).read()
-    work = _prepared(context, handle, statement, rows, exists)
+    work = _with_evolved_schema(context, handle, statement, rows, exists)
     overwrites = statement.mode == "overwrite"
     dynamic = bool(statement.dynamic_partition_overwrite) or (
         exists
@@ -368,18 +380,18 @@ def write(context: Context, statement: Write) -> Counts:
     is_partial = dynamic and statement.replace_where is None
     stay = _null_partitions_stay(work, statement, overwrites, is_partial)
     placement = Placement(by_name=True)
-    change = _placed(work, rows, placement, statement.replace_where, overwrites, dynamic, stay)
+    change = _write_rows(work, rows, placement, statement.replace_where, overwrites, dynamic, stay)
     if statement.batch is not None:
-        change = _of_stream(change, statement.batch)
+        change = _as_stream_update(change, statement.batch)
     if not statement.data_change:
         change = work.rearranged(change)
     context.transaction.stage(handle, change)
     return change.affected
 
 
-def _of_stream(change: Change, batch: StreamBatch) -> Change:
-    """The change as the history tells of a stream's, by Delta's own names."""
-    told = {
+def _as_stream_update(change: Change, batch: StreamBatch) -> Change:
+    """Return the change as Delta's history records a micro-batch."""
+    parameters = {
         "outputMode": batch.output_mode.capitalize(),
         "queryId": batch.query_id,
         "epochId": str(batch.batch_id),
@@ -387,22 +399,22 @@ def _of_stream(change: Change, batch: StreamBatch) -> Change:
     metrics = dict(change.metrics)
     if "numFiles" in metrics:
         metrics["numAddedFiles"] = metrics.pop("numFiles")
-        metrics["numRemovedFiles"] = sum(isinstance(one, Remove) for one in change.actions)
-    return replace(change, operation=_STREAMING, parameters=told, metrics=metrics)
+        metrics["numRemovedFiles"] = sum(isinstance(action, Remove) for action in change.actions)
+    return replace(change, operation=_STREAMING, parameters=parameters, metrics=metrics)
 
 
-def _make_database(context: Context, statement: Write) -> None:
-    """Makes the database of a table's name, then locks the name in it."""
+def _create_database(context: Context, statement: Write) -> None:
+    """Create the database of the table's name, then lock the name in it."""
     assert isinstance(statement.table, TableName)
     owner, _ = context.engine.qualified(statement.table, context.database)
     context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)
-    admit(context, _WRITE.all_locks(statement), leaves=_leaves_existing(statement))
+    admit(context, _WRITE_COMMAND.all_locks(statement), leaves=_leaves_existing(statement))
 
 
-def _prepared(
+def _with_evolved_schema(
     context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
 ) -> TableData:
-    """The work on the table after its schema was changed as the write asks for."""
+    """Return the work on the table after its schema was changed as the write requests."""
     work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
     if not exists:
         return work
@@ -411,7 +423,7 @@ def _prepared(
             f"{handle.name}: replace_where goes with mode='overwrite', found {statement.mode!r}"
         )
     if statement.batch is None:
-        _require_clusters(statement, work.snapshot)
+        _require_same_clustering(statement, work.snapshot)
     if statement.overwrite_schema and statement.mode == "overwrite":
         if not statement.data_change:
             raise InvalidRequest(
@@ -427,13 +439,15 @@ def _prepared(
         # As Delta Spark does: the partitioning goes with the schema, also to none.
         partitions = statement.partition_by or ()
         operation = "WRITE" if statement.batch is None else _STREAMING
-        work = with_schema(context, handle, work, schema, partitions, operation)
+        work = replace_schema(context, handle, work, schema, partitions, operation)
         return _with_properties(context, handle, work, statement)
-    wanted = statement.partition_by
-    if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
+    partition_by = statement.partition_by
+    if partition_by is not None and _lower_case(partition_by) != _lower_case(
+        work.snapshot.partition_columns
+    ):
         raise InvalidRequest(
             "[DELTA_METADATA_MISMATCH] "
-            f"{handle.name}: partition_by={list(wanted)} but the table is partitioned by "
+            f"{handle.name}: partition_by={list(partition_by)} but the table is partitioned by "
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
@@ -442,43 +456,46 @@ def _prepared(
     merges = statement.merge_schema
     if _merges_schemas(context) if merges is None else merges:
         operation = "WRITE" if statement.batch is None else _STREAMING
-        return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
+        return merge_schema(
+            context, handle, work, context.plane.schema_of(rows), operation=operation
+        )
     return work
 
 
-def _require_clusters(statement: Write, snapshot: Snapshot) -> None:
-    """Raises InvalidRequest for clustering columns that aren't those of the table."""
-    wanted = statement.cluster_by
-    if wanted is None:
+def _require_same_clustering(statement: Write, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest for clustering columns that differ from the table's."""
+    cluster_by = statement.cluster_by
+    if cluster_by is None:
         return
     paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
-    found = tuple(".".join(path) for path in paths)
-    if _folded(wanted) != _folded(found):
+    clustered = tuple(".".join(path) for path in paths)
+    if _lower_case(cluster_by) != _lower_case(clustered):
         raise InvalidRequest(
             f"[DELTA_CLUSTERING_COLUMNS_MISMATCH] {snapshot.table}: clusterBy says "
-            f"{', '.join(wanted)}, but the table is clustered by {', '.join(found) or 'nothing'}; "
-            "leave it out, or change the table's by ALTER TABLE ... CLUSTER BY"
+            f"{', '.join(cluster_by)}, but the table is clustered by "
+            f"{', '.join(clustered) or 'nothing'}; leave it out, or change the table's by "
+            "ALTER TABLE ... CLUSTER BY"
         )
 
 
 def _with_properties(
     context: Context, handle: Handle, work: TableData, statement: Write
 ) -> TableData:
-    """The work on the table with the properties that the write gives it."""
+    """Return the work on the table after the write's table properties were set."""
     if not statement.properties:
         return work
-    asked = SetProperties(statement.table, statement.properties)
-    change = alter(asked, work.snapshot, environment_of(context, handle))
+    set_properties = SetProperties(statement.table, statement.properties)
+    change = alter(set_properties, work.snapshot, environment_of(context, handle))
     context.transaction.stage(handle, replace(change, operation="WRITE", parameters={}))
     return context.work(handle)
 
 
-def _folded(names: tuple[str, ...]) -> list[str]:
+def _lower_case(names: tuple[str, ...]) -> list[str]:
     return [name.lower() for name in names]
 
 
 def select(context: Context, statement: Select) -> Answer:
-    """A query."""
+    """Carry out a query."""
     rows = plain_answer(context, statement.query) if statement.as_values else None
     if rows is not None:
         return lambda by: by.frame(rows.schema, rows.rows)
@@ -487,12 +504,12 @@ def select(context: Context, statement: Select) -> Answer:
 
 
 def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
-    """What Spark is left with."""
+    """Carry out a statement that Spark runs as it is."""
     return context.command(statement.command)
 
 
 def read(context: Context, statement: ReadTable) -> DataFrame:
-    """`lake.read`: the rows for which the condition is true, some of the columns."""
+    """Carry out `lake.read`: the columns of the rows for which the condition is true."""
     table, travel = statement.table, statement.travel
     condition, columns = statement.condition, statement.columns
     view = None
@@ -507,8 +524,8 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     if condition is None or predicate is None:
         frame = context.scan(handle, travel)
     else:
-        asked = work.of_the_row(predicate, condition, None)
-        frame = context.scan(handle, travel, predicate, condition_text(condition), asked)
+        row_condition = work.of_the_row(predicate, condition, None)
+        frame = context.scan(handle, travel, predicate, condition_text(condition), row_condition)
     if condition is not None:
         frame = work.qualified(frame, None).where(context.column_of(condition))
     if columns is None:
@@ -516,15 +533,15 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     for name in columns:
         if snapshot.schema.find(name) is None:
             raise unknown_column(name, snapshot)
-    return _chosen(frame, columns)
+    return _with_columns(frame, columns)
 
 
 def read_changes(context: Context, statement: ReadChanges) -> DataFrame:
-    """`lake.changes`: the change data feed."""
+    """Carry out `lake.changes`: read the change data feed."""
     return context.changes(statement.table, statement.asked)
 
 
-def _chosen(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+def _with_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(*[quoted(name, always=True) for name in columns])
 
 
@@ -540,12 +557,10 @@ def _read_view(
     frame = context.view_rows(view)
     if condition is not None:
         frame = frame.where(context.column_of(condition))
-    return (
-        frame if columns is None else frame.select(*[quoted(name, always=True) for name in columns])
-    )
+    return frame if columns is None else _with_columns(frame, columns)
 
 
-def _of_write(statement: Write) -> Sequence[TableLock]:
+def _write_locks(statement: Write) -> Sequence[TableLock]:
     mode = LockMode.SCH_M if _leaves_existing(statement) else LockMode.IX
     return [(statement.table, mode)]
 
@@ -554,11 +569,14 @@ def _leaves_existing(statement: Write) -> bool:
     return statement.mode in ("error", "ignore")
 
 
-_KIND_OF_WRITE, _WRITE = command(
-    Write, writing(giving_counts(write)), _of_write, leaves_existing=_leaves_existing
+_WRITE_TYPE, _WRITE_COMMAND = command(
+    Write,
+    recording_frame_reads(giving_counts(write)),
+    _write_locks,
+    leaves_existing=_leaves_existing,
 )
 COMMANDS = {
-    _KIND_OF_WRITE: _WRITE,
+    _WRITE_TYPE: _WRITE_COMMAND,
     **dict(
         (
             command(Select, select, no_table, writes=False),
@@ -567,10 +585,14 @@ COMMANDS = {
                 ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False
             ),
             command(SparkCommand, giving_frame(spark_command), no_table),
-            command(Insert, writing(giving_counts(insert)), its_table(LockMode.IX)),
-            command(Delete, writing(giving_counts(delete)), its_table(LockMode.IX)),
-            command(Update, writing(giving_counts(update)), its_table(LockMode.IX)),
-            command(Merge, writing(giving_counts(merge)), lambda one: [(one.target, LockMode.IX)]),
+            command(Insert, recording_frame_reads(giving_counts(insert)), its_table(LockMode.IX)),
+            command(Delete, recording_frame_reads(giving_counts(delete)), its_table(LockMode.IX)),
+            command(Update, recording_frame_reads(giving_counts(update)), its_table(LockMode.IX)),
+            command(
+                Merge,
+                recording_frame_reads(giving_counts(merge)),
+                lambda statement: [(statement.target, LockMode.IX)],
+            ),
             command(Truncate, giving_nothing(truncate), its_table(LockMode.SCH_M)),
         )
     ),

@@ -1,7 +1,7 @@
 """CREATE, ALTER, DROP DATABASE and USE.
 
-Owns that none of it is done while others use the database. Source: Redshift's documentation of
-ALTER DATABASE and of isolation levels.
+A database is altered or dropped only while no other session uses it. Source: Redshift's
+documentation of ALTER DATABASE and of isolation levels.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
 from txlake.views import VIEWS
 
-# Databases of views.
+# Databases that hold txlake's own views.
 _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_catalog"}
 
 
 def create_database(context: Context, statement: CreateDatabase) -> None:
-    """CREATE DATABASE."""
+    """Carry out CREATE DATABASE."""
     schemas = context.engine.catalog.schemas
     if schemas is not None:
         _create_schema(context, statement, schemas)
@@ -47,7 +47,7 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
 
 
 def _create_schema(context: Context, statement: CreateDatabase, schemas: Schemas) -> None:
-    """As `create_database`, of another system's catalog, where databases have no levels."""
+    """Create a database in another system's catalog, where databases have no isolation level."""
     if statement.isolation is not None:
         context.engine.catalog.of_lake()  # raises
     if context.engine.catalog.database(statement.name) is not None and statement.if_not_exists:
@@ -56,7 +56,7 @@ def _create_schema(context: Context, statement: CreateDatabase, schemas: Schemas
 
 
 def alter_database(context: Context, statement: AlterDatabase) -> None:
-    """ALTER DATABASE ... ISOLATION LEVEL, and SET DBPROPERTIES."""
+    """Carry out ALTER DATABASE ... ISOLATION LEVEL and SET DBPROPERTIES."""
     catalog, name = context.engine.catalog.of_lake(), statement.name
     if statement.isolation is not None:
         admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
@@ -66,23 +66,23 @@ def alter_database(context: Context, statement: AlterDatabase) -> None:
 
 
 def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """A database's properties. Raises InvalidRequest for a value that means nothing."""
-    given = dict(properties)
-    if GRANULARITY in given:
-        parse_granularity(given[GRANULARITY])
-    if IGNORED in given:
-        parse_ignored(given[IGNORED])
-    if RETENTION in given:
-        parse_retention(given[RETENTION])
-    return given
+    """Return a database's properties. Raises InvalidRequest for an invalid value."""
+    checked = dict(properties)
+    if GRANULARITY in checked:
+        parse_granularity(checked[GRANULARITY])
+    if IGNORED in checked:
+        parse_ignored(checked[IGNORED])
+    if RETENTION in checked:
+        parse_retention(checked[RETENTION])
+    return checked
 
 
 def drop_database(context: Context, statement: DropDatabase) -> None:
-    """DROP DATABASE; with CASCADE its tables and views too."""
+    """Carry out DROP DATABASE, with CASCADE of its tables and views too."""
     schemas = context.engine.catalog.schemas
     if schemas is not None:
-        known = context.engine.catalog.database(statement.name)
-        if known is not None or not statement.if_exists:
+        existing = context.engine.catalog.database(statement.name)
+        if existing is not None or not statement.if_exists:
             schemas.drop(statement.name, cascade=statement.cascade)
         return
     catalog = context.engine.catalog.of_lake()
@@ -99,11 +99,11 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
 
 
 def use_database(context: Context, statement: UseDatabase) -> None:
-    """USE: the session's database from here on."""
+    """Carry out USE: set the session's current database."""
     entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}; SHOW DATABASES lists them")
-    if not context.engine.catalog.is_lake:  # another system's: there is nothing to lock
+    if not context.engine.catalog.is_lake:  # another system's catalog has no locks
         context.use(statement.name)
         return
     number = context.transaction.session_number()

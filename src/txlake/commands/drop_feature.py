@@ -1,9 +1,9 @@
-"""ALTER TABLE ... DROP FEATURE: what a table has of a feature goes, and then the feature.
+"""ALTER TABLE ... DROP FEATURE: remove a feature's traces from a table, then the feature.
 
-Owns the order of the commits. First the feature is turned off for new writes; then files that use
-it are rewritten; then, where old versions still need readers that know it, checkpoints that don't
-are put between those versions and the commit that drops it; or the old versions are deleted, with
-TRUNCATE HISTORY. Each commit leaves a table that is right, and the statement can be run again.
+The commits in order: turn the feature off for new writes; rewrite the files that use it; where old
+versions still need readers that know the feature, put checkpoints without it between those versions
+and the last commit, or delete the old versions (TRUNCATE HISTORY); drop the feature. Each commit
+leaves a correct table, and the statement can be run again.
 Source: Delta Lake's documentation, "Drop Delta table features".
 """
 
@@ -19,21 +19,21 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.commands.steps import Step, committed
+from txlake.commands.steps import Step, commit_step
 from txlake.datafiles.narrow import holds_narrower, widened_columns
 from txlake.ddl.alter_features import drop_feature as dropping
-from txlake.ddl.alter_features import feature_to_drop, numbered
+from txlake.ddl.alter_features import feature_to_drop, has_row_ids
 from txlake.ddl.clustering import clustering_domain
 from txlake.ddl.feature_traces import (
     TRACES,
     VECTORS,
     has_type_changes,
     newest_trace,
-    unprotected,
+    unlisted_vector_paths,
     without_mapping,
     without_type_changes,
 )
-from txlake.ddl.table_metadata import named
+from txlake.ddl.table_metadata import with_table_name
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
@@ -59,22 +59,22 @@ _log = logging.getLogger(__name__)
 
 _THREADS = 16
 _HOUR_MS = 3_600_000
-# Delta Spark's reader tries so many older checkpoints when it can't read one, and then gives up.
+# Delta Spark's reader tries this many older checkpoints before it gives up.
 _BARRIERS = 3
 
 
 def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> None:
-    """ALTER TABLE ... DROP FEATURE.
+    """Carry out ALTER TABLE ... DROP FEATURE.
 
-    Raises InvalidRequest: as `feature_to_drop`; inside a transaction, where it takes more than one
-    commit; where the history has to be deleted and is too young. What was cleaned up stays clean.
+    Raises InvalidRequest: as `feature_to_drop`; inside a transaction, where more than one commit is
+    needed; where the history has to be deleted and is too young. Commits made so far stay.
     """
     table = context.snapshot(handle)
     try:
         name = feature_to_drop(statement, table)
         _drop(context, handle, statement, name)
     except (InvalidRequest, UnsupportedFeature) as error:
-        raise named(error, table.table) from error
+        raise with_table_name(error, table.table) from error
 
 
 def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -> None:
@@ -87,7 +87,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
             "a transaction; COMMIT or ROLLBACK first"
         )
     for step in steps:
-        while committed(context, handle, step):
+        while commit_step(context, handle, step):
             pass
     if steps:
         table = handle.log.latest()
@@ -102,8 +102,8 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
         trace = None
     elif trace is not None:
         for _ in range(_BARRIERS):
-            _put_checkpoint(context, handle, name)
-    committed(context, handle, partial(_dropped, statement, protects=trace is not None))
+            _write_barrier_checkpoint(context, handle, name)
+    commit_step(context, handle, partial(_drop_step, statement, protects=trace is not None))
     if name in TRACES:
         _end_with_checkpoint(handle.log)
 
@@ -114,29 +114,29 @@ def _trace(name: str, handle: Handle, table: Snapshot) -> int | None:
     return newest_trace(name, handle.log, table.version)
 
 
-def _dropped(
+def _drop_step(
     statement: DropFeature, context: Context, handle: Handle, *, protects: bool
 ) -> Change | None:
     change = dropping(statement, context.snapshot(handle), protects=protects)
     return replace(change, reads=(Read(guard=True),))
 
 
-# What has to go before the feature does
+# Steps before the feature is dropped
 
 
 def _steps(name: str, table: Snapshot) -> list[Step]:
-    """What is to be done to a table that uses the feature; nothing where it doesn't."""
+    """Return the steps by which a table stops using the feature; none where it doesn't use it."""
     if name == "rowTracking":
         off = not row_tracking.is_enabled(table.metadata.configuration)
-        return [] if off and not any(numbered(table)) else [_suspend_row_ids, _take_row_ids]
+        return [] if off and not any(has_row_ids(table)) else [_suspend_row_ids, _remove_row_ids]
     traces = TRACES.get(name)
     if traces is None:
         return []
     steps: list[Step] = []
-    if traces.turned_off(table.metadata) != table.metadata:
-        steps.append(partial(_turn_off, traces.turned_off))
-    if name == VECTORS and _marked(table).num_rows:
-        steps += [_purge, _rewrite_marked]
+    if traces.disable(table.metadata) != table.metadata:
+        steps.append(partial(_disable, traces.disable))
+    if name == VECTORS and _files_with_vectors(table).num_rows:
+        steps += [_purge, _rewrite_files_with_vectors]
     if name.startswith("typeWidening") and has_type_changes(table.metadata):
         steps.append(_rewrite_narrow)
     if name == "columnMapping" and table.column_mapping_mode != "none":
@@ -144,31 +144,31 @@ def _steps(name: str, table: Snapshot) -> list[Step]:
     return steps
 
 
-def _turn_off(
-    turned_off: Callable[[Metadata], Metadata], context: Context, handle: Handle
+def _disable(
+    disable: Callable[[Metadata], Metadata], context: Context, handle: Handle
 ) -> Change | None:
     before = context.snapshot(handle).metadata
-    after = turned_off(before)
-    return None if after == before else _of_properties(before, after)
+    after = disable(before)
+    return None if after == before else _property_change(before, after)
 
 
-def _of_properties(before: Metadata, after: Metadata) -> Change:
+def _property_change(before: Metadata, after: Metadata) -> Change:
     old, new = before.configuration, after.configuration
-    given = {key: value for key, value in new.items() if old.get(key) != value}
-    if given:
+    changed = {key: value for key, value in new.items() if old.get(key) != value}
+    if changed:
         return Change(
-            operation="SET TBLPROPERTIES", parameters={"properties": given}, actions=(after,)
+            operation="SET TBLPROPERTIES", parameters={"properties": changed}, actions=(after,)
         )
-    gone = sorted(old.keys() - new.keys())
+    unset = sorted(old.keys() - new.keys())
     return Change(
         operation="UNSET TBLPROPERTIES",
-        parameters={"properties": gone, "ifExists": True},
+        parameters={"properties": unset, "ifExists": True},
         actions=(after,),
     )
 
 
-def _marked(table: Snapshot) -> pa.Table:
-    """The files with deletion vectors."""
+def _files_with_vectors(table: Snapshot) -> pa.Table:
+    """Return the files with deletion vectors."""
     files = table.select(None)
     return files.filter(pc.is_valid(files["deletion_vector"]))
 
@@ -177,14 +177,14 @@ def _purge(context: Context, handle: Handle) -> Change | None:
     return context.work(handle).compact(purge=True)
 
 
-def _rewrite_marked(context: Context, handle: Handle) -> Change | None:
-    """What a purge leaves: files that only Spark reads right."""
+def _rewrite_files_with_vectors(context: Context, handle: Handle) -> Change | None:
+    """Rewrite the files that a purge leaves, which only Spark reads correctly."""
     work = context.work(handle)
-    return _rewritten(work, _marked(work.snapshot), work.snapshot)
+    return _rewritten(work, _files_with_vectors(work.snapshot), work.snapshot)
 
 
 def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
-    """Files that hold narrower types than the schema says are rewritten; it forgets the others."""
+    """Rewrite the files with narrower types than the schema's; drop the recorded type changes."""
     work = context.work(handle)
     table = work.snapshot
     if not has_type_changes(table.metadata):
@@ -193,7 +193,7 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
     files = table.select(None)
     columns = widened_columns(table)
     if any(item.name in table.partition_columns for item in columns):
-        narrow = [True] * files.num_rows  # their values stand in the log, as text of their type
+        narrow = [True] * files.num_rows  # their values are in the log, as text of the old type
     else:
         by_id = table.column_mapping_mode == "id"
 
@@ -214,7 +214,7 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
 
 
 def _rename_in_files(context: Context, handle: Handle) -> Change | None:
-    """All files are rewritten with the columns' own names."""
+    """Rewrite all files with the columns' logical names."""
     work = context.work(handle)
     table = work.snapshot
     if table.column_mapping_mode == "none":
@@ -240,23 +240,23 @@ def _rewritten(work: TableData, files: pa.Table, onto: Snapshot) -> Change | Non
 
 def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
     before = context.snapshot(handle).metadata
-    wanted = {row_tracking.ENABLE: "false", row_tracking.SUSPENDED: "true"}
-    after = msgspec.structs.replace(before, configuration={**before.configuration, **wanted})
-    return None if after == before else _of_properties(before, after)
+    properties = {row_tracking.ENABLE: "false", row_tracking.SUSPENDED: "true"}
+    after = msgspec.structs.replace(before, configuration={**before.configuration, **properties})
+    return None if after == before else _property_change(before, after)
 
 
-def _take_row_ids(context: Context, handle: Handle) -> Change | None:
-    """Lists files again without row ids, so many at once that a commit stays small."""
+def _remove_row_ids(context: Context, handle: Handle) -> Change | None:
+    """Add the next files again without row ids, in batches that keep a commit small."""
     table = context.snapshot(handle)
     files = table.select(None)
-    having = files.filter(pa.array(numbered(table), pa.bool_())).slice(
+    batch = files.filter(pa.array(has_row_ids(table), pa.bool_())).slice(
         0, context.engine.settings.relisted_files_max
     )
     adds = [
         msgspec.structs.replace(
             add, base_row_id=None, default_row_commit_version=None, data_change=False
         )
-        for add in adds_of(having)
+        for add in adds_of(batch)
     ]
     return Change(
         operation="ROW TRACKING UNBACKFILL",
@@ -268,18 +268,19 @@ def _take_row_ids(context: Context, handle: Handle) -> Change | None:
 # The history
 
 
-def _put_checkpoint(context: Context, handle: Handle, name: str) -> None:
-    """A checkpoint of a version of its own, which needs nothing of the feature."""
+def _write_barrier_checkpoint(context: Context, handle: Handle, name: str) -> None:
+    """Commit an empty version and write its checkpoint, which doesn't use the feature."""
     begin = partial(registered, context.engine, context.transaction.session_number)
     log = handle.log
     latest = log.latest()
     removed: list[Remove] = []
     if name == VECTORS:
-        # Engines that don't know vectors delete their files, unless they are listed as removed.
+        # Engines that don't know deletion vectors would vacuum their files unless the log lists
+        # them as removed.
         now = context.engine.system.now_ms()
         removed = [
             Remove(path=path, deletion_timestamp=now, data_change=False)
-            for path in unprotected(latest, log.store.url)
+            for path in unlisted_vector_paths(latest, log.store.url)
         ]
     tell(log, begin, "Empty Commit", {}, {}, removed)
     log.require_published()
@@ -287,15 +288,16 @@ def _put_checkpoint(context: Context, handle: Handle, name: str) -> None:
 
 
 def _truncate(context: Context, handle: Handle, name: str) -> None:
-    """Deletes the versions that need the feature. Raises InvalidRequest while they are too young.
+    """Delete the versions that need the feature. Raises InvalidRequest while they are too young.
 
-    Nothing is deleted then. Versions within `delta.dropFeatureTruncateHistory.retentionDuration`
-    stay: transactions that began with them may still run.
+    Nothing is deleted in that case. Versions within
+    `delta.dropFeatureTruncateHistory.retentionDuration` stay: transactions that read them may still
+    run.
     """
     log = handle.log
-    _put_checkpoint(context, handle, name)
+    _write_barrier_checkpoint(context, handle, name)
     latest = log.latest().version
-    begins = _begins_after(handle)
+    begins = _first_version_after(handle)
     if begins is not None and newest_trace(name, log, latest, since=begins) is None:
         _delete_history(handle)
     trace = newest_trace(name, log, latest)
@@ -311,12 +313,12 @@ def _truncate(context: Context, handle: Handle, name: str) -> None:
 
 
 def _truncate_protected(context: Context, handle: Handle) -> None:
-    """Deletes the versions for which checkpoints are protected. Raises as `_truncate`."""
+    """Delete the versions whose checkpoints are protected. Raises as `_truncate`."""
     before = protected_before(handle.log.latest().metadata)
     if _is_truncated(handle, before):
         return
-    _put_checkpoint(context, handle, PROTECTION)
-    begins = _begins_after(handle)
+    _write_barrier_checkpoint(context, handle, PROTECTION)
+    begins = _first_version_after(handle)
     if begins is not None and begins >= before:
         _delete_history(handle)
     if not _is_truncated(handle, before):
@@ -328,8 +330,8 @@ def _truncate_protected(context: Context, handle: Handle) -> None:
         )
 
 
-def _begins_after(handle: Handle) -> int | None:
-    """The version with which the log would begin; None where nothing may be deleted."""
+def _first_version_after(handle: Handle) -> int | None:
+    """Return the version that the log would begin with; None where nothing may be deleted."""
     log = handle.log
     return oldest_kept(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
 
@@ -344,12 +346,15 @@ def _retention_ms(handle: Handle) -> int:
 
 def _is_truncated(handle: Handle, before: int) -> bool:
     listing = handle.log.listing()
-    versions = [*listing.commits, *(one.version for one in listing.checkpoints)]
+    versions = [*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)]
     return min(versions) >= before
 
 
 def _end_with_checkpoint(log: TableLog) -> None:
-    """Puts a checkpoint of the version without the feature. Never raises: that is committed."""
+    """Write a checkpoint of the version without the feature.
+
+    Never raises: the drop is committed.
+    """
     try:
         log.require_published()
         write_checkpoint(log)

@@ -1,7 +1,7 @@
 """EXPLAIN CONFLICTS: what a statement would read and change, and which writers would abort it.
 
-Owns how a statement becomes an intent, and the words of the answer; the rules answer. Nothing is
-run, and the transaction that asks has read nothing more.
+Turns a statement into an `Intent`, which the conflict rules judge, and words the result. The
+statement isn't run, and no reads are added to the calling transaction.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import (
     Delete,
+    ExplainableStatement,
     ExplainConflicts,
-    Explained,
     Insert,
     Merge,
     NotMatchedInsert,
@@ -55,55 +55,58 @@ SCHEMA = Struct(
 )
 
 
-def explain_conflicts(context: Context, asked: ExplainConflicts) -> Rows:
-    """Rows of SCHEMA: the statement's reads, changes, level and grain, a row for each kind of
-    concurrent writer, and advice.
+def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
+    """Carry out EXPLAIN CONFLICTS.
+
+    Return rows of SCHEMA: the statement's reads, changes, isolation level and granularity, a row
+    for each kind of concurrent writer, and advice.
     """
-    statement = asked.statement
+    statement = request.statement
     handle = context.require(_target(statement))
     if handle.is_new:
         raise InvalidRequest(
             f"EXPLAIN CONFLICTS: {handle.name} is made by this transaction: until COMMIT nobody "
             "else can write it"
         )
-    apart = Transaction(
+    scratch = Transaction(
         id=context.transaction.id,
         engine=context.engine,
         session_number=context.transaction.session_number,
         level=context.transaction.level,
         explicit=False,
     )
-    asking = replace(context, transaction=apart)
+    analysis_context = replace(context, transaction=scratch)
     try:
-        intent = _Asked(asking, asking.require(_target(statement))).intent(statement)
+        target = analysis_context.require(_target(statement))
+        intent = _Analysis(analysis_context, target).intent(statement)
     finally:
-        asking.close()
+        analysis_context.close()
     rows: list[tuple[object, ...]] = [
         ("statement", "reads", _reads(intent), None),
         ("statement", "does", intent.doing.value, None),
         ("statement", "isolation", intent.level.value, None),
-        ("statement", "grain", intent.grain.value, _why(intent)),
+        ("statement", "grain", intent.grain.value, _granularity_reason(intent)),
     ]
-    for one in explain(intent):
-        if one.conflict is None:
-            rows.append(("beside", one.beside.value, "both commit", None))
+    for verdict in explain(intent):
+        if verdict.conflict is None:
+            rows.append(("beside", verdict.beside.value, "both commit", None))
         else:
-            name = one.conflict.error.__name__
-            detail = f"{one.conflict.finding}. {one.conflict.evidence.advice}"
-            rows.append(("beside", one.beside.value, name, detail))
+            name = verdict.conflict.error.__name__
+            detail = f"{verdict.conflict.finding}. {verdict.conflict.evidence.advice}"
+            rows.append(("beside", verdict.beside.value, name, detail))
     rows += [("advice", subject, answer, None) for subject, answer in _advice(intent)]
     if isinstance(statement, Merge):
         rows.append(("advice", "source", _KEYS, None))
     return Rows(schema=SCHEMA, rows=rows)
 
 
-def _target(statement: Explained) -> Table:
+def _target(statement: ExplainableStatement) -> Table:
     return statement.target if isinstance(statement, Merge) else statement.table
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One table, and a transaction that goes no further."""
+class _Analysis:
+    """The target table in a scratch transaction that is never committed."""
 
     context: Context
     handle: Handle
@@ -116,15 +119,15 @@ class _Asked:
     def _work(self) -> TableData:
         return self.context.work_on(self.handle, self._table.view)
 
-    def intent(self, statement: Explained) -> Intent:
-        """What the statement would do."""
+    def intent(self, statement: ExplainableStatement) -> Intent:
+        """Return what the statement would read and change."""
         match statement:
             case Delete(condition=condition, alias=alias):
                 return self._changing(self._work.read(condition, alias))
             case Update(condition=condition, alias=alias):
-                values = (one.value for one in statement.assignments)
-                looks = any(isinstance(one, SqlText) and one.references for one in values)
-                return self._changing(self._work.read(condition, alias), by_row=not looks)
+                values = (assignment.value for assignment in statement.assignments)
+                has_query = any(isinstance(value, SqlText) and value.references for value in values)
+                return self._changing(self._work.read(condition, alias), by_row=not has_query)
             case Truncate():
                 return self._changing(change.Read(takes_all=True))
             case Optimize(zorder_by=zorder_by):
@@ -151,14 +154,15 @@ class _Asked:
     def _merging(self, statement: Merge) -> Intent:
         source = self._work.given(source_rows(self.context, statement.source), ())
         read = self._work.merge_read(statement, self.context.plane.schema_of(source))
-        inserts = all(isinstance(one, NotMatchedInsert) for one in statement.clauses)
+        inserts = all(isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
         by_row = read.predicate is not None and self._work.by_row(read.predicate)
         return self._intent(Doing.APPENDS if inserts else Doing.CHANGES, read, by_row=by_row)
 
     def _intent(self, doing: Doing, *reads: change.Read, by_row: bool = True) -> Intent:
         table = self._table
         own = (
-            Read(predicate=one.predicate, text=one.text, takes_all=one.takes_all) for one in reads
+            Read(predicate=read.predicate, text=read.text, takes_all=read.takes_all)
+            for read in reads
         )
         return Intent(
             base=table.view,
@@ -174,13 +178,13 @@ def _reads(intent: Intent) -> str:
     if not intent.reads:
         return "nothing"
     texts = (
-        "the whole table" if one.predicate is None else one.text or to_text(one.predicate)
-        for one in intent.reads
+        "the whole table" if read.predicate is None else read.text or to_text(read.predicate)
+        for read in intent.reads
     )
     return "; ".join(dict.fromkeys(texts))
 
 
-def _why(intent: Intent) -> str:
+def _granularity_reason(intent: Intent) -> str:
     if intent.granularity is not Granularity.ROW:
         return f"{GRANULARITY} of the table, its database or the lake"
     if not intent.base.properties.enable_deletion_vectors:
@@ -191,32 +195,34 @@ def _why(intent: Intent) -> str:
 
 
 def _advice(intent: Intent) -> list[tuple[str, str]]:
-    """What keeps writers apart that would meet now."""
-    found: list[tuple[str, str]] = []
+    """Return (subject, advice) of changes that would avoid conflicts."""
+    advice: list[tuple[str, str]] = []
     if intent.granularity is not Granularity.ROW:
-        found.append((GRANULARITY, "'row' lets writers of different rows both commit"))
+        advice.append((GRANULARITY, "'row' lets writers of different rows both commit"))
     if not intent.base.properties.enable_deletion_vectors:
-        found.append(
+        advice.append(
             ("delta.enableDeletionVectors", "'true' lets writers of different rows both commit")
         )
     if not intent.by_row:
-        found.append(
+        advice.append(
             (
                 "condition",
                 "compare plain columns with constants: no chance, clock, subquery, struct's field",
             )
         )
-    if any(one.predicate is None for one in intent.reads):
-        found.append(("condition", "a condition on the table's own columns reads fewer rows"))
+    if any(read.predicate is None for read in intent.reads):
+        advice.append(("condition", "a condition on the table's own columns reads fewer rows"))
     if intent.level is Level.SERIALIZABLE and intent.reads:
-        found.append(("isolation", "under WriteSerializable a blind INSERT aborts no other writer"))
+        advice.append(
+            ("isolation", "under WriteSerializable a blind INSERT aborts no other writer")
+        )
     if intent.doing is Doing.SORTS:
-        found.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
-    return found
+        advice.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
+    return advice
 
 
-def _its_target(asked: ExplainConflicts) -> Sequence[TableLock]:
-    return [(_target(asked.statement), LockMode.SCH_S)]
+def _locks(request: ExplainConflicts) -> Sequence[TableLock]:
+    return [(_target(request.statement), LockMode.SCH_S)]
 
 
-COMMANDS = dict([command(ExplainConflicts, giving_rows(explain_conflicts), _its_target)])
+COMMANDS = dict([command(ExplainConflicts, giving_rows(explain_conflicts), _locks)])

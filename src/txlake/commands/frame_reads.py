@@ -1,7 +1,7 @@
-"""DataFrames and views that a statement writes from: what they show counts as read.
+"""DataFrames and temporary views that a statement writes from count as reads of their tables.
 
-A DataFrame is a snapshot. Owns which of them a statement uses, and what it means for the
-transaction that they show a version which it doesn't see itself.
+A DataFrame is a snapshot, perhaps of another version than the transaction reads. This module finds
+a statement's DataFrames and records their reads in the transaction.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from txlake.statements import NativeFrame, TableName, TablePath
 from txlake.statements.text_references import references_of
 
 
-def writing(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:
-    """Does what `run` does, once what the statement's DataFrames show is counted as read."""
+def recording_frame_reads(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:
+    """Return `run`, preceded by recording what the statement's DataFrames read."""
 
-    def counting(context: Context, statement: S) -> Answer:
-        count_shown(context, statement)
+    def recording(context: Context, statement: S) -> Answer:
+        record_frame_reads(context, statement)
         return run(context, statement)
 
-    return counting
+    return recording
 
 
-def count_shown(context: Context, statement: object) -> None:
-    """Counts what a statement's DataFrames, and views of Spark's, show of tables as read.
+def record_frame_reads(context: Context, statement: object) -> None:
+    """Record in the transaction what a statement's DataFrames and temporary views read of tables.
 
-    A table that the transaction hasn't used begins for it at the version shown. One that it sees at
-    another version must not differ in the rows shown.
+    A table that the transaction hasn't used yet is read at the DataFrame's version from then on. A
+    table that it reads at another version must not differ in the DataFrame's rows.
 
-    Raises a Conflict when it does, and InvalidRequest when what is shown can't be part of the
-    transaction: changes of another that weren't committed, a table that is gone.
+    Raises a Conflict where they differ, and InvalidRequest where the DataFrame can't be part of the
+    transaction: another transaction's uncommitted changes, or a table that is gone.
     """
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
         for shown in shown_by(frame):
-            _count(context, shown)
+            _record(context, shown)
 
 
 def _frames_in(part: object) -> Iterator[DataFrame]:
@@ -51,35 +51,35 @@ def _frames_in(part: object) -> Iterator[DataFrame]:
         if isinstance(part.frame, DataFrame):
             yield part.frame
     elif isinstance(part, tuple):
-        for one in part:
-            yield from _frames_in(one)
+        for element in part:
+            yield from _frames_in(element)
     elif is_dataclass(part):
         for item in fields(part):
             yield from _frames_in(getattr(part, item.name))
 
 
 def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
-    """Temporary views of Spark's that the statement's texts name."""
+    """Return Spark's temporary views that the statement's texts name."""
     for reference in references_of(statement):
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
         if context.find(table) or context.viewed(table) or context.catalog_view(table.parts):
             continue
-        found = context.plane.found(str(table))
-        if found is not None:  # else Spark says so when it runs the statement
-            yield found
+        frame = context.plane.found(str(table))
+        if frame is not None:  # else Spark reports it when it runs the statement
+            yield frame
 
 
 def _may_be_temporary(table: TableName) -> bool:
     return len(table.parts) == 1 or table.parts[0].lower() == "global_temp"
 
 
-def _count(context: Context, shown: Shown) -> None:
+def _record(context: Context, shown: Shown) -> None:
     engine, transaction = context.engine, context.transaction
     own_lake = engine.catalog.lake_id
     if shown.lake not in (None, own_lake):
-        return  # another lake's tables are a source like any other
+        return  # another lake's tables are an external source
     if shown.transaction is not None and shown.transaction != transaction.id:
         if engine.was_undone(shown.transaction):
             raise InvalidRequest(
@@ -103,27 +103,27 @@ def _count(context: Context, shown: Shown) -> None:
     assert handle is not None, "a place is always found"
     if not handle.in_lake and _is_dropped(context, shown):
         raise _gone(shown, "that table was dropped")
-    version = _version(handle, shown)
+    version = _snapshot_of(handle, shown)
     transaction.shows(handle, version, _read(context, version, shown))
 
 
 def _is_dropped(context: Context, shown: Shown) -> bool:
-    """Whether the table is one that the lake dropped, and keeps for UNDROP TABLE."""
+    """Return whether the lake dropped the table and keeps it for UNDROP TABLE."""
     if shown.lake is None:
         return False
-    kept = (one.entry for one in context.engine.catalog.of_lake().dropped.listed())
-    return any(one.managed and one.location == shown.url for one in kept)
+    entries = (dropped.entry for dropped in context.engine.catalog.of_lake().dropped.listed())
+    return any(entry.managed and entry.location == shown.url for entry in entries)
 
 
-def _version(handle: Handle, shown: Shown) -> Snapshot:
-    """The table at the version shown. Raises InvalidRequest when that is gone."""
+def _snapshot_of(handle: Handle, shown: Shown) -> Snapshot:
+    """Return the table at the DataFrame's version. Raises InvalidRequest when that is gone."""
     try:
-        found = handle.log.snapshot(shown.version)
+        snapshot = handle.log.snapshot(shown.version)
     except InvalidRequest as error:
         raise _gone(shown, str(error)) from error
-    if found.metadata.id != shown.table_id:
+    if snapshot.metadata.id != shown.table_id:
         raise _gone(shown, "that table was dropped, and another is at its place")
-    return found
+    return snapshot
 
 
 def _gone(shown: Shown, why: str) -> InvalidRequest:

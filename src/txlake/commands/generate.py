@@ -14,22 +14,22 @@ MODE = "symlink_format_manifest"
 FOLDER = "_symlink_format_manifest"
 
 
-def generate(mode: str, table: Snapshot, store: Store, reach: Reach) -> int:
-    """Writes a manifest for each partition, or one; those of partitions that are gone go.
+def write_manifests(mode: str, table: Snapshot, store: Store, reach: Reach) -> int:
+    """Write a manifest for each partition, or one; delete manifests of partitions without files.
 
     Args:
         mode: `symlink_format_manifest`, in any letter case.
-        table: the snapshot whose files are listed, by their URLs, decoded, a line each.
+        table: the snapshot whose files are listed by their decoded URLs, a line each.
         store: the table's store.
         reach: where the table's files may lie.
 
     Returns:
-        How many manifests were written.
+        The number of manifests written.
 
     Raises:
-        InvalidRequest: another mode, or a table that a plain list of files doesn't describe: one
-            with deletion vectors or column mapping, or one with a line break in a file's name; and
-            what `Reach.url` raises.
+        InvalidRequest: another mode, or a table that a plain list of files can't describe: with
+            deletion vectors or column mapping, or with a line break in a file's name; and as
+            `Reach.url`.
     """
     if mode.lower() != MODE:
         raise InvalidRequest(f"{table.table}: GENERATE knows {MODE}, found {mode}")

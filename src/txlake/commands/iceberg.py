@@ -1,7 +1,7 @@
-"""REORG TABLE ... APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2)): settings and files at once.
+"""REORG TABLE ... APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2)) in one commit.
 
-Owns which files are written again: those that don't say that they keep to icebergCompatV2. Source:
-Delta Lake's documentation, "Universal Format (UniForm)".
+Rewrites the files that aren't tagged as compatible with icebergCompatV2. Source: Delta Lake's
+documentation, "Universal Format (UniForm)".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from txlake.ddl.environment import Environment
-from txlake.ddl.table_metadata import DELETION_VECTORS, changed
+from txlake.ddl.table_metadata import DELETION_VECTORS, metadata_actions
 from txlake.log.files import adds_of
 from txlake.protocol import iceberg
 from txlake.protocol.actions import Action, Add
@@ -19,10 +19,11 @@ from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import TableData
 
 
-def for_iceberg(work: TableData, environment: Environment) -> Change:
-    """The change, one commit, after which the table and all its files keep to icebergCompatV2.
+def upgrade_to_iceberg(work: TableData, environment: Environment) -> Change:
+    """Return the change that makes the table and all its files compatible with icebergCompatV2.
 
-    Nobody may add or take away rows meanwhile. Raises InvalidRequest for a table that can't.
+    Conflicts with every concurrent change of rows. Raises InvalidRequest for a table that can't
+    have icebergCompatV2.
     """
     table = work.snapshot
     configuration = dict(table.metadata.configuration)
@@ -30,15 +31,15 @@ def for_iceberg(work: TableData, environment: Environment) -> Change:
     if table.column_mapping_mode == "none":
         configuration[MODE_PROPERTY] = "name"
     metadata = msgspec.structs.replace(table.metadata, configuration=configuration)
-    settings = changed(table, metadata, environment)
+    settings = metadata_actions(table, metadata, environment)
     files = table.select(None)
-    others = files.filter(pa.array([not _keeps_to_it(add) for add in adds_of(files)], pa.bool_()))
+    others = files.filter(pa.array([not _is_compatible(add) for add in adds_of(files)], pa.bool_()))
     actions: tuple[Action, ...] = settings
     metrics = {}
     if others.num_rows:
-        rewriting = work.rewrite(others, table.apply(settings))
-        actions += rewriting.actions
-        metrics = dict(rewriting.metrics)
+        rewrite = work.rewrite(others, table.apply(settings))
+        actions += rewrite.actions
+        metrics = dict(rewrite.metrics)
     return Change(
         operation="REORG",
         parameters={"predicate": [], "applyPurge": False},
@@ -48,5 +49,5 @@ def for_iceberg(work: TableData, environment: Environment) -> Change:
     )
 
 
-def _keeps_to_it(add: Add) -> bool:
+def _is_compatible(add: Add) -> bool:
     return add.deletion_vector is None and iceberg.VERSION_TAG.items() <= (add.tags or {}).items()

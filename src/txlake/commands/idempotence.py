@@ -1,7 +1,7 @@
-"""A statement that names an application's version is carried out once, however often it is tried.
+"""Idempotent writes: a statement with an application id and version is carried out once.
 
-Owns where the version comes from: the statement itself, or the Spark session's settings, which are
-Delta Spark's ("Idempotent writes" in Delta's documentation).
+Both come from the statement or from the Spark session's settings, which are Delta Spark's
+("Idempotent writes" in Delta's documentation).
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _AUTO_RESET = "spark.databricks.delta.write.txnVersion.autoReset.enabled"
 
-Once = Write | Insert | Update | Delete | Merge | Truncate
+IdempotentStatement = Write | Insert | Update | Delete | Merge | Truncate
 
 
-def written_before(context: Context, handle: Handle, statement: Once, noted: Change) -> bool:
-    """Whether this application version was written already; notes it otherwise.
+def is_duplicate(
+    context: Context, handle: Handle, statement: IdempotentStatement, marker: Change
+) -> bool:
+    """Return whether the application version was written before; if not, stage its record.
 
-    `noted`: what the history says of a statement that changes nothing else. Raises InvalidRequest
-    for one of the two without the other.
+    `marker`: the change that the history shows for a statement that changes nothing else. Raises
+    InvalidRequest for an id without a version, or a version without an id.
     """
     app_id: str | None = getattr(statement, "app_id", None)
     version: int | None = getattr(statement, "app_version", None)
@@ -35,22 +37,22 @@ def written_before(context: Context, handle: Handle, statement: Once, noted: Cha
             f"{handle.name}: app_id and app_version go together, found {app_id!r} and {version!r}"
         )
     if app_id is None or version is None:
-        asked = _of_session(context, handle)
-        if asked is None:
+        configured = _session_version(context, handle)
+        if configured is None:
             return False
-        app_id, version = asked
+        app_id, version = configured
     table = context.transaction.open(handle)
     newest = table.app_version(app_id)
     if newest is not None and newest >= version:
         return True
     now = context.engine.system.now_ms()
     txn = Txn(app_id=app_id, version=version, last_updated=now)
-    context.transaction.stage(handle, replace(noted, actions=(txn,)))
+    context.transaction.stage(handle, replace(marker, actions=(txn,)))
     return False
 
 
-def _of_session(context: Context, handle: Handle) -> tuple[str, int] | None:
-    """What the session's settings say; the version is taken out of them where they ask for it."""
+def _session_version(context: Context, handle: Handle) -> tuple[str, int] | None:
+    """Return the session settings' id and version; unset the version where autoReset is on."""
     app_id, text = (context.plane.setting(key, "") for key in (_APP_ID, _VERSION))
     if not app_id and not text:
         return None

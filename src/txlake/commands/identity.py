@@ -1,10 +1,10 @@
-"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY in a session."""
+"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY: the command."""
 
 from __future__ import annotations
 
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
-from txlake.ddl.identity import identity_at, sync_identity
+from txlake.ddl.identity import require_identity, sync_identity
 from txlake.protocol.identity import IdentityColumn, marks_of
 from txlake.session.command import command, giving_nothing, its_table
 from txlake.session.context import Context
@@ -14,23 +14,23 @@ from txlake.statements.names import quoted
 
 
 def sync(context: Context, statement: SyncIdentity) -> None:
-    """ALTER COLUMN ... SYNC IDENTITY."""
+    """Carry out ALTER COLUMN ... SYNC IDENTITY."""
     handle = context.require(statement.table)
     work = context.work(handle)
     table = work.snapshot
-    column = identity_at(table, statement.column)
-    value = _furthest(context, handle, column)
+    column = require_identity(table, statement.column)
+    value = _furthest_value(context, handle, column)
     change = sync_identity(table, column, value, environment_of(context, handle))
     context.transaction.stage(handle, change)
     after = context.snapshot(handle)
     mark = marks_of(after.schema, after.table).get(column.physical_name)
     if mark is not None:
-        # Who inserts next has it from there, whichever version of the table that reads.
+        # The next INSERT takes its values from this counter, whichever version it reads.
         context.transaction.identities(handle).raise_to(table.metadata.id, column, mark)
 
 
-def _furthest(context: Context, handle: Handle, column: IdentityColumn) -> int | None:
-    """The column's value that is furthest in its steps; None where there is none."""
+def _furthest_value(context: Context, handle: Handle, column: IdentityColumn) -> int | None:
+    """Return the column's furthest value in the direction of its step; None without rows."""
     function = "max" if column.step > 0 else "min"
     text = f"SELECT {function}({quoted(column.name, always=True)}) AS mark FROM {{t}}"
     [row] = context.plane.query(text, {"t": context.scan(handle)}).collect()

@@ -1,6 +1,6 @@
-"""SHOW and DESCRIBE in a session.
+"""SHOW and DESCRIBE: the commands.
 
-Owns what comes from the catalog; what comes from a table's own state is `describe`'s business.
+Owns the rows that come from the catalog; `views.describe` has those of a table's own state.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from typing import get_args
 
 from txlake.catalog import matches
-from txlake.commands.views import described, schema_rows
+from txlake.commands.views import describe_view, schema_rows
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.types import Field, Primitive, Struct
@@ -44,51 +44,51 @@ _TABLES = Struct(
 
 
 def show_databases(context: Context, statement: ShowDatabases) -> Rows:
-    """SHOW DATABASES."""
-    found = context.engine.catalog.databases()
-    named = [(entry.name,) for entry in found if matches(entry.name, statement.pattern)]
-    return Rows(schema=_texts("namespace"), rows=named)
+    """Carry out SHOW DATABASES."""
+    databases = context.engine.catalog.databases()
+    names = [(entry.name,) for entry in databases if matches(entry.name, statement.pattern)]
+    return Rows(schema=_texts("namespace"), rows=names)
 
 
 def show_tables(context: Context, statement: ShowTables) -> Rows:
-    """SHOW TABLES, and SHOW TABLE EXTENDED."""
+    """Carry out SHOW TABLES and SHOW TABLE EXTENDED."""
     if statement.extended:
         return show_table_extended(context, statement)
-    found = tables_in(context.engine, context.transaction, statement.database or context.database)
+    tables = tables_in(context.engine, context.transaction, statement.database or context.database)
     rows = [
         (entry.database, entry.name, False)
-        for entry in found
+        for entry in tables
         if matches(entry.name, statement.pattern)
     ]
     return Rows(schema=_TABLES, rows=rows)
 
 
 def show_table_extended(context: Context, statement: ShowTables) -> Rows:
-    """SHOW TABLE EXTENDED: tables and views, each with a text of its details as Spark has it.
+    """Carry out SHOW TABLE EXTENDED: list tables and views with a text of details in Spark's form.
 
-    A table of which only the name is known has no columns in it.
+    The text of a table that can't be read has no columns.
     """
     database = statement.database or context.database
     rows: list[tuple[object, ...]] = []
     for entry in tables_in(context.engine, context.transaction, database):
         if matches(entry.name, statement.pattern):
-            told = extended_text(
+            details = extended_text(
                 entry.database,
                 entry.name,
                 kind="MANAGED" if entry.managed else "EXTERNAL",
                 location=entry.location,
                 schema=_schema_of(context, TableName((entry.database, entry.name))),
             )
-            rows.append((entry.database, entry.name, False, told))
+            rows.append((entry.database, entry.name, False, details))
     for view in context.engine.catalog.of_lake().views.listed(database):
         if matches(view.name, statement.pattern):
-            told = extended_text(view.database, view.name, kind="VIEW", text=view.query)
-            rows.append((view.database, view.name, False, told))
+            details = extended_text(view.database, view.name, kind="VIEW", text=view.query)
+            rows.append((view.database, view.name, False, details))
     return Rows(schema=Struct((*_TABLES.fields, Field("information", _TEXT, False))), rows=rows)
 
 
 def _schema_of(context: Context, table: TableName) -> Struct | None:
-    """The table's columns; None where it can't be read, which a list of tables survives."""
+    """Return the table's columns; None, with a warning in the log, where it can't be read."""
     try:
         return context.snapshot(context.require(table)).schema
     except TxlakeError as error:
@@ -97,7 +97,7 @@ def _schema_of(context: Context, table: TableName) -> Struct | None:
 
 
 def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
-    """DESCRIBE DATABASE [EXTENDED]."""
+    """Carry out DESCRIBE DATABASE [EXTENDED]."""
     entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}")
@@ -107,22 +107,22 @@ def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
         ("Isolation Level", entry.isolation or ""),
     ]
     if statement.extended:
-        given = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
-        rows.append(("Properties", f"({', '.join(given)})" if entry.properties else ""))
+        properties = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
+        rows.append(("Properties", f"({', '.join(properties)})" if entry.properties else ""))
     return Rows(schema=_texts("info_name", "info_value"), rows=rows)
 
 
 def describe_query(context: Context, statement: DescribeQuery) -> Rows:
-    """DESCRIBE QUERY."""
+    """Carry out DESCRIBE QUERY."""
     return schema_rows(context.query(statement.query).schema)
 
 
 def show_table(context: Context, statement: Inspection) -> Rows:
-    """What a table, or a view, shows of itself."""
+    """Carry out a SHOW or DESCRIBE of one table or view."""
     if isinstance(statement, DescribeTable | ShowColumns | ShowCreateTable) and (
         view := _view(context, statement.table)
     ):
-        return described(context, statement, view)
+        return describe_view(context, statement, view)
     return context.described(statement)
 
 

@@ -1,6 +1,6 @@
-"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT.
+"""Commands that maintain tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, REFRESH.
 
-Owns how they run in a session and the rows that they answer with.
+Owns how they run in a session and their result rows.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import unquote
 
-from txlake.commands import convert as converted
-from txlake.commands import generate as generated
-from txlake.commands.iceberg import for_iceberg
+from txlake.commands.convert import convert_folder
+from txlake.commands.generate import write_manifests
+from txlake.commands.iceberg import upgrade_to_iceberg
 from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
@@ -98,8 +98,8 @@ _METRICS = Struct(
 _OPTIMIZED = Struct((Field("path", Primitive("string")), Field("metrics", _METRICS)))
 
 
-class Optimized:
-    """What an OPTIMIZE did, and the row that says so."""
+class OptimizeResult:
+    """The result of an OPTIMIZE or REORG: one row of metrics."""
 
     def __init__(
         self, handle: Handle, considered: int, change: Change, plan: Clustering | None = None
@@ -110,17 +110,17 @@ class Optimized:
         self._plan = plan
 
     def __call__(self, by: AnswerRows[R], /) -> R:
-        """One row: the table's place and the metrics, named as Delta names them."""
-        added = [one for one in self._change.actions if isinstance(one, Add)]
-        removed = [one for one in self._change.actions if isinstance(one, Remove)]
-        partitions = {tuple(sorted(one.partition_values.items())) for one in added}
+        """Return one row: the table's location and the metrics by Delta's names."""
+        added = [action for action in self._change.actions if isinstance(action, Add)]
+        removed = [action for action in self._change.actions if isinstance(action, Remove)]
+        partitions = {tuple(sorted(add.partition_values.items())) for add in added}
         metrics = (
             len(added),
             len(removed),
-            _sizes([one.size for one in added]),
-            _sizes([one.size or 0 for one in removed]),
+            _size_statistics([add.size for add in added]),
+            _size_statistics([remove.size or 0 for remove in removed]),
             len(partitions),
-            self._zordered(removed, len(partitions)),
+            self._zorder_counts(removed, len(partitions)),
             None if self._plan is None else _clustering_counts(self._plan),
             1 if added else 0,
             self._considered,
@@ -129,11 +129,13 @@ class Optimized:
         )
         return by.frame(_OPTIMIZED, [(self._place, metrics)])
 
-    def _zordered(self, removed: Sequence[Remove], partitions: int) -> tuple[object, ...] | None:
-        """Each partition is one cube, made anew from all of its files."""
+    def _zorder_counts(
+        self, removed: Sequence[Remove], partitions: int
+    ) -> tuple[object, ...] | None:
+        """Return Delta's `zOrderStats`: each partition is one cube of all its files."""
         if not self._change.parameters.get("zOrderBy"):
             return None
-        merged = (len(removed), sum(one.size or 0 for one in removed))
+        merged = (len(removed), sum(remove.size or 0 for remove in removed))
         return ("all", (0, 0), merged, 0, merged, partitions, None)
 
 
@@ -148,14 +150,14 @@ def _clustering_counts(plan: Clustering) -> tuple[object, ...]:
     )
 
 
-def _sizes(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
+def _size_statistics(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
     if not sizes:
         return (None, None, 0.0, 0, 0)
     return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))
 
 
-def optimize(context: Context, statement: Optimize) -> Optimized:
-    """OPTIMIZE [FULL] [WHERE] [ZORDER BY]: a clustered table is clustered, others are packed.
+def optimize(context: Context, statement: Optimize) -> OptimizeResult:
+    """Carry out OPTIMIZE [FULL] [WHERE] [ZORDER BY]: cluster a clustered table, compact others.
 
     Raises InvalidRequest for a clause that the table doesn't allow.
     """
@@ -169,16 +171,16 @@ def optimize(context: Context, statement: Optimize) -> Optimized:
     else:
         change = work.compact(statement.where)
     context.transaction.stage(handle, change)
-    return Optimized(handle, _considered(work, statement.where), change, plan)
+    return OptimizeResult(handle, _considered(work, statement.where), change, plan)
 
 
 def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clustering | None:
-    """What is to be clustered; None for a table that isn't clustered by any column."""
+    """Return the plan by which OPTIMIZE clusters the table; None without clustering columns."""
     columns = clustered_by(table.schema, table.domains, table=table.table)
-    shown = ", ".join(map(column_text, columns))
+    column_names = ", ".join(map(column_text, columns))
     if FEATURE in table.features and (statement.where is not None or statement.zorder_by):
-        found = "WHERE" if statement.where is not None else "ZORDER BY"
-        by = f"by ({shown})" if columns else "by no columns (CLUSTER BY NONE)"
+        clause = "WHERE" if statement.where is not None else "ZORDER BY"
+        by = f"by ({column_names})" if columns else "by no columns (CLUSTER BY NONE)"
         instead = (
             "OPTIMIZE without that clause clusters what isn't yet, OPTIMIZE ... FULL all of it, "
             "ALTER TABLE ... CLUSTER BY chooses other columns"
@@ -187,7 +189,7 @@ def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clust
             "(column, ...) chooses columns"
         )
         raise InvalidRequest(
-            f"{table.table}: OPTIMIZE ... {found}: the table is clustered {by}, so it has no "
+            f"{table.table}: OPTIMIZE ... {clause}: the table is clustered {by}, so it has no "
             f"partitions and no other order; {instead}"
         )
     if not columns or FEATURE not in table.features:
@@ -204,19 +206,19 @@ def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clust
     )
 
 
-def reorg(context: Context, statement: Reorg) -> Optimized:
-    """REORG TABLE ... APPLY.
+def reorg(context: Context, statement: Reorg) -> OptimizeResult:
+    """Carry out REORG TABLE ... APPLY.
 
-    Raises InvalidRequest for a table that can't have icebergCompatV2, which is to have it.
+    Raises InvalidRequest for an upgrade of a table that can't have icebergCompatV2.
     """
     handle = context.require(statement.table)
     work = context.work(handle)
     if statement.for_iceberg:
-        change = for_iceberg(work, environment_of(context, handle))
+        change = upgrade_to_iceberg(work, environment_of(context, handle))
     else:
         change = work.compact(statement.where, purge=True)
     context.transaction.stage(handle, change)
-    return Optimized(handle, _considered(work, statement.where), change)
+    return OptimizeResult(handle, _considered(work, statement.where), change)
 
 
 def _considered(work: TableData, where: Expression | None) -> int:
@@ -224,11 +226,11 @@ def _considered(work: TableData, where: Expression | None) -> int:
 
 
 def vacuum_table(context: Context, statement: Vacuum) -> Rows:
-    """VACUUM: with DRY RUN the files that it would delete, else the table's place."""
-    return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed(context, statement)])
+    """Carry out VACUUM: return the table's location, with DRY RUN the files to delete."""
+    return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed_paths(context, statement)])
 
 
-def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
+def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
     handle = context.require(statement.table)
     retention_ms = None
     if statement.retain_hours is not None:
@@ -249,18 +251,17 @@ def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
 
 
 def _others_open(context: Context) -> OthersOpen:
-    """Asks for the lake's other transactions: they may write path tables too."""
+    """Return the query for the lake's other open transactions, which may write path tables too."""
     return partial(context.engine.catalog.transactions.others_open, context.transaction.id)
 
 
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:
-    """RESTORE TABLE ... TO."""
+    """Carry out RESTORE TABLE ... TO."""
     handle = context.require(statement.table)
-    wanted = context.snapshot(handle, statement.travel, newest_if_later=True)
-
+    target = context.snapshot(handle, statement.travel, newest_if_later=True)
     reach = context.engine.reach(handle)
 
-    def is_there(add: Add) -> bool:
+    def exists(add: Add) -> bool:
         if not _exists(context, reach.url(add.path)):
             return False
         vector = add.deletion_vector
@@ -271,24 +272,24 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
             return _exists(context, place)
         return handle.store.head(place) is not None
 
-    restored = restore(context.snapshot(handle), wanted, context.engine.system.now_ms(), is_there)
-    context.transaction.stage(handle, restored.change)
-    return restored.counts
+    result = restore(context.snapshot(handle), target, context.engine.system.now_ms(), exists)
+    context.transaction.stage(handle, result.change)
+    return result.counts
 
 
 def generate(context: Context, statement: Generate) -> None:
-    """GENERATE symlink_format_manifest."""
+    """Carry out GENERATE symlink_format_manifest."""
     handle = context.require(statement.table)
     reach = context.engine.reach(handle)
-    generated.generate(statement.mode, context.snapshot(handle), handle.store, reach)
+    write_manifests(statement.mode, context.snapshot(handle), handle.store, reach)
 
 
 def convert(context: Context, statement: ConvertToDelta) -> None:
-    """CONVERT TO DELTA: the Parquet files of a folder become a table. A Delta table stays one."""
+    """Carry out CONVERT TO DELTA of a folder of Parquet files; a Delta table is left alone."""
     handle = context.engine.at(statement.location, TablePath(statement.location))
     if context.exists(handle):
         return
-    change = converted.convert(
+    change = convert_folder(
         statement, handle.store, environment_of(context), time_zone=context.zone()
     )
     context.transaction.stage(handle, change)
@@ -300,10 +301,10 @@ def _exists(context: Context, url: str) -> bool:
 
 
 def refresh(context: Context, statement: RefreshTable) -> None:
-    """REFRESH TABLE: nothing is to be done, since each statement looks for the newest version.
+    """Carry out REFRESH TABLE and CACHE TABLE: nothing to do for a table or view of the lake.
 
-    CACHE TABLE neither: a cache by name would go on showing one version. Raises InvalidRequest for
-    a table that there isn't.
+    Each statement reads the newest version, and a cache by name would keep showing one version.
+    Spark carries the statement out for its own tables. Raises InvalidRequest for an unknown table.
     """
     table = statement.table
     if context.find(table) is not None:
@@ -322,7 +323,9 @@ COMMANDS = dict(
         command(
             Reorg,
             reorg,
-            lambda one: [(one.table, LockMode.SCH_M if one.for_iceberg else LockMode.IX)],
+            lambda statement: [
+                (statement.table, LockMode.SCH_M if statement.for_iceberg else LockMode.IX)
+            ],
         ),
         command(Vacuum, giving_rows(vacuum_table), its_table(LockMode.IX), is_alone=True),
         command(Restore, giving_counts(restore_table), its_table(LockMode.SCH_M)),
@@ -330,7 +333,7 @@ COMMANDS = dict(
         command(
             ConvertToDelta,
             giving_nothing(convert),
-            lambda one: [(TablePath(one.location), LockMode.SCH_M)],
+            lambda statement: [(TablePath(statement.location), LockMode.SCH_M)],
         ),
         command(RefreshTable, giving_nothing(refresh), its_table(LockMode.SCH_S)),
     )

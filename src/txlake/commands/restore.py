@@ -1,8 +1,8 @@
-"""RESTORE: an earlier version's files, schema and properties become the newest version's.
+"""RESTORE: the newest version gets an earlier version's files, schema and properties.
 
-Owns the difference between the two versions as actions. No data is copied: files that are still
-there join the table again. The protocol is what either version needs, never less: features that
-were dropped since come back with the files and columns that use them.
+Computes the difference between the two versions as actions. No data is copied: files that still
+exist are added again. The protocol keeps what either version needs: features that were dropped
+since come back with the files and columns that use them.
 """
 
 from __future__ import annotations
@@ -23,66 +23,66 @@ from txlake.transaction.change import Change, Read
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 from txlake.transaction.membership import kept_while_open
 
-# What a version had of these says nothing of the table now.
-_OF_THE_TABLE = CATALOG_FEATURES | {PROTECTION}
+# Features of the table itself, which aren't restored from a version.
+_NOT_RESTORED = CATALOG_FEATURES | {PROTECTION}
 _HIDDEN_COLUMNS = (row_tracking.ROW_ID_COLUMN, row_tracking.COMMIT_VERSION_COLUMN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """The change, and the counts that RESTORE answers with."""
+class RestoreResult:
+    """The change, and the counts of RESTORE's result row."""
 
     change: Change
     counts: dict[str, int]
 
 
 def restore(
-    current: Snapshot, wanted: Snapshot, now_ms: int, is_there: Callable[[Add], bool]
-) -> Restored:
-    """The change that makes the table what it was at `wanted`.
+    current: Snapshot, target: Snapshot, now_ms: int, exists: Callable[[Add], bool]
+) -> RestoreResult:
+    """Return the change that makes the table what it was at `target`.
 
-    `is_there` says whether a file's data still exists. Raises InvalidRequest naming files that
+    `exists` tells whether a file's data still exists. Raises InvalidRequest naming files that
     VACUUM has removed.
     """
-    back = [add for add in wanted.files.adds() if add.key not in current.files]
-    gone = [add for add in current.files.adds() if add.key not in wanted.files]
-    missing = [add.path for add in back if not is_there(add)]
+    restored = [add for add in target.files.adds() if add.key not in current.files]
+    removed = [add for add in current.files.adds() if add.key not in target.files]
+    missing = [add.path for add in restored if not exists(add)]
     if missing:
         raise InvalidRequest(
-            f"{current.table}: version {wanted.version} can't be restored: {len(missing)} of its "
+            f"{current.table}: version {target.version} can't be restored: {len(missing)} of its "
             f"data files are gone, {missing[0]!r} among them (VACUUM removes files that no newer "
             "version needs); restore a newer version"
         )
     actions: list[Action] = []
-    features = wanted.features - _OF_THE_TABLE
-    protocol = protocol_for(wanted.metadata, current.protocol, features=features)
+    features = target.features - _NOT_RESTORED
+    protocol = protocol_for(target.metadata, current.protocol, features=features)
     if protocol != current.protocol:
         actions.append(protocol)
-    # Values of identity columns that were given since aren't given again.
+    # Identity values that were assigned since aren't assigned again.
     marks = marks_of(current.schema, current.table)
-    metadata = metadata_with_marks(wanted.metadata, marks, current.table)
-    open_ones = kept_while_open(current)
-    if open_ones:
-        configuration = {**metadata.configuration, **open_ones}
+    metadata = metadata_with_marks(target.metadata, marks, current.table)
+    open_properties = kept_while_open(current)
+    if open_properties:
+        configuration = {**metadata.configuration, **open_properties}
         metadata = msgspec.structs.replace(metadata, configuration=configuration)
-    if not _has_same_row_ids(current, wanted):
+    if not _has_same_row_ids(current, target):
         metadata = _with_hidden_columns_of(current, metadata)
-        back = [
+        restored = [
             msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None)
-            for add in back
+            for add in restored
         ]
     if metadata != current.metadata:
         actions.append(metadata)
-    actions += _clustering(current, wanted)
-    actions += [add.removed(timestamp_ms=now_ms) for add in gone]
-    actions += [msgspec.structs.replace(add, data_change=True) for add in back]
+    actions += _clustering(current, target)
+    actions += [add.removed(timestamp_ms=now_ms) for add in removed]
+    actions += [msgspec.structs.replace(add, data_change=True) for add in restored]
     counts = {
-        "table_size_after_restore": sum(add.size for add in wanted.files.adds()),
-        "num_of_files_after_restore": len(wanted.files),
-        "num_removed_files": len(gone),
-        "num_restored_files": len(back),
-        "removed_files_size": sum(add.size for add in gone),
-        "restored_files_size": sum(add.size for add in back),
+        "table_size_after_restore": sum(add.size for add in target.files.adds()),
+        "num_of_files_after_restore": len(target.files),
+        "num_removed_files": len(removed),
+        "num_restored_files": len(restored),
+        "removed_files_size": sum(add.size for add in removed),
+        "restored_files_size": sum(add.size for add in restored),
     }
     metrics = {
         "tableSizeAfterRestore": counts["table_size_after_restore"],
@@ -94,30 +94,30 @@ def restore(
     }
     change = Change(
         operation="RESTORE",
-        parameters={"version": wanted.version, "timestamp": None},
+        parameters={"version": target.version, "timestamp": None},
         actions=tuple(actions),
         metrics=metrics,
         reads=(Read(),),
         brings_back=True,
     )
-    return Restored(change=change, counts=counts)
+    return RestoreResult(change=change, counts=counts)
 
 
-def _has_same_row_ids(current: Snapshot, wanted: Snapshot) -> bool:
-    """Whether no row id of either version can be another row's in the other one.
+def _has_same_row_ids(current: Snapshot, target: Snapshot) -> bool:
+    """Return whether a row id means the same row in both versions.
 
-    Ids are counted from 0 again where row tracking was dropped in between. The hidden columns have
-    other names then, as their names are never used twice.
+    Ids start from 0 again where row tracking was dropped in between. The hidden columns then have
+    other names, because their names are never reused.
     """
-    now, then = current.metadata.configuration, wanted.metadata.configuration
+    now, then = current.metadata.configuration, target.metadata.configuration
     names = [then.get(key) for key in _HIDDEN_COLUMNS]
     return None not in names and names == [now.get(key) for key in _HIDDEN_COLUMNS]
 
 
 def _with_hidden_columns_of(current: Snapshot, metadata: Metadata) -> Metadata:
-    """The metadata with the hidden columns of the table now.
+    """Return the metadata with the current version's hidden columns.
 
-    What files have in those of then is no id any more.
+    The values in the target version's hidden columns aren't ids any more.
     """
     then, now = metadata.configuration, current.metadata.configuration
     kept = {key: text for key, text in then.items() if key not in _HIDDEN_COLUMNS}
@@ -125,9 +125,9 @@ def _with_hidden_columns_of(current: Snapshot, metadata: Metadata) -> Metadata:
     return msgspec.structs.replace(metadata, configuration={**kept, **own})
 
 
-def _clustering(current: Snapshot, wanted: Snapshot) -> list[DomainMetadata]:
-    """What says by which columns the table is clustered, as it was then."""
-    now, then = current.domains.get(CLUSTERING), wanted.domains.get(CLUSTERING)
+def _clustering(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
+    """Return the actions that restore the target version's clustering columns."""
+    now, then = current.domains.get(CLUSTERING), target.domains.get(CLUSTERING)
     if then is not None:
         return [] if then == now else [then]
     return [] if now is None else [msgspec.structs.replace(now, removed=True)]

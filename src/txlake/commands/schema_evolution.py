@@ -1,4 +1,4 @@
-"""A write changes the table's schema before its rows are written, in the same transaction."""
+"""Schema changes by writes, staged before the rows in the same transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.data_plane import TableData
 
 
-def grown(
+def merge_schema(
     context: Context,
     handle: Handle,
     work: TableData,
@@ -22,9 +22,10 @@ def grown(
     *,
     widens: Widens = is_same_in_files,
 ) -> TableData:
-    """The work on the table with the rows' new columns added, for the history by an operation.
+    """Stage the addition of the rows' new columns. Return the work on the changed table.
 
-    `widens` says which columns become as wide as the rows' where the table has no type widening.
+    `operation`: for the history. `widens`: which columns get the rows' wider type where the table
+    has no type widening.
     """
     schema = merge_schemas(
         work.snapshot.schema,
@@ -32,10 +33,10 @@ def grown(
         widens=is_evolution if work.snapshot.properties.type_widening else widens,
         is_recorded=not FEATURES.isdisjoint(work.snapshot.features),
     )
-    return with_schema(context, handle, work, schema, None, operation)
+    return replace_schema(context, handle, work, schema, None, operation)
 
 
-def with_schema(
+def replace_schema(
     context: Context,
     handle: Handle,
     work: TableData,
@@ -43,13 +44,16 @@ def with_schema(
     partition_columns: tuple[str, ...] | None,
     operation: str = "WRITE",
 ) -> TableData:
-    """The work on the table with this schema and these partition columns, None for its own."""
+    """Stage a new schema. Return the work on the changed table.
+
+    `partition_columns`: None for the table's own.
+    """
     actions = schema_actions(
         work.snapshot, schema, environment_of(context), partition_columns=partition_columns
     )
     if not actions:
         return work
-    # The history tells how many rows came with the columns, though they be none.
+    # The history states the number of rows written with the columns, here none.
     change = Change(operation=operation, actions=actions, metrics={"numOutputRows": 0})
     context.transaction.stage(handle, change)
     return context.work(handle)

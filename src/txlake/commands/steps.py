@@ -1,6 +1,6 @@
 """Statements of several commits: each step is a transaction of its own on the newest version.
 
-Owns how a step is tried again where others were faster. What was committed before stays.
+A step is retried after a conflict. Earlier steps stay commit_step.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from txlake.session.engine import Handle
 from txlake.transaction.change import Change
 
 Step = Callable[[Context, Handle], Change | None]
-"""What is done to a table as it is; None, or no action, where nothing is left to do."""
+"""Returns the change to make to the table's newest version; None, or no action, when done."""
 
 _ATTEMPTS = 5
 
 
-def committed(context: Context, handle: Handle, step: Step) -> bool:
-    """Commits what a step does; whether there was anything to do. Raises the last Conflict."""
+def commit_step(context: Context, handle: Handle, step: Step) -> bool:
+    """Commit a step's change. Return whether there was anything to do. Raises the last Conflict."""
     for attempt in range(_ATTEMPTS):
         try:
             with transaction_of(context.engine, context.transaction.session_number) as own:

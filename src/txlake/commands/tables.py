@@ -1,7 +1,7 @@
-"""CREATE, DROP, ALTER and CLONE in a session: names resolved, changes staged, the catalog told.
+"""CREATE, DROP, ALTER and CLONE of tables: resolve names, stage changes, update the catalog.
 
-Owns where a new table is put and what happens to its name; the changes themselves are made by
-`create`, `alter` and `clone`.
+Owns the location of a new table and the changes of its name; `ddl.create`, `ddl.alter` and
+`commands.clone` make the changes themselves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, get_args
 from urllib.parse import unquote
 
-from txlake.commands.backfill import backfilled
-from txlake.commands.clone import Copy, clone
+from txlake.commands.backfill import backfill_row_ids
+from txlake.commands.catalog_managed import open_to_others, split_alter_request, split_open_request
+from txlake.commands.clone import FileCopy, clone
 from txlake.commands.drop_feature import drop_feature
-from txlake.commands.frame_reads import writing
-from txlake.commands.opening import asked_by, open_to_others, split_request
-from txlake.commands.steps import committed
+from txlake.commands.frame_reads import recording_frame_reads
+from txlake.commands.steps import commit_step
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.create import check_same_definition, create, create_like
@@ -61,7 +61,7 @@ _COPIERS = 8
 
 
 def environment_of(context: Context, handle: Handle | None = None) -> Environment:
-    """What DDL handlers may ask: the time, ids, the rows of the table."""
+    """Return what DDL needs from outside: the time, ids, checks of the table's rows."""
     system = context.transaction.staging
     return Environment(
         now_ms=system.now_ms(),
@@ -83,105 +83,112 @@ def _violating_row(
     return context.work(handle).violating_row(condition)
 
 
-def place(context: Context, table: Table, location: str | None = None) -> Handle:
-    """The table, or where it is to be made: the place given, or a folder of the warehouse.
+def locate_target(context: Context, table: Table, location: str | None = None) -> Handle:
+    """Return the table, or a handle for where to create it: `location` or a warehouse folder.
 
-    A Delta table that lies at the place and has no name yet is answered as a path table: `adopted`
-    makes it one of the lake.
+    A Delta table at the location that has no name yet is returned as a path table;
+    `attach_if_unnamed` makes it a table of the lake.
     """
-    found = context.find(table)
+    existing = context.find(table)
     if isinstance(table, TablePath):
         if location is not None:
             raise InvalidRequest(f"{table}: the table is named by its place; leave out LOCATION")
-        assert found is not None
-        return found
-    if found is not None:
-        if location is not None and context.engine.at(location, table).store.url != found.store.url:
+        assert existing is not None
+        return existing
+    if existing is not None:
+        if (
+            location is not None
+            and context.engine.at(location, table).store.url != existing.store.url
+        ):
             raise InvalidRequest(
-                f"{table} is at {found.store.url}, not at {location}; drop it first"
+                f"{table} is at {existing.store.url}, not at {location}; drop it first"
             )
-        return found
+        return existing
     owner, name = context.engine.qualified(table, context.database)
     if not context.engine.catalog.has_names:
-        context.engine.catalog.of_lake()  # raises: there is none
+        context.engine.catalog.of_lake()  # raises: the session has no catalog
     known = context.engine.catalog.database(owner)
     if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
-    given = context.engine.catalog.new_place(owner, name)
-    if given is not None:
+    assigned = context.engine.catalog.new_place(owner, name)
+    if assigned is not None:
         if location is not None:
             raise InvalidRequest(f"{table}: its catalog chooses its place; leave out LOCATION")
-        return context.engine.at_entry(given.entry, is_new=True)
+        return context.engine.at_entry(assigned.entry, is_new=True)
     if context.engine.catalog.of_lake().views.find(owner, name) is not None:
         raise InvalidRequest(f"{table} is a view; choose another name, or DROP VIEW it")
     if location is None:
-        where = context.engine.place_of(owner, name)
+        url = context.engine.place_of(owner, name)
     else:
-        where = context.engine.store_at(location).url
-    entry = new_entry(context.engine, owner, name, where, managed=location is None)
-    there = context.engine.at(where, TableName((owner, name)))
-    holds = _held(context, there) if location is None else there.log.latest_or_none()
-    if holds is None and (location or _is_free(context, there)):
+        url = context.engine.store_at(location).url
+    entry = new_entry(context.engine, owner, name, url, managed=location is None)
+    target = context.engine.at(url, TableName((owner, name)))
+    snapshot = (
+        _table_in_folder(context, target) if location is None else target.log.latest_or_none()
+    )
+    if snapshot is None and (location or _is_unused(context, target)):
         return context.engine.at_entry(entry, is_new=True)
-    own = None if holds is None else membership_of(holds)
-    if holds is not None and (
-        own is None or location is not None or own.lake != context.engine.catalog.of_lake().lake_id
+    membership = None if snapshot is None else membership_of(snapshot)
+    if snapshot is not None and (
+        membership is None
+        or location is not None
+        or membership.lake != context.engine.catalog.of_lake().lake_id
     ):
-        return there
-    _require_dropped(context, there, own)
-    # A dropped table's folder, which others may still be removing.
-    apart = replace(entry, location=f"{where}-{entry.id[:8]}")
-    return context.engine.at_entry(apart, is_new=True)
+        return target
+    _require_dropped(context, target, membership)
+    # The folder of a dropped table, which another process may still be removing.
+    other_folder = replace(entry, location=f"{url}-{entry.id[:8]}")
+    return context.engine.at_entry(other_folder, is_new=True)
 
 
-def _held(context: Context, there: Handle) -> Snapshot | None:
-    """The table in a folder of the warehouse.
+def _table_in_folder(context: Context, target: Handle) -> Snapshot | None:
+    """Return the table in a folder of the warehouse.
 
-    None: there is none, it is being removed, or a slow writer left something there afterwards,
-    which is never the newest commit. Raises CorruptTable.
+    None where there is none, where it is being removed, or where a slow writer left files after the
+    removal; the newest commit's file is missing then. Raises CorruptTable.
     """
     try:
-        latest = there.log.latest_or_none()
+        latest = target.log.latest_or_none()
     except CorruptTable:
-        if context.engine.catalog.of_lake().is_cleared(there.store.url):
+        if context.engine.catalog.of_lake().is_cleared(target.store.url):
             return None
-        if not there.log.listing().commits:
+        if not target.log.listing().commits:
             return None
-        latest = there.log.latest_or_none()  # it may have been removed while it was looked at
-    if latest is None or there.store.head(commit_path(latest.version)) is None:
+        latest = target.log.latest_or_none()  # it may have been removed while it was read
+    if latest is None or target.store.head(commit_path(latest.version)) is None:
         return None
     return latest
 
 
-def _is_free(context: Context, there: Handle) -> bool:
-    """Whether nothing is left there of a table that was dropped, nor may come late."""
-    if next(iter(there.store.list(LOG_FOLDER)), None) is not None:
+def _is_unused(context: Context, target: Handle) -> bool:
+    """Return whether a dropped table left nothing in the folder and no write can still arrive."""
+    if next(iter(target.store.list(LOG_FOLDER)), None) is not None:
         return False
-    return not context.engine.catalog.of_lake().is_cleared(there.store.url)
+    return not context.engine.catalog.of_lake().is_cleared(target.store.url)
 
 
-def _require_dropped(context: Context, there: Handle, own: Membership | None) -> None:
-    """Raises CorruptTable for a table of this lake that its catalog never dropped nor knows."""
-    catalog, location = context.engine.catalog.of_lake(), there.store.url
-    if own is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:
-        return  # a table that this transaction drops is still there for others
-    latest = _held(context, there)
+def _require_dropped(context: Context, target: Handle, membership: Membership | None) -> None:
+    """Raise CorruptTable for a table of this lake that its catalog neither has nor dropped."""
+    catalog, location = context.engine.catalog.of_lake(), target.store.url
+    if membership is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:
+        return  # a table that this transaction drops still exists for others
+    latest = _table_in_folder(context, target)
     if latest is None:
-        return  # cleared away since it was looked at
-    info = there.log.commit_info(latest.version)
+        return  # removed since it was read
+    info = target.log.commit_info(latest.version)
     if info is not None and info.text("operation") == ATTACH:
-        return  # somebody is about to take it in, or was cut short
+        return  # another process is attaching the table, or was interrupted
     raise CorruptTable(
-        f"{there.store.url} holds {own.name}, a table of this lake that its catalog doesn't know: "
-        "the catalog was restored from a backup. lake.recover() takes it in again"
+        f"{target.store.url} holds {membership.name}, a table of this lake that its catalog "
+        "doesn't know: the catalog was restored from a backup. lake.recover() takes it in again"
     )
 
 
 def register(context: Context, handle: Handle, operation: str, *, opens: bool = False) -> None:
-    """Gives a new table its name, which others see once the transaction commits.
+    """Stage a new table's name, which others see once the transaction commits.
 
-    `operation`: what made it, as its history says. `opens`: other engines are to write it too.
+    `operation`: the operation in the history. `opens`: whether other engines may write the table.
     """
     entry, transaction = handle.entry, context.transaction
     if entry is None or not handle.is_new:
@@ -189,12 +196,12 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
             open_to_others(context, handle, operation)
         return
     if transaction.knows((entry.database, entry.name)):
-        known = transaction.named((entry.database, entry.name))
-        if known is not None and known.key == handle.key:
+        named = transaction.named((entry.database, entry.name))
+        if named is not None and named.key == handle.key:
             if opens:
                 open_to_others(context, handle, operation)
-            return  # the transaction made it before, and replaces it
-    named = NewTable(
+            return  # the transaction created the table itself and now replaces it
+    new_table = NewTable(
         id=entry.id,
         database=entry.database,
         name=entry.name,
@@ -202,19 +209,24 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         managed=entry.managed,
         number=entry.number,
     )
-    given = context.engine.catalog.asked_of(entry.id)
-    if given is None:
+    required = context.engine.catalog.asked_of(entry.id)
+    if required is None:
         admit_new(context, entry)
-    context.transaction.change_name(named, {(entry.database, entry.name): handle})
-    if given is None:
+    context.transaction.change_name(new_table, {(entry.database, entry.name): handle})
+    if required is None:
         mark(context.transaction, handle, operation, opens=opens)
         return
-    actions = as_asked(context.transaction.open(handle).view, given.features, given.properties)
+    actions = as_asked(
+        context.transaction.open(handle).view, required.features, required.properties
+    )
     context.transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
-def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
-    """The handle; a Delta table that has no name yet becomes one of the lake, at once."""
+def attach_if_unnamed(context: Context, handle: Handle, *, managed: bool) -> Handle:
+    """Return the table's handle; attach a Delta table that has no name yet to the lake at once.
+
+    Raises InvalidRequest inside an explicit transaction.
+    """
     if handle.in_lake or isinstance(handle.table, TablePath):
         return handle
     transaction = context.transaction
@@ -232,11 +244,13 @@ def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
 
 
 def create_table(context: Context, statement: CreateTable) -> None:
-    """CREATE TABLE, also with AS SELECT."""
-    statement = replace(statement, keys=tuple(_qualified(context, key) for key in statement.keys))
-    opens, properties = split_request(statement.properties)
+    """Carry out CREATE TABLE, also with AS SELECT."""
+    statement = replace(
+        statement, keys=tuple(_qualify_parent(context, key) for key in statement.keys)
+    )
+    opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
-    handle = place(context, statement.table, statement.location)
+    handle = locate_target(context, statement.table, statement.location)
     existing = _existing(context, handle)
     managed = isinstance(statement.table, TableName) and statement.location is None
     unnamed = not handle.in_lake and isinstance(statement.table, TableName)
@@ -247,9 +261,9 @@ def create_table(context: Context, statement: CreateTable) -> None:
                 "CREATE OR REPLACE TABLE replaces it"
             )
         check_same_definition(statement, existing, environment_of(context))
-        adopted(context, handle, managed=managed)
+        attach_if_unnamed(context, handle, managed=managed)
         return
-    handle = adopted(context, handle, managed=managed)
+    handle = attach_if_unnamed(context, handle, managed=managed)
     frame = None if statement.query is None else context.query(statement.query)
     change = create(
         statement,
@@ -263,7 +277,7 @@ def create_table(context: Context, statement: CreateTable) -> None:
     if frame is None:
         context.transaction.stage(handle, change)
     else:
-        # The history tells how many rows the query gave, though they be none.
+        # The history states the query's number of rows, even if that is 0.
         context.transaction.stage(handle, replace(change, metrics={"numOutputRows": 0}))
         written = context.work(handle).append(frame, Placement(by_name=True))
         context.transaction.stage(
@@ -280,13 +294,13 @@ def create_table(context: Context, statement: CreateTable) -> None:
 
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
-    """CREATE TABLE ... LIKE."""
+    """Carry out CREATE TABLE ... LIKE."""
     source = context.snapshot(context.require(statement.source))
-    opens, properties = split_request(statement.properties)
+    opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
-    handle = place(context, statement.table, statement.location)
+    handle = locate_target(context, statement.table, statement.location)
     if statement.mode in ("or_replace", "replace"):
-        handle = adopted(context, handle, managed=statement.location is None)
+        handle = attach_if_unnamed(context, handle, managed=statement.location is None)
     change = create_like(statement, source, _existing(context, handle), environment_of(context))
     if change is not None:
         context.transaction.stage(handle, change)
@@ -294,11 +308,11 @@ def create_table_like(context: Context, statement: CreateTableLike) -> None:
 
 
 def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
-    """CREATE TABLE ... CLONE; Delta's counts."""
+    """Carry out CREATE TABLE ... CLONE. Return Delta's counts."""
     origin = context.require(statement.source)
-    opens, properties = split_request(statement.properties)
+    opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
-    handle = place(context, statement.table, statement.location)
+    handle = locate_target(context, statement.table, statement.location)
     change = clone(
         statement,
         context.snapshot(origin, statement.travel),
@@ -316,17 +330,17 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
     return change.affected
 
 
-def _copy(context: Context, handle: Handle, copies: Sequence[Copy]) -> None:
-    """Copies files into the table's folder, several at once."""
+def _copy(context: Context, handle: Handle, copies: Sequence[FileCopy]) -> None:
+    """Copy files into the table's folder, several at once."""
     handle.store.ensure_safe()
 
-    def one(copy: Copy) -> None:
+    def copy_file(copy: FileCopy) -> None:
         folder, _, name = copy.source.rpartition("/")
         source = context.engine.store_at(folder)
         handle.store.put(copy.target, source.get(unquote(name)))
 
     with ThreadPoolExecutor(_COPIERS) as pool:
-        list(pool.map(one, copies))
+        list(pool.map(copy_file, copies))
 
 
 def _existing(context: Context, handle: Handle) -> Snapshot | None:
@@ -335,7 +349,7 @@ def _existing(context: Context, handle: Handle) -> Snapshot | None:
 
 
 def create_from_rows(context: Context, handle: Handle, statement: Write, schema: Struct) -> None:
-    """Creates the table that a write needs, of the rows' schema."""
+    """Create the table that a write needs, with the rows' schema."""
     if not schema.fields:
         raise InvalidRequest(
             f"[DELTA_EMPTY_DATA] {statement.table}: the rows have no columns; a table without any "
@@ -356,7 +370,7 @@ def create_from_rows(context: Context, handle: Handle, statement: Write, schema:
 
 
 def drop_table(context: Context, statement: DropTable) -> None:
-    """DROP TABLE: the name goes, and with it the folder of a table that is the lake's own."""
+    """Carry out DROP TABLE: remove the name, and the folder of a managed table."""
     handle = context.find(statement.table)
     if handle is None and statement.if_exists:
         return
@@ -371,7 +385,7 @@ def drop_table(context: Context, statement: DropTable) -> None:
 
 
 def alter_table(context: Context, statement: AlterStatement) -> None:
-    """ALTER TABLE in all its forms."""
+    """Carry out every form of ALTER TABLE."""
     handle = context.require(statement.table)
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
@@ -380,16 +394,22 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
         drop_feature(context, handle, statement)
         return
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
-        statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
-    opens, rest = asked_by(statement)
+        statement = AddConstraint(statement.table, _qualify_parent(context, statement.constraint))
+    opens, rest = split_alter_request(statement)
     if opens:
         open_to_others(context, handle, "SET TBLPROPERTIES")
     if rest is None:
         return
     statement = rest
     environment = environment_of(context, handle)
-    if isinstance(statement, SetProperties) and backfilled(context, handle, statement, environment):
-        committed(context, handle, lambda own, at: alter(statement, own.snapshot(at), environment))
+    if isinstance(statement, SetProperties) and backfill_row_ids(
+        context, handle, statement, environment
+    ):
+        commit_step(
+            context,
+            handle,
+            lambda own, target: alter(statement, own.snapshot(target), environment),
+        )
         return
     change = alter(statement, context.snapshot(handle), environment)
     context.transaction.stage(handle, change)
@@ -397,23 +417,25 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
         _check_parents(context, [statement.constraint])
 
 
-def _qualified(context: Context, key: KeyConstraint) -> KeyConstraint:
-    """The key with its parent's whole name, which means the same whatever database is current."""
+def _qualify_parent(context: Context, key: KeyConstraint) -> KeyConstraint:
+    """Return the key with its parent's full name, which doesn't depend on the current database."""
     if not isinstance(key.parent, TableName):
         return key
     return replace(key, parent=TableName(context.engine.qualified(key.parent, context.database)))
 
 
 def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
-    """Raises InvalidRequest for a foreign key that refers to nothing."""
+    """Raise InvalidRequest for a foreign key to an unknown table or column."""
     for key in keys:
         if key.parent is None:
             continue
         parent = context.snapshot(context.require(key.parent))
         columns = key.parent_columns
         if not columns:
-            known = keys_of(parent.metadata.configuration)
-            columns = next((one.columns for one in known if one.is_primary), ())
+            parent_keys = keys_of(parent.metadata.configuration)
+            columns = next(
+                (parent_key.columns for parent_key in parent_keys if parent_key.is_primary), ()
+            )
         for column in columns:
             if parent.schema.find(column) is None:
                 raise unknown_column(column, parent)
@@ -448,24 +470,24 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         mark(context.transaction, renamed, "RENAME TABLE")
 
 
-def _of_create(statement: CreateTable) -> Sequence[TableLock]:
-    return [(statement.table, LockMode.SCH_M), *_parents(statement.keys)]
+def _create_locks(statement: CreateTable) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), *_parent_locks(statement.keys)]
 
 
-def _of_copy(statement: CreateTableLike | Clone) -> Sequence[TableLock]:
+def _source_locks(statement: CreateTableLike | Clone) -> Sequence[TableLock]:
     return [(statement.table, LockMode.SCH_M), (statement.source, LockMode.SCH_S)]
 
 
-def _of_constraint(statement: AddConstraint) -> Sequence[TableLock]:
-    return [(statement.table, LockMode.SCH_M), *_parents([statement.constraint])]
+def _constraint_locks(statement: AddConstraint) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), *_parent_locks([statement.constraint])]
 
 
-def _of_rename(statement: RenameTable) -> Sequence[TableLock]:
+def _rename_locks(statement: RenameTable) -> Sequence[TableLock]:
     return [(statement.table, LockMode.SCH_M), (statement.new_table, LockMode.SCH_M)]
 
 
-def _parents(constraints: Sequence[KeyConstraint | CheckConstraint]) -> Sequence[TableLock]:
-    """The tables that foreign keys refer to."""
+def _parent_locks(constraints: Sequence[KeyConstraint | CheckConstraint]) -> Sequence[TableLock]:
+    """Return the locks of the tables that foreign keys refer to."""
     return [
         (key.parent, LockMode.SCH_S)
         for key in constraints
@@ -478,28 +500,28 @@ def _leaves_existing(statement: CreateTable | CreateTableLike | Clone) -> bool:
 
 
 _ALTER = giving_nothing(alter_table)
-_OWN_LOCKS: dict[type[Any], Callable[[Any], Sequence[TableLock]]] = {
-    AddConstraint: _of_constraint,
-    RenameTable: _of_rename,
+_SPECIAL_LOCKS: dict[type[Any], Callable[[Any], Sequence[TableLock]]] = {
+    AddConstraint: _constraint_locks,
+    RenameTable: _rename_locks,
 }
 COMMANDS = dict(
     (
         command(
             CreateTable,
-            writing(giving_nothing(create_table)),
-            _of_create,
+            recording_frame_reads(giving_nothing(create_table)),
+            _create_locks,
             leaves_existing=_leaves_existing,
         ),
         command(
             CreateTableLike,
             giving_nothing(create_table_like),
-            _of_copy,
+            _source_locks,
             leaves_existing=_leaves_existing,
         ),
-        command(Clone, giving_counts(clone_table), _of_copy, leaves_existing=_leaves_existing),
+        command(Clone, giving_counts(clone_table), _source_locks, leaves_existing=_leaves_existing),
         command(DropTable, giving_nothing(drop_table), its_table(LockMode.SCH_M)),
         *(
-            command(kind, _ALTER, _OWN_LOCKS.get(kind, its_table(LockMode.SCH_M)))
+            command(kind, _ALTER, _SPECIAL_LOCKS.get(kind, its_table(LockMode.SCH_M)))
             for kind in get_args(AlterStatement)
         ),
     )

@@ -1,6 +1,6 @@
-"""UNDROP TABLE, and SHOW TABLES DROPPED.
+"""UNDROP TABLE and SHOW TABLES DROPPED.
 
-Owns which of the dropped tables is meant, and what has to hold before it is a table again. Source:
+Resolves the dropped table and checks that it can be restored. Source:
 Databricks' documentation of both statements.
 """
 
@@ -28,7 +28,7 @@ from txlake.views.describe import Rows
 from txlake.views.standard import CATALOG
 from txlake.views.view import moment
 
-_LISTED = "SHOW TABLES DROPPED lists what can come back"
+_HINT = "SHOW TABLES DROPPED lists what can come back"
 _COLUMNS = Struct(
     (
         *(
@@ -44,16 +44,18 @@ _COLUMNS = Struct(
 
 
 def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
-    """SHOW TABLES DROPPED: what can come back to a database, the newest drop first.
+    """Carry out SHOW TABLES DROPPED: list a database's restorable tables, newest drop first.
 
-    Raises InvalidRequest where there is no such database.
+    Raises InvalidRequest for an unknown database.
     """
     database = statement.database or context.database
     catalog = context.engine.catalog.of_lake()
     if catalog.database(database) is None:
-        raise _homeless(database)
-    found = [one for one in _of(context.engine, database) if not one.is_over]
-    return Rows(schema=_COLUMNS, rows=[_row(one) for one in found[: statement.limit]])
+        raise _no_database(database)
+    restorable = [
+        dropped for dropped in _dropped_from(context.engine, database) if not dropped.is_over
+    ]
+    return Rows(schema=_COLUMNS, rows=[_row(dropped) for dropped in restorable[: statement.limit]])
 
 
 def _row(dropped: DroppedEntry) -> tuple[object, ...]:
@@ -71,94 +73,99 @@ def _row(dropped: DroppedEntry) -> tuple[object, ...]:
 
 
 def undrop_table(context: Context, statement: UndropTable) -> None:
-    """UNDROP TABLE: a dropped table has its name again, and all that it had."""
+    """Carry out UNDROP TABLE: give a dropped table its name and rows back."""
     if statement.table is None:
         assert statement.table_id is not None
-        dropped = _with_id(context.engine, statement.table_id)
-        named = TableName((dropped.entry.database, dropped.entry.name))
-        admit(context, [(named, LockMode.SCH_M)], leaves=True)
+        dropped = _find_by_id(context.engine, statement.table_id)
+        name = TableName((dropped.entry.database, dropped.entry.name))
+        admit(context, [(name, LockMode.SCH_M)], leaves=True)
     else:
-        dropped = _with_name(context, statement.table)
+        dropped = _find_by_name(context, statement.table)
     entry = dropped.entry
-    _require_free(context, entry)
+    _require_free_name(context, entry)
     admit_new(context, entry)
-    head = _taken_in(context.engine, entry)
+    head = _reattach(context.engine, entry)
     change = UndroppedTable(id=entry.id, database=entry.database, name=entry.name, head=head)
-    back = context.engine.at_entry(entry)
-    context.transaction.change_name(change, {(entry.database, entry.name): back})
+    restored = context.engine.at_entry(entry)
+    context.transaction.change_name(change, {(entry.database, entry.name): restored})
 
 
-def _of(engine: Engine, database: str) -> list[DroppedEntry]:
-    """The tables dropped from a database, or from one that had its name; the newest drop first."""
-    dropped = engine.catalog.of_lake().dropped.listed()
-    return [one for one in dropped if one.entry.database.lower() == database.lower()]
+def _dropped_from(engine: Engine, database: str) -> list[DroppedEntry]:
+    """Return the tables dropped from a database of this name, newest drop first."""
+    tables = engine.catalog.of_lake().dropped.listed()
+    return [dropped for dropped in tables if dropped.entry.database.lower() == database.lower()]
 
 
-def _with_id(engine: Engine, table_id: str) -> DroppedEntry:
+def _find_by_id(engine: Engine, table_id: str) -> DroppedEntry:
     dropped = engine.catalog.of_lake().dropped.find(table_id)
     if dropped is None:
-        raise InvalidRequest(f"there is no dropped table with the id {table_id!r}; {_LISTED}")
-    return _checked(engine, dropped)
+        raise InvalidRequest(f"there is no dropped table with the id {table_id!r}; {_HINT}")
+    return _require_restorable(engine, dropped)
 
 
-def _with_name(context: Context, table: TableName) -> DroppedEntry:
-    """The newest one of that name."""
+def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
+    """Return the newest restorable table of the name."""
     engine, catalog = context.engine, context.engine.catalog.of_lake()
     owner, name = engine.qualified(table, context.database)
     if context.is_homeless(table):
-        raise _homeless(owner)
-    found = [one for one in _of(engine, owner) if one.entry.name.lower() == name.lower()]
-    if found:
-        return _checked(engine, next((one for one in found if not one.is_over), found[0]))
+        raise _no_database(owner)
+    matching = [
+        dropped
+        for dropped in _dropped_from(engine, owner)
+        if dropped.entry.name.lower() == name.lower()
+    ]
+    if matching:
+        newest = next((dropped for dropped in matching if not dropped.is_over), matching[0])
+        return _require_restorable(engine, newest)
     removed_ms = catalog.dropped.removed_ms(owner, name)
     if removed_ms is not None:
-        raise _over(f"{owner}.{name}", removed_ms)
-    raise InvalidRequest(f"there is no dropped table {name!r} of database {owner!r}; {_LISTED}")
+        raise _retention_over(f"{owner}.{name}", removed_ms)
+    raise InvalidRequest(f"there is no dropped table {name!r} of database {owner!r}; {_HINT}")
 
 
-def _checked(engine: Engine, dropped: DroppedEntry) -> DroppedEntry:
-    """The table. Raises InvalidRequest where its time is over, or its database is gone."""
+def _require_restorable(engine: Engine, dropped: DroppedEntry) -> DroppedEntry:
+    """Return the table. Raises InvalidRequest past its retention, or if its database is gone."""
     entry = dropped.entry
     if dropped.is_over:
-        raise _over(f"{entry.database}.{entry.name}", dropped.dropped_ms)
+        raise _retention_over(f"{entry.database}.{entry.name}", dropped.dropped_ms)
     if engine.catalog.of_lake().database(entry.database) is None:
-        raise _homeless(entry.database)
+        raise _no_database(entry.database)
     return dropped
 
 
-def _homeless(database: str) -> InvalidRequest:
+def _no_database(database: str) -> InvalidRequest:
     return InvalidRequest(
         f"there is no database {database!r}; CREATE DATABASE {database} makes it, and what was "
         "dropped from one of that name can come back to it"
     )
 
 
-def _over(shown: str, dropped_ms: int) -> InvalidRequest:
+def _retention_over(table: str, dropped_ms: int) -> InvalidRequest:
     when = moment(dropped_ms)
     assert when is not None
     return InvalidRequest(
-        f"table {shown} was dropped at {when.isoformat(timespec='seconds')}, and its retention is "
+        f"table {table} was dropped at {when.isoformat(timespec='seconds')}, and its retention is "
         "over: it can't come back"
     )
 
 
-def _require_free(context: Context, entry: TableEntry) -> None:
-    """Raises InvalidRequest where another table, or a view, has the name."""
-    named = TableName((entry.database, entry.name))
-    if context.find(named) is not None:
+def _require_free_name(context: Context, entry: TableEntry) -> None:
+    """Raise InvalidRequest where another table or view has the name."""
+    name = TableName((entry.database, entry.name))
+    if context.find(name) is not None:
         raise taken(entry.database, entry.name)
     if context.engine.catalog.of_lake().views.find(entry.database, entry.name) is not None:
         raise InvalidRequest(
-            f"UNDROP TABLE {named}: there is a view of that name; give it another name first "
-            f"(ALTER VIEW {named} RENAME TO ...)"
+            f"UNDROP TABLE {name}: there is a view of that name; give it another name first "
+            f"(ALTER VIEW {name} RENAME TO ...)"
         )
 
 
-def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
-    """Makes a folder that of a table of the lake again; the version that it has then.
+def _reattach(engine: Engine, entry: TableEntry) -> int | None:
+    """Attach a dropped table's folder to the lake again. Return the table's version afterwards.
 
-    None: the one that the catalog has. Raises CorruptTable where the table is gone, InvalidRequest
-    where it is another lake's, or another table's.
+    None means the version in the catalog. Raises CorruptTable where the folder has no table,
+    InvalidRequest where it holds a table of another lake, or another table.
     """
     catalog = engine.catalog.of_lake()
     publish_pending(engine, entry.id)
@@ -171,23 +178,23 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
                 f"{entry.database}.{entry.name} can't come back: there is no table at "
                 f"{handle.store.url} any more; put its folder back where it was"
             )
-        is_its = own is not None and (own.lake, own.table) == (catalog.lake_id, entry.id)
-        if entry.managed and is_its:
+        is_same = own is not None and (own.lake, own.table) == (catalog.lake_id, entry.id)
+        if entry.managed and is_same:
             take_back(catalog, handle.store, entry.id)
             return None
-        if entry.managed or not (own is None or is_its):
+        if entry.managed or not (own is None or is_same):
             raise InvalidRequest(
                 f"{entry.database}.{entry.name} can't come back: {handle.store.url} holds "
                 f"{'another table' if own is None else f'{own.name}, another table,'} now"
             )
         name = str(TableName((entry.database, entry.name)))
         stamp = Membership(lake=catalog.lake_id, table=entry.id, name=name)
-        return latest.version if is_its else stamped(handle, stamp)
+        return latest.version if is_same else stamped(handle, stamp)
     finally:
         engine.forget(handle)
 
 
-def _its_name(statement: UndropTable) -> Sequence[TableLock]:
+def _locks(statement: UndropTable) -> Sequence[TableLock]:
     return [] if statement.table is None else [(statement.table, LockMode.SCH_M)]
 
 
@@ -196,7 +203,7 @@ COMMANDS = dict(
         command(
             UndropTable,
             giving_nothing(undrop_table),
-            _its_name,
+            _locks,
             leaves_existing=lambda _: True,
             is_alone=True,
         ),

@@ -1,7 +1,7 @@
-"""CREATE, ALTER, DROP and SHOW of views, and what a view shows of itself.
+"""CREATE, ALTER, DROP and SHOW of views, and DESCRIBE of a view.
 
-The lake's views are changed one statement at a time, beside open transactions: who reads one holds
-a lock on it.
+Statements on the lake's views take effect at once, outside of open transactions; a transaction that
+reads a view holds a lock on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from txlake.views.describe import Rows
 
 _COMPENSATION = "spark.sql.legacy.viewSchemaCompensation"
 _TEXT = Primitive("string")
-_SHOWN = Struct(
+_VIEW_LIST = Struct(
     (
         Field("namespace", _TEXT, False),
         Field("viewName", _TEXT, False),
@@ -53,66 +53,66 @@ _SHOWN = Struct(
 
 
 def create_view(context: Context, statement: CreateView) -> None:
-    """CREATE [OR REPLACE] VIEW: its text in the catalog."""
+    """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog."""
     catalog = context.engine.catalog.of_lake()
     owner, name = context.engine.qualified(statement.view, context.database)
     if catalog.database(owner) is None or context.is_homeless(statement.view):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     if context.find(statement.view) is not None:
         raise InvalidRequest(f"{statement.view} is a table; choose another name for the view")
-    known = catalog.views.find(owner, name)
-    if known is not None and statement.mode == "if_not_exists":
+    existing = catalog.views.find(owner, name)
+    if existing is not None and statement.mode == "if_not_exists":
         return
-    if known is not None and statement.mode == "create":
+    if existing is not None and statement.mode == "create":
         raise InvalidRequest(
             f"view {statement.view} exists already; use IF NOT EXISTS or OR REPLACE"
         )
-    schema = _schema(
+    schema = _view_schema(
         context,
         TableName((owner, name)),
         statement.query,
         statement.columns,
         statement.schema_mode or _default_mode(context),
     )
-    given, text = dict(statement.properties), statement.query.text
-    if known is None:
+    properties, text = dict(statement.properties), statement.query.text
+    if existing is None:
         catalog.views.create(
             owner,
             name,
             text,
             statement.columns,
             comment=statement.comment,
-            properties=given,
+            properties=properties,
             schema=schema,
         )
     else:
         catalog.views.change(
-            known.id,
+            existing.id,
             text,
             statement.columns,
             comment=statement.comment,
-            properties=given,
+            properties=properties,
             schema=schema,
         )
 
 
 def _default_mode(context: Context) -> SchemaMode:
-    """What becomes of a view's columns where its statement doesn't say it."""
+    """Return the session's default for WITH SCHEMA."""
     compensates = context.plane.setting(_COMPENSATION, "true").lower() == "true"
     return "compensation" if compensates else "binding"
 
 
-def _schema(
+def _view_schema(
     context: Context,
     view: TableName,
     query: SqlText,
     columns: Sequence[tuple[str, str | None]],
     mode: SchemaMode,
 ) -> ViewSchema:
-    """The schema of a view's rows.
+    """Plan a view's query. Return the schema that the view keeps.
 
-    Raises InvalidRequest for a query that reads the view itself, or a temporary view, and for
-    columns that aren't as many as the query's.
+    Raises InvalidRequest for a query that reads the view itself or a temporary view, and for a
+    column list whose length isn't the query's.
     """
     for reference in query.references:
         if isinstance(reference.table, TableName) and context.is_temporary(reference.table):
@@ -120,22 +120,26 @@ def _schema(
                 f"view {view} can't read {reference.table}, a temporary view of this Spark session "
                 "alone; CREATE TEMPORARY VIEW can"
             )
-    found = Viewed(
+    planned = Viewed(
         name=str(view),
         database=view.parts[0],
         query=query,
         columns=tuple(name for name, _ in columns),
     )
-    # Names in a view are of the view's database, and its text is read with that for ever.
-    schema, names = _promise(context, found, mode)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidRequest(f"view {view}: column {twice!r} is there twice; give it another name")
+    # Names in a view's text are resolved in the view's database, now and later.
+    schema, names = _planned_schema(context, planned, mode)
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise InvalidRequest(
+            f"view {view}: column {duplicate!r} is there twice; give it another name"
+        )
     return schema
 
 
-def _promise(context: Context, view: Viewed, mode: SchemaMode) -> tuple[ViewSchema, list[str]]:
-    """The schema that a view has from here on, and the names of its columns in lower case."""
+def _planned_schema(
+    context: Context, view: Viewed, mode: SchemaMode
+) -> tuple[ViewSchema, list[str]]:
+    """Return the schema that a view keeps, and its column names in lower case."""
     rows = context.view_rows(replace(view, columns=()))
     columns = context.named(view, rows).schema
     schema = ViewSchema(mode=mode, output=tuple(rows.columns), columns=columns.json())
@@ -143,7 +147,10 @@ def _promise(context: Context, view: Viewed, mode: SchemaMode) -> tuple[ViewSche
 
 
 def create_temporary_view(context: Context, statement: CreateTemporaryView) -> None:
-    """CREATE TEMPORARY VIEW: Spark's; over tables of the lake it is planned where it is used."""
+    """Carry out CREATE TEMPORARY VIEW in Spark.
+
+    Over tables of the lake it is planned at each use.
+    """
     query = statement.query
     if not any(_is_of_lake(context, reference.table) for reference in query.references):
         context.command(statement.command)
@@ -151,7 +158,7 @@ def create_temporary_view(context: Context, statement: CreateTemporaryView) -> N
     name = TableName(statement.name)
     mark = view_mark(str(name), context.engine.system.new_id())
     view = Viewed(name=str(name), database=context.database, query=query, columns=statement.columns)
-    schema, _ = _promise(context, view, _default_mode(context))
+    schema, _ = _planned_schema(context, view, _default_mode(context))
     start, end = f"{statement.command.text[: statement.query_at]}SELECT * FROM (", f") AS `{mark}`"
     references = tuple(reference.moved(len(start)) for reference in query.references)
     context.command(SqlText(start + query.text + end, references))
@@ -168,25 +175,25 @@ def _is_of_lake(context: Context, table: object) -> bool:
     )
 
 
-def _required(context: Context, view: TableName) -> Viewed:
+def _require_view(context: Context, view: TableName) -> Viewed:
     owner, _ = context.engine.qualified(view, context.database)
-    found = context.viewed(view)
-    if found is None or found.entry is None:
-        what = "is a table" if context.find(view) is not None else "doesn't exist"
-        raise InvalidRequest(f"view {view} {what}; SHOW VIEWS IN {owner} lists the views")
-    return found
+    existing = context.viewed(view)
+    if existing is None or existing.entry is None:
+        problem = "is a table" if context.find(view) is not None else "doesn't exist"
+        raise InvalidRequest(f"view {view} {problem}; SHOW VIEWS IN {owner} lists the views")
+    return existing
 
 
 def alter_view(context: Context, statement: AlterView) -> None:
-    """ALTER VIEW ... AS."""
-    entry = _required(context, statement.view).entry
+    """Carry out ALTER VIEW ... AS."""
+    entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     name = TableName((entry.database, entry.name))
     mode = _default_mode(context) if entry.schema is None else entry.schema.mode
-    schema = _schema(context, name, statement.query, (), mode)
+    schema = _view_schema(context, name, statement.query, (), mode)
     columns = entry.columns if len(entry.columns) == len(schema.output) else ()
     if columns:
-        schema = _schema(context, name, statement.query, columns, mode)
+        schema = _view_schema(context, name, statement.query, columns, mode)
     context.engine.catalog.of_lake().views.change(
         entry.id,
         statement.query.text,
@@ -198,14 +205,14 @@ def alter_view(context: Context, statement: AlterView) -> None:
 
 
 def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
-    """ALTER VIEW ... WITH SCHEMA: the columns that the view has from here on, by another mode."""
-    entry = _required(context, statement.view).entry
+    """Carry out ALTER VIEW ... WITH SCHEMA: keep the view's columns by another mode."""
+    entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     schema = entry.schema
     if schema is None:
         view = viewed_entry(entry, context.plane.relations)
         name = TableName((entry.database, entry.name))
-        schema = _schema(context, name, view.query, entry.columns, statement.schema_mode)
+        schema = _view_schema(context, name, view.query, entry.columns, statement.schema_mode)
     context.engine.catalog.of_lake().views.change(
         entry.id,
         entry.query,
@@ -217,8 +224,8 @@ def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
 
 
 def rename_view(context: Context, statement: RenameView) -> None:
-    """ALTER VIEW ... RENAME TO."""
-    entry = _required(context, statement.view).entry
+    """Carry out ALTER VIEW ... RENAME TO."""
+    entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     new = statement.new_view
     owner, name = (entry.database, new.name) if len(new.parts) == 1 else new.parts
@@ -228,21 +235,21 @@ def rename_view(context: Context, statement: RenameView) -> None:
 
 
 def drop_view(context: Context, statement: DropView) -> None:
-    """DROP VIEW, of the lake's or of Spark's."""
+    """Carry out DROP VIEW of the lake's view or Spark's temporary one."""
     view = statement.view
-    found = context.viewed(view)
-    if found is not None and found.entry is not None:
-        context.engine.catalog.of_lake().views.drop(found.entry.id)
+    existing = context.viewed(view)
+    if existing is not None and existing.entry is not None:
+        context.engine.catalog.of_lake().views.drop(existing.entry.id)
     elif context.find(view) is not None:
         raise InvalidRequest(f"{view} is a table; DROP TABLE {view} drops it")
-    elif found is not None or context.is_temporary(view):
+    elif existing is not None or context.is_temporary(view):
         context.command(statement.command)
     elif not statement.if_exists:
         raise InvalidRequest(f"there is no view {view}; SHOW VIEWS lists them")
 
 
 def show_views(context: Context, statement: ShowViews) -> Rows:
-    """SHOW VIEWS, Spark's temporary ones among them."""
+    """Carry out SHOW VIEWS, Spark's temporary views included."""
     database = statement.database or context.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
@@ -252,35 +259,39 @@ def show_views(context: Context, statement: ShowViews) -> Rows:
     rows += [
         ("", name, True) for name in context.temporary_names() if matches(name, statement.pattern)
     ]
-    return Rows(schema=_SHOWN, rows=rows)
+    return Rows(schema=_VIEW_LIST, rows=rows)
 
 
-def described(
+def describe_view(
     context: Context, statement: DescribeTable | ShowColumns | ShowCreateTable, view: Viewed
 ) -> Rows:
-    """DESCRIBE, SHOW COLUMNS and SHOW CREATE TABLE of a view. Raises InvalidRequest for a part."""
+    """Carry out DESCRIBE, SHOW COLUMNS and SHOW CREATE TABLE of a view.
+
+    Raises InvalidRequest for an unknown column.
+    """
     if isinstance(statement, ShowCreateTable):
         return Rows(
-            schema=Struct((Field("createtab_stmt", _TEXT, False),)), rows=[(_created(view),)]
+            schema=Struct((Field("createtab_stmt", _TEXT, False),)),
+            rows=[(_create_statement(view),)],
         )
     schema = _schema_of(context, view)
     if isinstance(statement, ShowColumns):
         names = [(name,) for name in schema.names]
         return Rows(schema=Struct((Field("col_name", _TEXT, False),)), rows=names)
     comments = dict(view.entry.columns) if view.entry is not None else {}
-    shown = schema_rows(schema)
+    column_rows = schema_rows(schema)
     if statement.column is not None:
-        return _column(view, statement.column, shown, comments)
+        return _describe_column(view, statement.column, column_rows, comments)
     rows: list[tuple[object, ...]] = [
-        (name, kind, comments.get(str(name))) for name, kind, _ in shown.rows
+        (name, kind, comments.get(str(name))) for name, kind, _ in column_rows.rows
     ]
     if statement.extended:
-        rows += _details(view)
-    return replace(shown, rows=rows)
+        rows += _detail_rows(view)
+    return replace(column_rows, rows=rows)
 
 
 def _schema_of(context: Context, view: Viewed) -> StructType:
-    """Return a view's columns: as it was created, where its query can't be planned any more."""
+    """Return a view's columns; where its query can't be planned any more, as it was created."""
     try:
         return context.view_rows(view).schema
     except (AnalysisException, InvalidRequest):
@@ -289,31 +300,33 @@ def _schema_of(context: Context, view: Viewed) -> StructType:
         return StructType.fromJson(json.loads(view.schema.columns))
 
 
-def _column(
-    view: Viewed, path: Sequence[str], shown: Rows, comments: Mapping[str, str | None]
+def _describe_column(
+    view: Viewed, path: Sequence[str], column_rows: Rows, comments: Mapping[str, str | None]
 ) -> Rows:
-    """One column, as DESCRIBE shows that of a table."""
+    """Return the rows of DESCRIBE for one column, as for a table's column."""
     name = ".".join(path)
-    found = next((row for row in shown.rows if str(row[0]).lower() == name.lower()), None)
-    if found is None:
+    column = next((row for row in column_rows.rows if str(row[0]).lower() == name.lower()), None)
+    if column is None:
         raise InvalidRequest(f"{view.name} has no column {name}; DESCRIBE {view.name} lists them")
-    schema = Struct(tuple(Field(one, _TEXT, False) for one in ("info_name", "info_value")))
+    schema = Struct(tuple(Field(field, _TEXT, False) for field in ("info_name", "info_value")))
     facts = (
-        ("col_name", found[0]),
-        ("data_type", found[1]),
-        ("comment", comments.get(str(found[0]))),
+        ("col_name", column[0]),
+        ("data_type", column[1]),
+        ("comment", comments.get(str(column[0]))),
     )
-    return Rows(schema=schema, rows=[(name, "NULL" if one is None else one) for name, one in facts])
+    return Rows(
+        schema=schema, rows=[(label, "NULL" if value is None else value) for label, value in facts]
+    )
 
 
 def schema_rows(schema: StructType) -> Rows:
-    """A query's columns, as DESCRIBE QUERY lists them."""
+    """Return the rows of DESCRIBE QUERY for a schema."""
     columns = Struct(tuple(Field(name, _TEXT) for name in ("col_name", "data_type", "comment")))
     rows = [(item.name, item.dataType.simpleString(), None) for item in schema]
     return Rows(schema=columns, rows=rows)
 
 
-def _details(view: Viewed) -> list[tuple[object, ...]]:
+def _detail_rows(view: Viewed) -> list[tuple[object, ...]]:
     comment = "" if view.entry is None else view.entry.comment or ""
     return [
         ("", "", ""),
@@ -326,7 +339,7 @@ def _details(view: Viewed) -> list[tuple[object, ...]]:
     ]
 
 
-def _created(view: Viewed) -> str:
+def _create_statement(view: Viewed) -> str:
     entry = view.entry
     kind = "TEMPORARY VIEW" if entry is None else "VIEW"
     parts = [f"CREATE {kind} {view.name}"]
@@ -340,29 +353,29 @@ def _created(view: Viewed) -> str:
     if entry is not None and entry.comment is not None:
         parts.append(f"COMMENT {quoted_text(entry.comment)}")
     if entry is not None and entry.properties:
-        given = (f"{quoted_text(k)} = {quoted_text(v)}" for k, v in entry.properties.items())
-        parts.append(f"TBLPROPERTIES ({', '.join(given)})")
+        properties = (f"{quoted_text(k)} = {quoted_text(v)}" for k, v in entry.properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(properties)})")
     return "\n".join((*parts, f"AS {view.query.text}"))
 
 
-def _its_view(
+def _view_lock(
     statement: CreateView | AlterView | AlterViewSchema | DropView,
 ) -> Sequence[TableLock]:
     return [(statement.view, LockMode.SCH_M)]
 
 
-def _both_names(statement: RenameView) -> Sequence[TableLock]:
+def _rename_locks(statement: RenameView) -> Sequence[TableLock]:
     return [(statement.view, LockMode.SCH_M), (statement.new_view, LockMode.SCH_M)]
 
 
 COMMANDS = dict(
     (
-        command(CreateView, giving_nothing(create_view), _its_view, is_alone=True),
+        command(CreateView, giving_nothing(create_view), _view_lock, is_alone=True),
         command(CreateTemporaryView, giving_nothing(create_temporary_view), no_table, writes=False),
-        command(AlterView, giving_nothing(alter_view), _its_view, is_alone=True),
-        command(AlterViewSchema, giving_nothing(alter_view_schema), _its_view, is_alone=True),
-        command(RenameView, giving_nothing(rename_view), _both_names, is_alone=True),
-        command(DropView, giving_nothing(drop_view), _its_view, is_alone=True),
+        command(AlterView, giving_nothing(alter_view), _view_lock, is_alone=True),
+        command(AlterViewSchema, giving_nothing(alter_view_schema), _view_lock, is_alone=True),
+        command(RenameView, giving_nothing(rename_view), _rename_locks, is_alone=True),
+        command(DropView, giving_nothing(drop_view), _view_lock, is_alone=True),
         command(ShowViews, giving_rows(show_views), no_table),
     )
 )

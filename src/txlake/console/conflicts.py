@@ -70,7 +70,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainableStatement:
     """What EXPLAIN CONFLICTS answered. `problem`: why it didn't."""
 
     statement: str
@@ -194,7 +194,7 @@ def _statement(visit: Visit, facts: Evidence | None) -> str:
     return form.format(table=facts.table, predicate=facts.predicate or "true", column=f"`{column}`")
 
 
-def _explained(visit: Visit, statement: str) -> Explained:
+def _explained(visit: Visit, statement: str) -> ExplainableStatement:
     try:
         if len(statement) > _TEXT_MAX:
             raise InvalidRequest(f"expected at most {_TEXT_MAX} characters")
@@ -204,6 +204,6 @@ def _explained(visit: Visit, statement: str) -> Explained:
             raise InvalidRequest("expected one INSERT, UPDATE, DELETE, MERGE or OPTIMIZE")
         found = LakeSession(visit.session)._answered(text, None, AsRows())
     except TxlakeError as error:
-        return Explained(statement, problem=str(error))
+        return ExplainableStatement(statement, problem=str(error))
     assert isinstance(found, Rows)
-    return Explained(statement, rows=found.rows)
+    return ExplainableStatement(statement, rows=found.rows)

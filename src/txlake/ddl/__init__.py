@@ -1,1 +1,1 @@
-"""What statements do to a table's definition: a snapshot and a statement become a Change."""
+"""DDL: turns a statement and a table's snapshot into a Change of the table's definition."""

@@ -1,7 +1,7 @@
-"""ALTER TABLE and COMMENT ON TABLE become changes: properties, constraints, features, clustering.
+"""ALTER TABLE and COMMENT ON TABLE as changes: properties, constraints, features, clustering.
 
-Columns are in `alter_columns`. Source: PROTOCOL.md, "Table Features", "CHECK Constraints",
-"Clustered Table".
+`alter_columns` has the changes of columns. Source: PROTOCOL.md, "Table Features", "CHECK
+Constraints", "Clustered Table".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.keys import Key, keys_of, with_keys
 from txlake.ddl.operations import as_json
 from txlake.ddl.stored_expressions import check_constraint
-from txlake.ddl.table_metadata import changed, check_not_reserved, named
+from txlake.ddl.table_metadata import check_not_reserved, metadata_actions, with_table_name
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
@@ -60,19 +60,19 @@ _COMMENT = "comment"
 
 
 def alter(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
-    """The change that an ALTER TABLE makes; no actions when there is nothing to change.
+    """Return the change that an ALTER TABLE makes; without actions if nothing changes.
 
     Raises:
-        InvalidRequest: naming the table, what is wrong and what to do.
+        InvalidRequest: the statement is invalid for the table; the message names the table.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     try:
-        return _altered(statement, table, environment)
+        return _change_for(statement, table, environment)
     except (InvalidRequest, UnsupportedFeature) as error:
-        raise named(error, table.table) from error
+        raise with_table_name(error, table.table) from error
 
 
-def _altered(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
+def _change_for(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
     match statement:
         case SetProperties():
             return _set_properties(statement, table, environment)
@@ -129,7 +129,7 @@ def _set_properties(statement: SetProperties, table: Snapshot, environment: Envi
     return Change(
         operation="SET TBLPROPERTIES",
         parameters={"properties": as_json(dict(statement.properties))},
-        actions=changed(table, new, environment),
+        actions=metadata_actions(table, new, environment),
     )
 
 
@@ -146,7 +146,7 @@ def _unset_properties(
             continue
         stored = key if key in configuration else validate_unset(key)
         validate_unset(stored)
-        configuration.pop(stored, None)  # of a key that isn't set nothing is to do, as in Spark
+        configuration.pop(stored, None)  # a key that isn't set is ignored, as in Spark
     new = msgspec.structs.replace(metadata, configuration=configuration, description=description)
     return Change(
         operation="UNSET TBLPROPERTIES",
@@ -154,7 +154,7 @@ def _unset_properties(
             "properties": as_json(list(statement.keys)),
             "ifExists": statement.if_exists,
         },
-        actions=changed(table, new, environment),
+        actions=metadata_actions(table, new, environment),
     )
 
 
@@ -177,11 +177,11 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
         )
     check_constraint(constraint.name, text, table.schema)
     if environment.type_of is not None:
-        found = environment.type_of(text, table.schema)
-        if found != Primitive("boolean"):
+        condition_type = environment.type_of(text, table.schema)
+        if condition_type != Primitive("boolean"):
             raise InvalidRequest(
-                f"constraint {constraint.name} ({text}) has type {short_text(found)}; expected a "
-                "condition"
+                f"constraint {constraint.name} ({text}) has type {short_text(condition_type)}; "
+                "expected a condition"
             )
     row = environment.violating_row(text)
     if row is not None:
@@ -193,14 +193,14 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
     return Change(
         operation="ADD CONSTRAINT",
         parameters={"name": constraint.name, "expr": text},
-        actions=changed(table, new, environment),
+        actions=metadata_actions(table, new, environment),
         reads=(EVERY_ROW,),
     )
 
 
 def _constraint_key(metadata: Metadata, name: str) -> str | None:
-    wanted = {f"{prefix}{name}".lower() for prefix in (CONSTRAINT_PREFIX, KEY_PREFIX)}
-    return next((key for key in metadata.configuration if key.lower() in wanted), None)
+    keys = {f"{prefix}{name}".lower() for prefix in (CONSTRAINT_PREFIX, KEY_PREFIX)}
+    return next((key for key in metadata.configuration if key.lower() in keys), None)
 
 
 def _add_key(name: Table, key: KeyConstraint, table: Snapshot, environment: Environment) -> Change:
@@ -211,28 +211,28 @@ def _add_key(name: Table, key: KeyConstraint, table: Snapshot, environment: Envi
     return Change(
         operation="ADD CONSTRAINT",
         parameters={"name": added[len(KEY_PREFIX) :], "expr": configuration[added]},
-        actions=changed(table, new, environment),
+        actions=metadata_actions(table, new, environment),
     )
 
 
 def _drop_key(statement: DropKey, table: Snapshot, environment: Environment) -> Change:
     keys = keys_of(table.metadata.configuration)
-    found = next((key for key in keys if _is_meant(key, statement)), None)
-    if found is None and statement.if_exists:
+    key = next((key for key in keys if _matches(key, statement)), None)
+    if key is None and statement.if_exists:
         return Change(operation="DROP CONSTRAINT")
-    if found is None:
+    if key is None:
         known = ", ".join(f"{key.name} ({key.text})" for key in keys) or "none"
         raise InvalidRequest(
             f"there is no such key; there are: {known}; IF EXISTS passes over one that isn't there"
         )
-    return _drop_constraint(DropConstraint(statement.table, found.name), table, environment)
+    return _drop_constraint(DropConstraint(statement.table, key.name), table, environment)
 
 
-def _is_meant(key: Key, statement: DropKey) -> bool:
+def _matches(key: Key, statement: DropKey) -> bool:
     if statement.columns is None:
         return key.is_primary
-    wanted = [name.lower() for name in statement.columns]
-    return not key.is_primary and [name.lower() for name in key.columns] == wanted
+    columns = [name.lower() for name in statement.columns]
+    return not key.is_primary and [name.lower() for name in key.columns] == columns
 
 
 def _drop_constraint(
@@ -254,7 +254,7 @@ def _drop_constraint(
     return Change(
         operation="DROP CONSTRAINT",
         parameters={"name": statement.name, "expr": text, "existed": "true"},
-        actions=changed(table, new, environment),
+        actions=metadata_actions(table, new, environment),
     )
 
 
@@ -270,21 +270,21 @@ def _cluster_by(statement: ClusterBy, table: Snapshot, environment: Environment)
     paths = clustering_paths(table.schema, statement.columns)
     check_statistics(table, tuple(path for path in paths if path not in before))
     domain = clustering_domain(table.schema, paths)
-    protocol = changed(table, table.metadata, environment, features=(FEATURE,))
-    same = paths == before and not protocol
+    protocol = metadata_actions(table, table.metadata, environment, features=(FEATURE,))
+    unchanged = paths == before and not protocol
     return Change(
         operation="CLUSTER BY",
         parameters={
             "oldClusteringColumns": ",".join(map(column_text, before)),
             "newClusteringColumns": ",".join(map(column_text, paths)),
         },
-        actions=() if same else (*protocol, domain),
+        actions=() if unchanged else (*protocol, domain),
     )
 
 
 def _set_comment(statement: SetComment, table: Snapshot, environment: Environment) -> Change:
     new = msgspec.structs.replace(table.metadata, description=statement.comment)
-    actions = changed(table, new, environment)
+    actions = metadata_actions(table, new, environment)
     if statement.comment is None:
         return Change(
             operation="UNSET TBLPROPERTIES",

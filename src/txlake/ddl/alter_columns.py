@@ -1,7 +1,7 @@
 """ALTER TABLE on columns: add, drop, rename, replace, change.
 
-Each function takes a statement and the table and gives the change. Source: PROTOCOL.md, "Column
-Mapping", "Type Widening", "Default Columns", "Column Invariants".
+Each public function returns the change that a statement makes to a table. Source: PROTOCOL.md,
+"Column Mapping", "Type Widening", "Default Columns", "Column Invariants".
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 
 from txlake.ddl.columns import (
     check_default_type,
-    field_of,
-    type_of_spec,
+    field_of_spec,
+    resolve_type,
     with_comment,
 )
 from txlake.ddl.environment import EVERY_ROW, Environment
@@ -25,7 +25,7 @@ from txlake.ddl.stored_expressions import (
     check_default,
     check_dependents,
 )
-from txlake.ddl.table_metadata import changed
+from txlake.ddl.table_metadata import metadata_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
@@ -73,12 +73,12 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
 def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
-    """The metadata with another schema."""
+    """Return the metadata with another schema."""
     return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
 
 
 def add_columns(statement: AddColumns, table: Snapshot, environment: Environment) -> Change:
-    """ADD COLUMNS. Raises InvalidRequest."""
+    """Return the change of ADD COLUMNS. Raises InvalidRequest."""
     schema = table.schema
     added: list[dict[str, object]] = []
     for item in statement.columns:
@@ -86,14 +86,14 @@ def add_columns(statement: AddColumns, table: Snapshot, environment: Environment
         if statement.if_not_exists and field_at(schema, path) is not None:
             continue
         column = _new_field(item)
-        first, after = _place(item.position)
+        first, after = _first_or_after(item.position)
         schema = add_column(schema, column, parent=item.parent, first=first, after=after)
         entry: dict[str, object] = {"column": column_for_history(item.parent, column)}
         added.append({**entry, **_position_for_history(item.position)})
     return Change(
         operation="ADD COLUMNS",
         parameters={"columns": as_json(added)},
-        actions=changed(table, with_schema(table.metadata, schema), environment),
+        actions=metadata_actions(table, with_schema(table.metadata, schema), environment),
     )
 
 
@@ -114,14 +114,14 @@ def _new_field(item: AddedColumn) -> Field:
             f"column {text}: an identity column can't be added, the rows that are there have no "
             "values; create the table with it"
         )
-    column = field_of(spec)
+    column = field_of_spec(spec)
     if any(not inner.nullable for inner in all_fields(column.type)):
         raise InvalidRequest(f"column {text}: fields of a column that is added can't be NOT NULL")
     return column
 
 
 def drop_columns(statement: DropColumns, table: Snapshot, environment: Environment) -> Change:
-    """DROP COLUMNS. Raises InvalidRequest."""
+    """Return the change of DROP COLUMNS. Raises InvalidRequest."""
     schema, configuration = table.schema, dict(table.metadata.configuration)
     wanted = [
         path
@@ -137,7 +137,7 @@ def drop_columns(statement: DropColumns, table: Snapshot, environment: Environme
         _drop_from_stats(configuration, path)
     constraints = table.properties.constraints
     for path in wanted:
-        # What is dropped by the same statement doesn't hold the others back.
+        # Generated columns dropped by the same statement don't block the others.
         check_dependents(schema, constraints, path, "be dropped")
     metadata = msgspec.structs.replace(
         with_schema(table.metadata, schema), configuration=configuration
@@ -145,13 +145,13 @@ def drop_columns(statement: DropColumns, table: Snapshot, environment: Environme
     return Change(
         operation="DROP COLUMNS",
         parameters={"columns": as_json([column_text(path) for path in wanted])},
-        actions=changed(table, metadata, environment),
+        actions=metadata_actions(table, metadata, environment),
         read_domains=(CLUSTERING,),
     )
 
 
 def rename(statement: RenameColumn, table: Snapshot, environment: Environment) -> Change:
-    """RENAME COLUMN. Raises InvalidRequest."""
+    """Return the change of RENAME COLUMN. Raises InvalidRequest."""
     path, new_name = statement.column, statement.new_name
     _require_mapping(table, "renamed")
     schema = rename_column(table.schema, path, new_name)
@@ -175,12 +175,12 @@ def rename(statement: RenameColumn, table: Snapshot, environment: Environment) -
             "oldColumnPath": column_text(path),
             "newColumnPath": column_text((*path[:-1], new_name)),
         },
-        actions=changed(table, metadata, environment),
+        actions=metadata_actions(table, metadata, environment),
     )
 
 
 def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Environment) -> Change:
-    """REPLACE COLUMNS: other order, comments, types, some added or some dropped.
+    """Return the change of REPLACE COLUMNS: order, comments, types; columns added or dropped.
 
     Raises InvalidRequest.
     """
@@ -215,12 +215,12 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
         schema = add_column(schema, item)
     for item in new:
         if item not in added:
-            schema = _replaced(schema, item, table)
-    ordered = Struct(tuple(found for item in new if (found := schema.find(item.name))))
+            schema = _with_replaced_column(schema, item, table)
+    ordered = Struct(tuple(column for item in new if (column := schema.find(item.name))))
     return Change(
         operation="REPLACE COLUMNS",
         parameters={"columns": as_json([column_for_history((), item) for item in new])},
-        actions=changed(table, with_schema(table.metadata, ordered), environment),
+        actions=metadata_actions(table, with_schema(table.metadata, ordered), environment),
         read_domains=(CLUSTERING,) if dropped else (),
     )
 
@@ -230,10 +230,10 @@ def _plain_field(spec: ColumnSpec) -> Field:
         raise InvalidRequest(
             f"column {spec.name}: REPLACE COLUMNS takes names, types, NOT NULL and comments"
         )
-    return field_of(spec)
+    return field_of_spec(spec)
 
 
-def _replaced(schema: Struct, item: Field, table: Snapshot) -> Struct:
+def _with_replaced_column(schema: Struct, item: Field, table: Snapshot) -> Struct:
     old = schema.find(item.name)
     assert old is not None
     if old.nullable and not item.nullable:
@@ -244,24 +244,24 @@ def _replaced(schema: Struct, item: Field, table: Snapshot) -> Struct:
     schema = _with_type(schema, (item.name,), declared_type(item), table)
     comment = item.metadata.get(COMMENT)
 
-    def adopt(found: Field) -> Field:
-        loosened = replace(found, nullable=item.nullable)
+    def redefine(column: Field) -> Field:
+        loosened = replace(column, nullable=item.nullable)
         return with_comment(loosened, comment) if isinstance(comment, str) else loosened
 
-    return change_field(schema, (item.name,), adopt)
+    return change_field(schema, (item.name,), redefine)
 
 
 def alter_column(statement: AlterColumn, table: Snapshot, environment: Environment) -> Change:
-    """ALTER COLUMN: type, NOT NULL, comment, default, position.
+    """Return the change of ALTER COLUMN: type, NOT NULL, comment, default, position.
 
-    Raises InvalidRequest: no such column, or a change that isn't allowed; for SET NOT NULL also a
-    row that has null there.
+    Raises InvalidRequest: an unknown column, or a change that isn't allowed; for SET NOT NULL also
+    where a row has a null.
     """
     path = statement.column
     change = _ColumnChange(table.schema, path)
     _check_identity(statement, table.schema)
     if statement.data_type is not None:
-        wanted = type_of_spec(statement.data_type)
+        wanted = resolve_type(statement.data_type)
         change.schema = _with_type(change.schema, path, wanted, table)
     if statement.comment is not None:
         change.set(lambda item: with_comment(item, statement.comment or ""))
@@ -272,20 +272,22 @@ def alter_column(statement: AlterColumn, table: Snapshot, environment: Environme
     if statement.drop_default:
         change.set(_without_default)
     if statement.position is not None:
-        first, after = _place(statement.position)
+        first, after = _first_or_after(statement.position)
         change.schema = move_column(change.schema, path, first=first, after=after)
-    found = field_at(change.schema, path)
-    shown = {"name": column_text(path)} if found is None else column_for_history(path[:-1], found)
+    altered = field_at(change.schema, path)
+    entry = (
+        {"name": column_text(path)} if altered is None else column_for_history(path[:-1], altered)
+    )
     return Change(
         operation="CHANGE COLUMN",
-        parameters={"column": as_json(shown), **_position_for_history(statement.position)},
-        actions=changed(table, with_schema(table.metadata, change.schema), environment),
+        parameters={"column": as_json(entry), **_position_for_history(statement.position)},
+        actions=metadata_actions(table, with_schema(table.metadata, change.schema), environment),
         reads=tuple(change.reads),
     )
 
 
 def _check_identity(statement: AlterColumn, schema: Struct) -> None:
-    """Refuses what would make an identity column another one: its type, a default."""
+    """Raise InvalidRequest for another type, or a default, of an identity column."""
     item = schema.find(statement.column[0]) if len(statement.column) == 1 else None
     if item is None or not is_identity(item):
         return
@@ -293,7 +295,7 @@ def _check_identity(statement: AlterColumn, schema: Struct) -> None:
         raise InvalidRequest(
             f"[{_NOT_ALTERED}] identity column {item.name!r} can't have a default; it has values"
         )
-    if statement.data_type is not None and type_of_spec(statement.data_type) != item.type:
+    if statement.data_type is not None and resolve_type(statement.data_type) != item.type:
         raise InvalidRequest(
             f"[{_NOT_ALTERED}] identity column {item.name!r} is BIGINT, and stays so"
         )
@@ -301,7 +303,7 @@ def _check_identity(statement: AlterColumn, schema: Struct) -> None:
 
 @dataclass(slots=True)
 class _ColumnChange:
-    """One column on its way through the clauses of a statement."""
+    """The schema while the clauses of one ALTER COLUMN are applied to a column."""
 
     schema: Struct
     path: Path
@@ -332,11 +334,11 @@ def _with_type(schema: Struct, path: Path, wanted: DataType, table: Snapshot) ->
 
 
 def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
-    """Checks that texts that are there fit a changed char or varchar."""
+    """Raise InvalidRequest where existing texts may not fit the new char or varchar type."""
     match old, new:
         case Primitive(), Primitive() if old.is_string and new.is_string and old != new:
-            _, length = _bound(old)
-            new_kind, new_length = _bound(new)
+            _, length = _kind_and_length(old)
+            new_kind, new_length = _kind_and_length(new)
             wider = new_length is None or (length is not None and length <= new_length)
             if not wider or new_kind == "char":
                 raise InvalidRequest(
@@ -352,7 +354,7 @@ def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
             pass
 
 
-def _bound(data_type: Primitive) -> tuple[str, int | None]:
+def _kind_and_length(data_type: Primitive) -> tuple[str, int | None]:
     kind, _, length = data_type.name.rstrip(")").partition("(")
     return kind, int(length) if length.isdigit() else None
 
@@ -361,7 +363,7 @@ def _set_nullable(change: _ColumnChange, nullable: bool, environment: Environmen
     path = change.path
     old = field_at(change.schema, path)
     if old is None:
-        # Says what is wrong with the path; a part of an array or map has no nullability of its own.
+        # Raises for an invalid path; parts of arrays and maps have no nullability of their own.
         change.set(lambda item: item)
         return
     if not nullable and old.nullable:
@@ -401,7 +403,7 @@ def _without_default(item: Field) -> Field:
     return replace(item, metadata=kept)
 
 
-# --- what a column is used for ---
+# --- uses of a column ---
 
 
 def _require_mapping(table: Snapshot, what: str) -> None:
@@ -425,18 +427,18 @@ def _check_layout(table: Snapshot, path: Path, what: str) -> None:
 
 
 def _drop_from_stats(configuration: dict[str, str], path: Path) -> None:
-    _change_stats(configuration, lambda item: None if _within(item, path) else item)
+    _change_stats(configuration, lambda item: None if _starts_with(item, path) else item)
 
 
 def _rename_in_stats(configuration: dict[str, str], path: Path, new_name: str) -> None:
     renamed = (*path[:-1], new_name)
     _change_stats(
         configuration,
-        lambda item: (*renamed, *item[len(path) :]) if _within(item, path) else item,
+        lambda item: (*renamed, *item[len(path) :]) if _starts_with(item, path) else item,
     )
 
 
-def _within(item: Path, path: Path) -> bool:
+def _starts_with(item: Path, path: Path) -> bool:
     return tuple(part.lower() for part in item[: len(path)]) == tuple(part.lower() for part in path)
 
 
@@ -448,14 +450,14 @@ def _change_stats(configuration: dict[str, str], change: _PathChange) -> None:
         columns = column_list(text)
     except ValueError:
         return
-    kept = [found for item in columns if (found := change(item)) is not None]
+    kept = [path for item in columns if (path := change(item)) is not None]
     configuration[_STATS_COLUMNS] = ",".join(map(column_text, kept))
 
 
 # --- positions ---
 
 
-def _place(position: Position | None) -> tuple[bool, str | None]:
+def _first_or_after(position: Position | None) -> tuple[bool, str | None]:
     match position:
         case First():
             return True, None

@@ -1,4 +1,4 @@
-"""ALTER TABLE on the protocol: features added and dropped, versions raised.
+"""ALTER TABLE on the protocol: add and drop features, raise versions.
 
 Source: PROTOCOL.md, "Table Features", "Protocol Evolution".
 """
@@ -22,7 +22,7 @@ from txlake.ddl.feature_traces import (
 )
 from txlake.ddl.operations import as_json
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
-from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, changed
+from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, metadata_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
@@ -45,7 +45,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.checkpoint_protection import BEFORE_VERSION
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 
-# Features that others stand on.
+# By feature, the features that depend on it.
 _DEPENDENTS = {
     "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
     "deletionVectors": (CATALOG_MANAGED,),
@@ -58,8 +58,11 @@ _DEPENDENTS = {
 
 
 def add_feature(statement: AddFeature, table: Snapshot, environment: Environment) -> Change:
-    """delta-spark's `addFeatureSupport`. Raises InvalidRequest, UnsupportedFeature."""
-    actions = changed(table, table.metadata, environment, features=(statement.feature,))
+    """Return the change of delta-spark's `addFeatureSupport`.
+
+    Raises InvalidRequest, UnsupportedFeature.
+    """
+    actions = metadata_actions(table, table.metadata, environment, features=(statement.feature,))
     return Change(
         operation="SET TBLPROPERTIES",
         parameters={
@@ -70,7 +73,7 @@ def add_feature(statement: AddFeature, table: Snapshot, environment: Environment
 
 
 def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
-    """delta-spark's `upgradeTableProtocol`; a protocol below the table's changes nothing."""
+    """Return the change of delta-spark's `upgradeTableProtocol`; a protocol is never lowered."""
     reader, writer = statement.reader_version, statement.writer_version
     if not (1 <= reader <= 3 and 1 <= writer <= 7) or (reader == 3 and writer < 7):
         raise InvalidRequest(
@@ -78,23 +81,23 @@ def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
             "version of 1 to 7, 7 with reader version 3"
         )
     old = table.protocol
-    have = supported_features(old)
+    current_features = supported_features(old)
     if writer < 7:
-        asked = Protocol(min_reader_version=reader, min_writer_version=writer)
+        requested = Protocol(min_reader_version=reader, min_writer_version=writer)
         lower = reader < old.min_reader_version or writer < old.min_writer_version
-        new = old if lower or have - supported_features(asked) else asked
+        new = old if lower or current_features - supported_features(requested) else requested
     elif old.min_writer_version == 7 and old.min_reader_version >= reader:
         new = old
     else:
-        read = tuple(sorted(name for name in have if name in READABLE))
+        read = tuple(sorted(name for name in current_features if name in READABLE))
         high = max(reader, old.min_reader_version)
         new = Protocol(
             min_reader_version=high,
             min_writer_version=7,
             reader_features=read if high == 3 else None,
-            writer_features=tuple(sorted(have)),
+            writer_features=tuple(sorted(current_features)),
         )
-    shown = {
+    new_protocol = {
         "minReaderVersion": new.min_reader_version,
         "minWriterVersion": new.min_writer_version,
         "readerFeatures": new.reader_features,
@@ -102,24 +105,24 @@ def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
     }
     return Change(
         operation="UPGRADE PROTOCOL",
-        parameters={"newProtocol": as_json(shown)},
+        parameters={"newProtocol": as_json(new_protocol)},
         actions=() if new == old else (new,),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Cleaned:
-    """A table without the traces of a feature: its metadata, and further actions."""
+class _Removal:
+    """The metadata without a feature, and further actions that remove its traces."""
 
     metadata: Metadata
     actions: tuple[Action, ...] = ()
 
 
 def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
-    """The feature's name as the protocol spells it.
+    """Return the name, as the protocol spells it, of the feature to drop.
 
-    Raises InvalidRequest: the table doesn't have it, another feature needs it, it can't be dropped,
-    or not in this way.
+    Raises InvalidRequest where the table doesn't have the feature, another feature needs it, or it
+    can't be dropped, or only with or without TRUNCATE HISTORY.
     """
     name = next(
         (known for known in table.features if known.lower() == statement.feature.lower()), None
@@ -130,17 +133,18 @@ def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
             "[DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT] "
             f"the table doesn't have the feature {statement.feature}; it has: {known}"
         )
-    needed = [other for other in _DEPENDENTS.get(name, ()) if other in table.features]
-    if needed:
+    dependents = [other for other in _DEPENDENTS.get(name, ()) if other in table.features]
+    if dependents:
         raise InvalidRequest(
             f"[DELTA_FEATURE_DROP_DEPENDENT_FEATURE] feature {name} can't be dropped, "
-            f"{', '.join(needed)} "
-            f"need{'' if len(needed) > 1 else 's'} it; drop that first"
+            f"{', '.join(dependents)} "
+            f"need{'' if len(dependents) > 1 else 's'} it; drop that first"
         )
-    if name not in _CLEANERS:
+    if name not in _REMOVALS:
         raise InvalidRequest(
             f"[DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE] feature {name} can't be dropped: "
-            f"{_WHY_NOT.get(name, _HISTORY)}; write the rows to a new table without it"
+            f"{_NOT_REMOVABLE.get(name, _NEEDED_BY_HISTORY)}; write the rows to a new table "
+            "without it"
         )
     if statement.truncate_history and name not in TRACES and name != PROTECTION:
         raise InvalidRequest(
@@ -156,16 +160,16 @@ def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
 
 
 def drop_feature(statement: DropFeature, table: Snapshot, *, protects: bool = False) -> Change:
-    """ALTER TABLE ... DROP FEATURE, for a table in whose state nothing is left of the feature.
+    """Return the change that drops a feature which the table's current state doesn't use any more.
 
-    What its history has of it is for the caller to ask: `feature_traces.newest_trace`. With
-    `protects` the table gets checkpointProtection, for the versions so far.
+    The caller checks the table's history (`feature_traces.newest_trace`). With `protects` the table
+    gets checkpointProtection for its versions so far.
 
     Raises InvalidRequest as `feature_to_drop`, and where the feature is in use.
     """
     name = feature_to_drop(statement, table)
-    cleaned = _CLEANERS[name](table)
-    metadata, features = cleaned.metadata, table.features - {name}
+    removal = _REMOVALS[name](table)
+    metadata, features = removal.metadata, table.features - {name}
     if protects:
         features |= {PROTECTION}
         configuration = {**metadata.configuration, BEFORE_VERSION: str(table.version + 1)}
@@ -180,12 +184,12 @@ def drop_feature(statement: DropFeature, table: Snapshot, *, protects: bool = Fa
     return Change(
         operation="DROP FEATURE",
         parameters={"featureName": name, "truncateHistory": statement.truncate_history},
-        actions=(*changes, *cleaned.actions),
+        actions=(*changes, *removal.actions),
     )
 
 
-_HISTORY = "readers of the table's history would not know any more that they need it"
-_WHY_NOT = {
+_NEEDED_BY_HISTORY = "readers of the table's history would not know any more that they need it"
+_NOT_REMOVABLE = {
     "appendOnly": "every Delta table may have it",
     "invariants": "every Delta table may have it",
     CATALOG_FEATURE: "the lake's catalog holds the table until it is detached",
@@ -197,30 +201,30 @@ _WHY_NOT = {
 }
 
 
-def _check_constraints(table: Snapshot) -> _Cleaned:
+def _check_constraints(table: Snapshot) -> _Removal:
     names = ", ".join(table.properties.constraints)
     if names:
         raise InvalidRequest(
             f"feature checkConstraints can't be dropped while there are constraints: {names}; "
             "drop them first"
         )
-    return _Cleaned(table.metadata)
+    return _Removal(table.metadata)
 
 
-def _no_field_has(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Cleaned]:
-    def clean(table: Snapshot) -> _Cleaned:
+def _no_field_has(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Removal]:
+    def clean(table: Snapshot) -> _Removal:
         names = [item.name for item in all_fields(table.schema) if key in item.metadata]
         if names:
             raise InvalidRequest(
                 f"feature {feature} can't be dropped while columns use it: {', '.join(names)}; "
                 f"{advice}"
             )
-        return _Cleaned(table.metadata)
+        return _Removal(table.metadata)
 
     return clean
 
 
-def _without_defaults(table: Snapshot) -> _Cleaned:
+def _without_defaults(table: Snapshot) -> _Removal:
     schema = map_schema(
         table.schema,
         lambda item: replace(
@@ -228,30 +232,30 @@ def _without_defaults(table: Snapshot) -> _Cleaned:
         ),
     )
     if schema == table.schema:
-        return _Cleaned(table.metadata)
-    return _Cleaned(msgspec.structs.replace(table.metadata, schema_string=schema_to_string(schema)))
+        return _Removal(table.metadata)
+    return _Removal(msgspec.structs.replace(table.metadata, schema_string=schema_to_string(schema)))
 
 
-def _without_properties(*keys: str) -> Callable[[Snapshot], _Cleaned]:
-    def clean(table: Snapshot) -> _Cleaned:
-        return _Cleaned(without_properties(table.metadata, *keys))
+def _without_properties(*keys: str) -> Callable[[Snapshot], _Removal]:
+    def clean(table: Snapshot) -> _Removal:
+        return _Removal(without_properties(table.metadata, *keys))
 
     return clean
 
 
-def _without_domains(*names: str) -> Callable[[Snapshot], _Cleaned]:
-    def clean(table: Snapshot) -> _Cleaned:
+def _without_domains(*names: str) -> Callable[[Snapshot], _Removal]:
+    def clean(table: Snapshot) -> _Removal:
         removed = tuple(
             DomainMetadata(domain=name, configuration=domain.configuration, removed=True)
             for name, domain in table.domains.items()
             if not names or name in names
         )
-        return _Cleaned(table.metadata, removed)
+        return _Removal(table.metadata, removed)
 
     return clean
 
 
-def _without_vectors(table: Snapshot) -> _Cleaned:
+def _without_vectors(table: Snapshot) -> _Removal:
     vectors = table.files.columns("deletion_vector")["deletion_vector"]
     if vectors.null_count < len(vectors):
         raise InvalidRequest(
@@ -259,32 +263,32 @@ def _without_vectors(table: Snapshot) -> _Cleaned:
             f"{len(vectors) - vectors.null_count} of {len(vectors)}; set "
             f"'{VECTORS_ENABLED}' = 'false' and run REORG TABLE ... APPLY (PURGE) first"
         )
-    return _turned_off(VECTORS)(table)
+    return _disabled(VECTORS)(table)
 
 
-def _turned_off(name: str) -> Callable[[Snapshot], _Cleaned]:
-    return lambda table: _Cleaned(TRACES[name].turned_off(table.metadata))
+def _disabled(name: str) -> Callable[[Snapshot], _Removal]:
+    return lambda table: _Removal(TRACES[name].disable(table.metadata))
 
 
-def _without_widening(table: Snapshot) -> _Cleaned:
+def _without_widening(table: Snapshot) -> _Removal:
     if has_type_changes(table.metadata):
         raise InvalidRequest(
             "feature typeWidening can't be dropped while columns are wider than in data files"
         )
-    return _turned_off("typeWidening")(table)
+    return _disabled("typeWidening")(table)
 
 
-def _without_mapping(table: Snapshot) -> _Cleaned:
+def _without_mapping(table: Snapshot) -> _Removal:
     if table.column_mapping_mode != "none":
         raise InvalidRequest(
             "feature columnMapping can't be dropped while data files have names of their own for "
             "the columns"
         )
-    return _Cleaned(without_mapping(table.metadata))
+    return _Removal(without_mapping(table.metadata))
 
 
-def _without_row_ids(table: Snapshot) -> _Cleaned:
-    if row_tracking.is_enabled(table.metadata.configuration) or any(numbered(table)):
+def _without_row_ids(table: Snapshot) -> _Removal:
+    if row_tracking.is_enabled(table.metadata.configuration) or any(has_row_ids(table)):
         raise InvalidRequest("feature rowTracking can't be dropped while files have row ids")
     metadata = without_properties(
         table.metadata,
@@ -293,23 +297,23 @@ def _without_row_ids(table: Snapshot) -> _Cleaned:
         row_tracking.ROW_ID_COLUMN,
         row_tracking.COMMIT_VERSION_COLUMN,
     )
-    return _Cleaned(metadata, _without_domains(ROW_TRACKING_DOMAIN)(table).actions)
+    return _Removal(metadata, _without_domains(ROW_TRACKING_DOMAIN)(table).actions)
 
 
-def numbered(table: Snapshot) -> list[bool]:
-    """Of each live file, whether its rows have ids."""
+def has_row_ids(table: Snapshot) -> list[bool]:
+    """Return, for each live file, whether its rows have ids."""
     names = ("base_row_id", "default_row_commit_version")
     columns = table.files.columns(*names)
     ids, versions = (pc.is_valid(columns[name]) for name in names)
-    found: list[bool] = pc.or_(ids, versions).to_pylist()
-    return found
+    has_ids: list[bool] = pc.or_(ids, versions).to_pylist()
+    return has_ids
 
 
-def _as_it_is(table: Snapshot) -> _Cleaned:
-    return _Cleaned(table.metadata)
+def _unchanged(table: Snapshot) -> _Removal:
+    return _Removal(table.metadata)
 
 
-_CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
+_REMOVALS: dict[str, Callable[[Snapshot], _Removal]] = {
     "allowColumnDefaults": _without_defaults,
     "changeDataFeed": _without_properties(
         "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
@@ -335,6 +339,6 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
     "rowTracking": _without_row_ids,
     "typeWidening": _without_widening,
     "typeWidening-preview": _without_widening,
-    "v2Checkpoint": _turned_off("v2Checkpoint"),
-    "vacuumProtocolCheck": _as_it_is,
+    "v2Checkpoint": _disabled("v2Checkpoint"),
+    "vacuumProtocolCheck": _unchanged,
 }

@@ -1,4 +1,4 @@
-"""Which columns a table may be clustered by. Source: PROTOCOL.md, "Clustered Table"."""
+"""Clustering columns: checks and their domain metadata. Source: PROTOCOL.md, "Clustered Table"."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive, Struct
 
 COLUMNS_MAX = 4
-# Types without statistics to cluster by.
+# Types without minimum and maximum statistics.
 _NOT_ORDERED = ("binary", "boolean", "void", "variant")
 
 
 def clustering_paths(schema: Struct, columns: Sequence[str]) -> tuple[Path, ...]:
-    """The columns of CLUSTER BY as paths with the schema's own spelling.
+    """Return the columns of CLUSTER BY as paths in the schema's spelling.
 
-    Raises InvalidRequest: more than four, one that isn't there or is named twice, or a type
-    without order.
+    Raises InvalidRequest: more than four columns, an unknown or repeated column, or a type without
+    order.
     """
     if len(columns) > COLUMNS_MAX:
         raise InvalidRequest(
@@ -34,32 +34,32 @@ def clustering_paths(schema: Struct, columns: Sequence[str]) -> tuple[Path, ...]
         )
     paths: list[Path] = []
     for text in columns:
-        path = _resolved(schema, text)
+        path = _resolve(schema, text)
         if path in paths:
             raise InvalidRequest(f"CLUSTER BY: column {column_text(path)} is named twice")
         paths.append(path)
     return tuple(paths)
 
 
-def _resolved(schema: Struct, text: str) -> Path:
-    # A name with a dot in it may be given as it is.
+def _resolve(schema: Struct, text: str) -> Path:
+    # A column name that contains a dot may be written without quotes.
     exact = schema.find(text)
     try:
         (path,) = [(text,)] if exact is not None else column_list(text)
     except ValueError as error:
         raise InvalidRequest(f"CLUSTER BY: {text!r} is no column's name") from error
     names: list[str] = []
-    here: object = schema
+    current: object = schema
     for part in path:
-        found = here.find(part) if isinstance(here, Struct) else None
+        found = current.find(part) if isinstance(current, Struct) else None
         if found is None:
             known = ", ".join(column_text((item.name,)) for item in schema)
             raise InvalidRequest(
                 f"CLUSTER BY: there is no column {column_text(path)}; there are: {known}"
             )
         names.append(found.name)
-        here = found.type
-    if not isinstance(here, Primitive) or here.name in _NOT_ORDERED:
+        current = found.type
+    if not isinstance(current, Primitive) or current.name in _NOT_ORDERED:
         raise InvalidRequest(
             f"CLUSTER BY: column {column_text(names)} has type "
             f"{short_text(found.type) if found is not None else ''}, which has no order to "
@@ -69,8 +69,8 @@ def _resolved(schema: Struct, text: str) -> Path:
 
 
 def clustering_domain(schema: Struct, paths: Sequence[Path]) -> DomainMetadata:
-    """The domain that says how the table is clustered, by physical names."""
-    columns = [_physical(schema, path) for path in paths]
+    """Return the domain metadata of the clustering columns, by physical names."""
+    columns = [_physical_path(schema, path) for path in paths]
     configuration = {"clusteringColumns": columns, "domainName": DOMAIN}
     return DomainMetadata(
         domain=DOMAIN,
@@ -79,19 +79,19 @@ def clustering_domain(schema: Struct, paths: Sequence[Path]) -> DomainMetadata:
     )
 
 
-def _physical(schema: Struct, path: Path) -> list[str]:
+def _physical_path(schema: Struct, path: Path) -> list[str]:
     names = []
-    here = schema
+    current = schema
     for part in path:
-        found = here.find(part)
+        found = current.find(part)
         assert found is not None
         names.append(found.physical_name)
-        here = found.type if isinstance(found.type, Struct) else Struct(())
+        current = found.type if isinstance(found.type, Struct) else Struct(())
     return names
 
 
 def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[Path]) -> None:
-    """Checks that every writer makes statistics of columns that are to be clustered by.
+    """Check that writers collect statistics of the clustering columns.
 
     Raises InvalidRequest naming the column.
     """
@@ -105,13 +105,13 @@ def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[P
 
 
 def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
-    """Checks that all data files have statistics of columns that are to be clustered by.
+    """Check that all data files have statistics of the clustering columns.
 
-    Raises InvalidRequest naming the column, and how many files have none.
+    Raises InvalidRequest naming the column and the number of files without.
     """
     check_indexed(table.schema, table.properties, paths)
     for path in paths:
-        physical = _physical(table.schema, path)
+        physical = _physical_path(table.schema, path)
         texts = table.files.table.column("stats").to_pylist()
         missing = sum(not _counts_nulls(text, physical) for text in texts)
         if missing:
@@ -122,9 +122,9 @@ def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
 
 
 def _counts_nulls(text: str | None, path: Sequence[str]) -> bool:
-    here: object = {} if text is None else json.loads(text).get("nullCount")
+    current: object = {} if text is None else json.loads(text).get("nullCount")
     for part in path:
-        if not isinstance(here, dict) or part not in here:
+        if not isinstance(current, dict) or part not in current:
             return False
-        here = here[part]
-    return here is not None
+        current = current[part]
+    return current is not None

@@ -1,4 +1,4 @@
-"""Column definitions of statements become fields of a table's schema."""
+"""Column definitions of statements as fields of a table's schema."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class _HasJson(Protocol):
     def json(self) -> str: ...
 
 
-def type_of_spec(data_type: str | NativeType) -> DataType:
-    """The type that a statement gives, char and varchar as declared.
+def resolve_type(data_type: str | NativeType) -> DataType:
+    """Return a statement's column type, char and varchar as declared.
 
-    Raises InvalidRequest for a text that is no type or a type that Delta tables can't hold,
+    Raises InvalidRequest for a text that is no type, or a type that Delta tables can't hold;
     UnsupportedFeature for a collation.
     """
     if isinstance(data_type, str):
@@ -52,11 +52,10 @@ def type_of_spec(data_type: str | NativeType) -> DataType:
         ) from error
 
 
-def field_of(spec: ColumnSpec) -> Field:
-    """The field that a column definition asks for, without column mapping.
+def field_of_spec(spec: ColumnSpec) -> Field:
+    """Return the field of a column definition, without column mapping.
 
-    Raises InvalidRequest as `type_of_spec`, for a default that isn't one, and for an identity that
-    the column can't have.
+    Raises InvalidRequest as `resolve_type`, and for an invalid default or identity.
     """
     metadata: dict[str, object] = {}
     if spec.comment is not None:
@@ -68,20 +67,20 @@ def field_of(spec: ColumnSpec) -> Field:
     if spec.default is not None:
         check_default(spec.name, spec.default)
         metadata[CURRENT_DEFAULT] = spec.default
-    data_type = type_of_spec(spec.data_type)
+    data_type = resolve_type(spec.data_type)
     if spec.identity is not None:
         if spec.default is not None or spec.generated is not None:
             raise InvalidRequest(
                 f"column {spec.name}: an identity column has neither a default nor an expression"
             )
         metadata.update(identity_metadata(spec.name, data_type, spec.identity))
-    found = Field(spec.name, data_type, spec.nullable, metadata)
-    _check_nested_not_null(found.type, (spec.name,))
-    return stored_field(found)
+    column = Field(spec.name, data_type, spec.nullable, metadata)
+    _check_nested_not_null(column.type, (spec.name,))
+    return stored_field(column)
 
 
 def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Mapping[str, object]:
-    """What a schema says of an identity column. Raises InvalidRequest for one that can't be.
+    """Return the schema metadata of an identity column. Raises InvalidRequest for an invalid one.
 
     Source: PROTOCOL.md, "Identity Columns".
     """
@@ -105,12 +104,12 @@ def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Map
     return {START: identity.start, STEP: identity.step, ALLOWS_EXPLICIT: not identity.always}
 
 
-def schema_of(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:
-    """The schema of a new table with these columns; generation and defaults are checked.
+def schema_of_specs(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:
+    """Return a new table's schema, its generation expressions and defaults checked.
 
     Raises InvalidRequest naming the column, or UnsupportedFeature.
     """
-    schema = Struct(tuple(field_of(spec) for spec in specs))
+    schema = Struct(tuple(field_of_spec(spec) for spec in specs))
     check_duplicates(schema, "the statement")
     plain = Struct(tuple(item for item in schema if GENERATION not in item.metadata))
     for item in schema:
@@ -125,59 +124,59 @@ def schema_of(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:
 
 
 def check_default_type(item: Field, text: str, environment: Environment) -> None:
-    """Checks that a default's value fits its column. Raises InvalidRequest naming both types."""
+    """Check that a default's value fits its column. Raises InvalidRequest naming both types."""
     if environment.type_of is None:
         return
-    found = environment.type_of(text, Struct(()))
-    if not _fits(found, item.type):
+    default_type = environment.type_of(text, Struct(()))
+    if not _fits(default_type, item.type):
         raise InvalidRequest(
             f"column {column_text((item.name,))} has type {short_text(item.type)}, its default "
-            f"{text} has type {short_text(found)}; cast it"
+            f"{text} has type {short_text(default_type)}; cast it"
         )
 
 
 def _check_type(item: Field, text: str, plain: Struct, environment: Environment) -> None:
     if environment.type_of is None:
         return
-    found = environment.type_of(text, plain)
-    if not same_type(found, item.type):
+    expression_type = environment.type_of(text, plain)
+    if not same_type(expression_type, item.type):
         raise InvalidRequest(
             f"generated column {column_text((item.name,))} has type {short_text(item.type)}, its "
-            f"expression {text} has type {short_text(found)}; cast it"
+            f"expression {text} has type {short_text(expression_type)}; cast it"
         )
 
 
-def _fits(found: DataType, wanted: DataType) -> bool:
-    """Whether Spark stores values of a literal's type in a column without a cast in the text."""
-    if same_type(found, wanted) or found == Primitive("void"):
+def _fits(literal: DataType, column: DataType) -> bool:
+    """Return whether Spark stores a literal of one type in a column of the other without a cast."""
+    if same_type(literal, column) or literal == Primitive("void"):
         return True
-    if not (isinstance(found, Primitive) and isinstance(wanted, Primitive)):
-        return type(found) is type(wanted)
+    if not (isinstance(literal, Primitive) and isinstance(column, Primitive)):
+        return type(literal) is type(column)
     numbers = ("byte", "short", "integer", "long", "float", "double")
-    is_number = found.name in numbers or found.decimal is not None
-    wants_number = wanted.name in numbers or wanted.decimal is not None
+    is_number = literal.name in numbers or literal.decimal is not None
+    takes_number = column.name in numbers or column.decimal is not None
     times = ("date", "timestamp", "timestamp_ntz")
     return (
-        is_widening(found, wanted)
-        or (is_number and wants_number)
-        or (found.name in times and wanted.name in times)
-        or wanted.is_string
+        is_widening(literal, column)
+        or (is_number and takes_number)
+        or (literal.name in times and column.name in times)
+        or column.is_string
     )
 
 
-def same_type(one: DataType, other: DataType) -> bool:
-    """Whether both are one type; nullability, metadata and letter case of names don't count."""
-    match one, other:
+def same_type(first: DataType, second: DataType) -> bool:
+    """Return whether two types are equal but for nullability, metadata and letter case of names."""
+    match first, second:
         case Primitive(), Primitive():
-            return same_primitive(one, other) or (one.is_string and other.is_string)
+            return same_primitive(first, second) or (first.is_string and second.is_string)
         case Array(), Array():
-            return same_type(one.element, other.element)
+            return same_type(first.element, second.element)
         case Map(), Map():
-            return same_type(one.key, other.key) and same_type(one.value, other.value)
+            return same_type(first.key, second.key) and same_type(first.value, second.value)
         case Struct(), Struct():
-            return len(one.fields) == len(other.fields) and all(
+            return len(first.fields) == len(second.fields) and all(
                 a.name.lower() == b.name.lower() and same_type(a.type, b.type)
-                for a, b in zip(one, other, strict=True)
+                for a, b in zip(first, second, strict=True)
             )
         case _:
             return False
@@ -207,5 +206,5 @@ def _refuse_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
 
 
 def with_comment(item: Field, comment: str) -> Field:
-    """The field with another comment."""
+    """Return the field with another comment."""
     return replace(item, metadata={**item.metadata, COMMENT: comment})

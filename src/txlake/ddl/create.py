@@ -1,4 +1,4 @@
-"""CREATE TABLE in all its forms becomes a change: protocol, metadata, domains, removed files."""
+"""Every form of CREATE TABLE as a change: protocol, metadata, domains, removed files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from txlake.ddl.clustering import clustering_paths
-from txlake.ddl.columns import same_type, schema_of
+from txlake.ddl.columns import same_type, schema_of_specs
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.keys import primary_columns, with_keys
-from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, named, new_table
+from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table_actions, with_table_name
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata
@@ -42,38 +42,38 @@ def create(
     query_schema: Struct | None = None,
     managed: bool | None = None,
 ) -> Change | None:
-    """The change that creates or replaces a table.
+    """Return the change that creates or replaces a table.
 
     Args:
-        statement: what to create.
-        existing: the table that is there; None, or a snapshot of version -1, when there is none.
+        statement: the CREATE TABLE.
+        existing: the existing table; None, or a snapshot of version -1, if there is none.
         environment: time and ids.
-        query_schema: the schema of `statement.query`'s rows; the rows' files are added by the
-            caller, to the actions of this change.
-        managed: whether the catalog owns the place; by default, whether the statement names a
-            table and no location.
+        query_schema: the schema of `statement.query`'s rows; the caller adds the rows' files to the
+            actions of this change.
+        managed: whether the catalog owns the table's folder; by default, whether the statement
+            names a table and no location.
 
     Returns:
         The change; None when `if_not_exists` finds a table.
 
     Raises:
-        InvalidRequest: the table exists or doesn't, against the statement's mode; a definition
-            that can't be.
+        InvalidRequest: the statement's mode doesn't allow that the table exists, or doesn't; an
+            invalid definition.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     table = str(statement.table)
-    existing = created(existing)
-    if not proceeds(statement.mode, existing, table):
+    existing = existing_table(existing)
+    if not should_create(statement.mode, existing, table):
         return None
     if managed is None:
         managed = isinstance(statement.table, TableName) and statement.location is None
     try:
-        schema = _schema(statement, environment, query_schema)
+        schema = _table_schema(statement, environment, query_schema)
         constraints = _conditions(statement.constraints)
         keys = with_keys({}, statement.table, statement.keys)
     except (InvalidRequest, UnsupportedFeature) as error:
-        raise named(error, table) from error
-    actions = new_table(
+        raise with_table_name(error, table) from error
+    actions = new_table_actions(
         schema,
         environment,
         table=table,
@@ -85,7 +85,7 @@ def create(
         keys=keys,
         description=statement.comment,
     )
-    return _change(
+    return _creation_change(
         actions,
         existing,
         environment,
@@ -104,19 +104,19 @@ def create_like(
     *,
     managed: bool | None = None,
 ) -> Change | None:
-    """The change that creates a table with another one's columns, partitioning and properties.
+    """Return the change that creates a table with another's columns, partitioning and properties.
 
     Returns None when `if_not_exists` finds a table. Raises as `create`.
     """
     table = str(statement.table)
-    existing = created(existing)
-    if not proceeds(statement.mode, existing, table):
+    existing = existing_table(existing)
+    if not should_create(statement.mode, existing, table):
         return None
     if managed is None:
         managed = isinstance(statement.table, TableName) and statement.location is None
     clustered = clustered_by(source.schema, source.domains, table=source.table)
     cluster_by = tuple(map(column_text, clustered)) if clustered else None
-    actions = new_table(
+    actions = new_table_actions(
         without_marks(without_column_ids(source.schema)),
         environment,
         table=table,
@@ -131,7 +131,7 @@ def create_like(
             if key not in INTERNAL_PROPERTIES
         },
     )
-    return _change(
+    return _creation_change(
         actions,
         existing,
         environment,
@@ -145,17 +145,17 @@ def create_like(
 def check_same_definition(
     statement: CreateTable, existing: Snapshot, environment: Environment
 ) -> None:
-    """Checks that a statement describes the table that its location holds already.
+    """Check that a statement's definition is that of the table that exists at its location.
 
-    What the statement doesn't say isn't compared: a statement without columns takes the table as
-    it is.
+    Clauses that the statement doesn't have aren't compared: a statement without columns accepts any
+    table.
 
     Raises InvalidRequest that names the first difference.
     """
     table = str(statement.table)
     place = f"the Delta table at its location ({existing.table})"
     if statement.columns:
-        columns = schema_of(statement.columns, environment)
+        columns = schema_of_specs(statement.columns, environment)
         _check_same_schema(columns, existing.schema, table, place)
         partition_by = tuple(name.lower() for name in statement.partition_by or ())
         if partition_by != tuple(name.lower() for name in existing.partition_columns):
@@ -186,28 +186,28 @@ def _check_same_schema(wanted: Struct, found: Struct, table: str, place: str) ->
             f"{table}: columns ({', '.join(wanted.names)}) in the statement, "
             f"({', '.join(found.names)}) in {place}"
         )
-    for one, other in zip(wanted, found, strict=True):
-        if not same_type(one.type, other.type) or one.nullable != other.nullable:
+    for stated, actual in zip(wanted, found, strict=True):
+        if not same_type(stated.type, actual.type) or stated.nullable != actual.nullable:
             raise InvalidRequest(
-                f"{table}: column {column_text((one.name,))} is {_described(one)} in the "
-                f"statement, {_described(other)} in {place}"
+                f"{table}: column {column_text((stated.name,))} is {_type_text(stated)} in the "
+                f"statement, {_type_text(actual)} in {place}"
             )
 
 
-def _described(item: Field) -> str:
+def _type_text(item: Field) -> str:
     return f"{short_text(item.type)}{'' if item.nullable else ' NOT NULL'}"
 
 
-def created(existing: Snapshot | None) -> Snapshot | None:
-    """The table that is there; None for no snapshot and for one before the first commit."""
+def existing_table(existing: Snapshot | None) -> Snapshot | None:
+    """Return the existing table; None for no snapshot and for one before the first commit."""
     return existing if existing is not None and existing.is_created else None
 
 
-def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
-    """Whether a statement of this mode makes a table; False for `if_not_exists` when there is one.
+def should_create(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
+    """Return whether a statement of this mode creates the table; False only for `if_not_exists`.
 
-    Raises InvalidRequest when the table exists, or doesn't, against the mode, or when it's to be
-    replaced, has files and only takes appends.
+    Raises InvalidRequest where the mode doesn't allow that the table exists, or doesn't, and for
+    the replacement of an append-only table that has files.
     """
     if existing is None:
         if mode == "replace":
@@ -228,7 +228,7 @@ def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
     return True
 
 
-def _schema(
+def _table_schema(
     statement: CreateTable, environment: Environment, query_schema: Struct | None
 ) -> Struct:
     if statement.query is not None:
@@ -238,12 +238,12 @@ def _schema(
                 "and cast in the query"
             )
         assert query_schema is not None
-        return _keyed(as_table_schema(query_schema), statement)
-    return _keyed(schema_of(statement.columns, environment), statement)
+        return _with_not_null_keys(as_table_schema(query_schema), statement)
+    return _with_not_null_keys(schema_of_specs(statement.columns, environment), statement)
 
 
-def _keyed(schema: Struct, statement: CreateTable) -> Struct:
-    """The columns of a primary key are NOT NULL, as in Databricks."""
+def _with_not_null_keys(schema: Struct, statement: CreateTable) -> Struct:
+    """Return the schema with the columns of the primary key NOT NULL, as in Databricks."""
     primary = primary_columns(statement.keys)
     return Struct(
         tuple(
@@ -254,20 +254,20 @@ def _keyed(schema: Struct, statement: CreateTable) -> Struct:
 
 
 def _conditions(constraints: Iterable[CheckConstraint]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for constraint in constraints:
         if not isinstance(constraint.condition, SqlText):
             raise InvalidRequest(
                 f"constraint {constraint.name}: a table keeps its constraints as SQL text; give "
                 "the condition as text"
             )
-        if constraint.name.lower() in found:
+        if constraint.name.lower() in conditions:
             raise InvalidRequest(f"constraint {constraint.name} is there twice")
-        found[constraint.name.lower()] = constraint.condition.text
-    return found
+        conditions[constraint.name.lower()] = constraint.condition.text
+    return conditions
 
 
-def _change(
+def _creation_change(
     actions: tuple[Action, ...],
     existing: Snapshot | None,
     environment: Environment,

@@ -1,4 +1,4 @@
-"""What the handlers of DDL need from outside: time, chance, and questions about rows."""
+"""What DDL needs from outside: the time, ids, and checks of a table's rows."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Struct
 from txlake.transaction.change import Read
 
-# What a statement declares that looked at every row, or replaces them all: a row that another
-# transaction adds meanwhile would break the table (a constraint, another schema) at any level.
-# Rows that are taken away do no harm.
+# The read of a statement that checks or replaces every row: a row added concurrently would break
+# the table (a constraint, another schema), so it conflicts at any isolation level. Deletions don't.
 EVERY_ROW = Read(guard=True, files=False)
 
 
-def _no_rows(condition: str) -> Mapping[str, object] | None:
+def _rows_unavailable(condition: str) -> Mapping[str, object] | None:
     raise InvalidRequest(f"rows can't be checked here, so {condition!r} can't be verified")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Given by the session with every DDL statement.
+    """The session's time, ids and access to rows, passed with every DDL statement.
 
     Attributes:
         now_ms: milliseconds since the epoch.
         new_id: a new UUID for each call.
         violating_row: a row of the table for which a SQL condition isn't true (false or null), or
-            None. The handler declares `EVERY_ROW` when it asks.
+            None. A caller declares the read `EVERY_ROW`.
         type_of: the type of a SQL expression over columns of a schema, as Spark analyses it; it
-            raises InvalidRequest when Spark refuses the expression. Without it (None) only what
-            the text shows is checked.
-        table_defaults: properties of tables that CREATE makes, where it doesn't say others.
+            raises InvalidRequest when Spark refuses the expression. None: only the text is
+            checked.
+        table_defaults: properties of new tables, weaker than those of the statement.
     """
 
     now_ms: int
     new_id: Callable[[], str]
-    violating_row: Callable[[str], Mapping[str, object] | None] = _no_rows
+    violating_row: Callable[[str], Mapping[str, object] | None] = _rows_unavailable
     type_of: Callable[[str, Struct], DataType] | None = None
     table_defaults: Callable[[], Mapping[str, str]] = dict

@@ -1,7 +1,7 @@
-"""What a table's files and versions still have of a feature that is to be dropped.
+"""Traces that a feature to be dropped has left in a table's metadata and versions.
 
-Owns, for each feature that readers have to know: how a table stops using it, and which versions in
-the log need readers that know it. Taking the traces out of data files is `commands.drop_feature`'s.
+Owns, for each feature that readers must support: how a table stops using it, and which versions in
+the log need readers that support it. `commands.drop_feature` rewrites the data files.
 Source: PROTOCOL.md, "Table Features", and the features' own sections.
 """
 
@@ -38,23 +38,23 @@ _POLICY = "delta.checkpointPolicy"
 
 
 def without_properties(metadata: Metadata, *keys: str) -> Metadata:
-    """The metadata without these properties."""
+    """Return the metadata without these properties."""
     configuration = {k: v for k, v in metadata.configuration.items() if k not in keys}
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
 def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
-    """The metadata with another schema."""
+    """Return the metadata with another schema."""
     return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
 
 
 def has_type_changes(metadata: Metadata) -> bool:
-    """Whether files may hold narrower types than the schema says."""
+    """Return whether files may hold narrower types than the schema's."""
     return any(TYPE_CHANGES in item.metadata for item in all_fields(_schema(metadata)))
 
 
 def without_type_changes(metadata: Metadata) -> Metadata:
-    """The metadata of a table whose files all hold the types that the schema says."""
+    """Return the metadata for a table whose files all have the schema's types."""
     if not has_type_changes(metadata):
         return metadata
     return with_schema(
@@ -69,7 +69,7 @@ def without_type_changes(metadata: Metadata) -> Metadata:
 
 
 def without_mapping(metadata: Metadata) -> Metadata:
-    """The metadata of a table whose files all name columns as the schema does."""
+    """Return the metadata for a table whose files all use the schema's column names."""
     plain = without_properties(metadata, MODE_PROPERTY, MAX_ID_PROPERTY)
     return with_schema(plain, without_column_ids(_schema(metadata)))
 
@@ -78,26 +78,26 @@ def _schema(metadata: Metadata) -> Struct:
     return parse_schema(metadata.schema_string)
 
 
-def _as_it_is(metadata: Metadata) -> Metadata:
+def _unchanged(metadata: Metadata) -> Metadata:
     return metadata
 
 
-def _without_vectors_on(metadata: Metadata) -> Metadata:
+def _disable_vectors(metadata: Metadata) -> Metadata:
     return without_properties(metadata, VECTORS_ENABLED)
 
 
-def _without_widening_on(metadata: Metadata) -> Metadata:
+def _disable_widening(metadata: Metadata) -> Metadata:
     return without_properties(metadata, _WIDENING_ENABLED)
 
 
 def _with_classic_checkpoints(metadata: Metadata) -> Metadata:
-    if not _asks_for_v2(metadata):
+    if not _has_v2_policy(metadata):
         return metadata
     configuration = {**metadata.configuration, _POLICY: "classic"}
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
-def _asks_for_v2(metadata: Metadata) -> bool:
+def _has_v2_policy(metadata: Metadata) -> bool:
     return metadata.configuration.get(_POLICY, "classic").strip().lower() == "v2"
 
 
@@ -109,74 +109,81 @@ def _has_vector(action: Action) -> bool:
     return isinstance(action, Add | Remove) and action.deletion_vector is not None
 
 
-def _widened(action: Action) -> bool:
+def _has_widened_columns(action: Action) -> bool:
     return isinstance(action, Metadata) and has_type_changes(action)
 
 
-def _mapped(action: Action) -> bool:
+def _has_column_mapping(action: Action) -> bool:
     return isinstance(action, Metadata) and mode_of(action) != "none"
 
 
-def _with_v2(action: Action) -> bool:
-    return isinstance(action, Metadata) and _asks_for_v2(action)
+def _sets_v2_policy(action: Action) -> bool:
+    return isinstance(action, Metadata) and _has_v2_policy(action)
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
-    """How one feature is used.
+class FeatureTraces:
+    """The ways in which a table uses one feature.
 
     Attributes:
-        turned_off: the metadata with which no writer begins to use it again.
-        used_by: whether an action needs readers that know the feature.
-        in_checkpoints: whether checkpoints are written in another form with it.
+        disable: returns the metadata with which no writer uses the feature again.
+        needs_feature: returns whether an action needs readers that support the feature.
+        changes_checkpoints: whether checkpoints have another format with the feature.
     """
 
-    turned_off: Callable[[Metadata], Metadata]
-    used_by: Callable[[Action], bool]
-    in_checkpoints: bool = False
+    disable: Callable[[Metadata], Metadata]
+    needs_feature: Callable[[Action], bool]
+    changes_checkpoints: bool = False
 
 
-TRACES: Mapping[str, Traces] = {
-    "columnMapping": Traces(_as_it_is, _mapped),
-    VECTORS: Traces(_without_vectors_on, _has_vector),
-    "typeWidening": Traces(_without_widening_on, _widened),
-    "typeWidening-preview": Traces(_without_widening_on, _widened),
-    "v2Checkpoint": Traces(_with_classic_checkpoints, _with_v2, in_checkpoints=True),
-    "vacuumProtocolCheck": Traces(_as_it_is, _never),
+TRACES: Mapping[str, FeatureTraces] = {
+    "columnMapping": FeatureTraces(_unchanged, _has_column_mapping),
+    VECTORS: FeatureTraces(_disable_vectors, _has_vector),
+    "typeWidening": FeatureTraces(_disable_widening, _has_widened_columns),
+    "typeWidening-preview": FeatureTraces(_disable_widening, _has_widened_columns),
+    "v2Checkpoint": FeatureTraces(
+        _with_classic_checkpoints, _sets_v2_policy, changes_checkpoints=True
+    ),
+    "vacuumProtocolCheck": FeatureTraces(_unchanged, _never),
 }
-"""The features that a reader of an old version has to know, and that can be dropped."""
+"""The features that readers of old versions must support, and that can be dropped."""
 
 
 def newest_trace(name: str, log: TableLog, up_to: int, *, since: int = 0) -> int | None:
-    """The newest version that the log can show and that needs readers with the feature.
+    """Return the newest readable version that needs readers with the feature; None without any.
 
-    `since`: as if the log began with that version, of which there is a checkpoint.
+    `since`: consider only versions from this one on, which has a checkpoint.
 
-    Removed files that the oldest of them still lists aren't looked at: no reader reads them.
+    Tombstones of the oldest version are ignored: no reader reads their files.
     """
     traces = TRACES[name]
     listing = log.listing()
-    found = -1
-    if traces.in_checkpoints:
-        forms = (one for one in listing.checkpoints if since <= one.version <= up_to)
-        found = max((one.version for one in forms if _is_v2(log, one)), default=-1)
+    newest_checkpoint = -1
+    if traces.changes_checkpoints:
+        checkpoints = (
+            checkpoint for checkpoint in listing.checkpoints if since <= checkpoint.version <= up_to
+        )
+        newest_checkpoint = max(
+            (checkpoint.version for checkpoint in checkpoints if _is_v2(log, checkpoint)),
+            default=-1,
+        )
     for version in sorted(listing.commits, reverse=True):
         if version < since:
             break
-        if version <= found:
-            return found
+        if version <= newest_checkpoint:
+            return newest_checkpoint
         commit = log.commit(version) if version <= up_to else None
-        if commit is not None and any(map(traces.used_by, commit.actions)):
+        if commit is not None and any(map(traces.needs_feature, commit.actions)):
             return version
     first = listing.earliest_version
-    if found < 0 and first is not None:
+    if newest_checkpoint < 0 and first is not None:
         first = max(first, since)
-        if any(map(traces.used_by, _state(log, first))):
+        if any(map(traces.needs_feature, _state_actions(log, first))):
             return first
-    return found if found >= 0 else None
+    return newest_checkpoint if newest_checkpoint >= 0 else None
 
 
-def _state(log: TableLog, version: int) -> Iterator[Action]:
+def _state_actions(log: TableLog, version: int) -> Iterator[Action]:
     snapshot = log.snapshot(version)
     yield snapshot.metadata
     yield from snapshot.files.adds()
@@ -188,20 +195,20 @@ def _is_v2(log: TableLog, checkpoint: Checkpoint) -> bool:
     (path, *others) = checkpoint.paths
     if others:
         return False
-    held = read_checkpoint(log.store.get(path), file=f"{log.name}: {path}").others
-    return any(isinstance(action, CheckpointMetadata | Sidecar) for action in held)
+    actions = read_checkpoint(log.store.get(path), file=f"{log.name}: {path}").others
+    return any(isinstance(action, CheckpointMetadata | Sidecar) for action in actions)
 
 
-def unprotected(table: Snapshot, table_url: str) -> list[str]:
-    """Where the deletion vectors lie that removed files had, but for those listed as removed.
+def unlisted_vector_paths(table: Snapshot, table_url: str) -> list[str]:
+    """Return the deletion vector files of removed data files that the log doesn't list as removed.
 
-    Paths as in the log, sorted. Clients that don't know vectors take such files for leftovers.
+    Paths as in the log, sorted. Clients without deletion vectors would vacuum such files.
     """
     listed = {remove.path for remove in table.tombstones.values() if remove.deletion_vector is None}
-    found = set()
+    paths = set()
     for remove in table.tombstones.values():
         vector = remove.deletion_vector
         if vector is not None and vector.storage_type != "i":
             path = vector_path(vector, table_url)
-            found.add(path if is_absolute(path) else encode_path(path))
-    return sorted(found - listed)
+            paths.add(path if is_absolute(path) else encode_path(path))
+    return sorted(paths - listed)

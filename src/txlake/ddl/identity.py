@@ -1,11 +1,11 @@
-"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY: the mark follows the values that rows have."""
+"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY: set the high water mark by the rows' values."""
 
 from __future__ import annotations
 
 from txlake.ddl.alter_columns import with_schema
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.operations import as_json, column_for_history
-from txlake.ddl.table_metadata import changed
+from txlake.ddl.table_metadata import metadata_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn, identity_of, with_marks
@@ -13,30 +13,30 @@ from txlake.protocol.schema_rules import Path, column_text
 from txlake.transaction.change import Change
 
 
-def identity_at(table: Snapshot, path: Path) -> IdentityColumn:
-    """The identity column that a statement names. Raises InvalidRequest for any other column."""
+def require_identity(table: Snapshot, path: Path) -> IdentityColumn:
+    """Return the identity column at a path. Raises InvalidRequest for any other column."""
     item = table.schema.resolve(path)
     if item is None:
         raise unknown_column(".".join(path), table)
-    found = identity_of(item, table.table) if len(path) == 1 else None
-    if found is None:
+    column = identity_of(item, table.table) if len(path) == 1 else None
+    if column is None:
         raise InvalidRequest(
             f"{table.table}: [DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN] column "
             f"{column_text(path)} is no identity column: SYNC IDENTITY is "
             "for one GENERATED ... AS IDENTITY"
         )
-    return found
+    return column
 
 
 def sync_identity(
     table: Snapshot, column: IdentityColumn, value: int | None, environment: Environment
 ) -> Change:
-    """The change by which the next value given is beyond the furthest that there is.
+    """Return the change by which the next identity value follows the rows' furthest value.
 
-    `value`: that one; None where there are no rows. No actions where the mark is there already: it
-    never moves back.
+    `value`: the furthest value; None without rows. The change has no actions where the high water
+    mark is that far already: it never moves back.
 
-    Raises InvalidRequest when no value is left beyond it.
+    Raises InvalidRequest when no BIGINT is left beyond the value.
     """
     reached = None if value is None else column.reached(value)
     if reached is not None and not LONG_MIN <= reached <= LONG_MAX:
@@ -52,6 +52,6 @@ def sync_identity(
     return Change(
         operation="CHANGE COLUMN",
         parameters={"column": as_json(column_for_history((), item))},
-        actions=changed(table, with_schema(table.metadata, schema), environment),
+        actions=metadata_actions(table, with_schema(table.metadata, schema), environment),
         reads=(EVERY_ROW,),
     )

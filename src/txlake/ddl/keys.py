@@ -1,7 +1,7 @@
-"""Informational keys: PRIMARY KEY and FOREIGN KEY, kept as properties of the table, never enforced.
+"""Informational keys: PRIMARY KEY and FOREIGN KEY, kept as table properties, never enforced.
 
-Owns how a key is written down and what must hold of it: its columns are the table's, those of the
-one primary key NOT NULL.
+Owns the property's text and its checks: a key's columns exist, there is at most one primary key,
+and its columns are NOT NULL.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from txlake.protocol.properties import CONSTRAINT_PREFIX, KEY_PREFIX, column_lis
 from txlake.protocol.types import Struct
 from txlake.statements import KeyConstraint, Table, TableName, quoted
 
-_TEXT = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$| )")
+_CLAUSE = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$| )")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A table's key: `text` is the clause that makes it."""
+    """A table's key; `text` is its SQL clause."""
 
     name: str
     columns: tuple[str, ...]
@@ -29,7 +29,10 @@ class Key:
 
 
 def keys_of(configuration: Mapping[str, str]) -> tuple[Key, ...]:
-    """The keys among a table's properties, by name. Raises InvalidRequest for what is none."""
+    """Return the keys among a table's properties, by name.
+
+    Raises InvalidRequest for an invalid one.
+    """
     return tuple(
         _key(name[len(KEY_PREFIX) :], text)
         for name, text in sorted(configuration.items())
@@ -38,29 +41,31 @@ def keys_of(configuration: Mapping[str, str]) -> tuple[Key, ...]:
 
 
 def _key(name: str, text: str) -> Key:
-    found = _TEXT.match(text)
-    if found is None:
+    match = _CLAUSE.match(text)
+    if match is None:
         raise InvalidRequest(
             f"table property {KEY_PREFIX + name!r} is {text!r}: expected PRIMARY KEY (...) or "
             "FOREIGN KEY (...) REFERENCES ..., as ALTER TABLE ... ADD CONSTRAINT writes it"
         )
-    columns = tuple(path[0] for path in column_list(found[2]))
-    return Key(name, columns, found[1] == "PRIMARY", text)
+    columns = tuple(path[0] for path in column_list(match[2]))
+    return Key(name, columns, match[1] == "PRIMARY", text)
 
 
 def with_keys(
     configuration: Mapping[str, str], table: Table, keys: Iterable[KeyConstraint]
 ) -> dict[str, str]:
-    """A table's properties with keys added. Raises InvalidRequest for a name that is taken."""
-    found = dict(configuration)
+    """Return a table's properties with keys added.
+
+    Raises InvalidRequest for a name that is taken.
+    """
+    result = dict(configuration)
     for key in keys:
-        given = key.name
-        name = (given or _default_name(table, key)).lower()
-        if any(f"{prefix}{name}" in found for prefix in (KEY_PREFIX, CONSTRAINT_PREFIX)):
-            hint = "drop it first" if given else "give the key a name: CONSTRAINT name ..."
+        name = (key.name or _default_name(table, key)).lower()
+        if any(f"{prefix}{name}" in result for prefix in (KEY_PREFIX, CONSTRAINT_PREFIX)):
+            hint = "drop it first" if key.name else "give the key a name: CONSTRAINT name ..."
             raise InvalidRequest(f"constraint {name} is there already; {hint}")
-        found[f"{KEY_PREFIX}{name}"] = _text(key)
-    return found
+        result[f"{KEY_PREFIX}{name}"] = _clause(key)
+    return result
 
 
 def _default_name(table: Table, key: KeyConstraint) -> str:
@@ -68,7 +73,7 @@ def _default_name(table: Table, key: KeyConstraint) -> str:
     return f"{base}_pk" if key.parent is None else "_".join((base, *key.columns, "fk"))
 
 
-def _text(key: KeyConstraint) -> str:
+def _clause(key: KeyConstraint) -> str:
     columns = ", ".join(map(quoted, key.columns))
     rely = " RELY" if key.rely else ""
     if key.parent is None:
@@ -78,7 +83,7 @@ def _text(key: KeyConstraint) -> str:
 
 
 def check_keys(configuration: Mapping[str, str], schema: Struct) -> None:
-    """Raises InvalidRequest unless a table with these properties and columns can have its keys."""
+    """Raise InvalidRequest unless the keys among the properties fit the schema."""
     keys = keys_of(configuration)
     primary = [key for key in keys if key.is_primary]
     if len(primary) > 1:
@@ -104,5 +109,5 @@ def check_keys(configuration: Mapping[str, str], schema: Struct) -> None:
 
 
 def primary_columns(keys: Iterable[KeyConstraint]) -> frozenset[str]:
-    """The columns of the primary key, in lower case."""
+    """Return the columns of the primary key, in lower case."""
     return frozenset(column.lower() for key in keys if key.parent is None for column in key.columns)

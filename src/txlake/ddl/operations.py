@@ -1,4 +1,4 @@
-"""What the table's history says about DDL, as Delta writes it into `commitInfo`."""
+"""Operation parameters of DDL in the history, as Delta writes them into `commitInfo`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from txlake.protocol.types import Array, Field, Map, Primitive, Struct
 
 
 def as_json(value: object) -> str:
-    """A value of operationParameters that is JSON inside of a text."""
+    """Return a value of operationParameters that is JSON in a string."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def column_for_history(parent: Path, item: Field) -> dict[str, object]:
-    """A column as the history shows it: its path, the name of its type, what users said of it."""
+    """Return a column as the history shows it: path, type name, nullability, users' metadata."""
     match item.type:
         case Primitive(name):
             kind = name

@@ -1,6 +1,6 @@
-"""A table's schema grows or is replaced by the rows that are written to it.
+"""Schema changes by writes: a table gets the rows' new columns, or their whole schema.
 
-Owns the schema actions of writes; `table_metadata` makes them whole.
+`table_metadata` completes the actions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import msgspec
 
 from txlake.ddl.environment import Environment
 from txlake.ddl.stored_expressions import check_dependents
-from txlake.ddl.table_metadata import changed
+from txlake.ddl.table_metadata import metadata_actions
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action
 from txlake.protocol.schema_change import widened_paths
@@ -23,12 +23,13 @@ def schema_actions(
     *,
     partition_columns: tuple[str, ...] | None = None,
 ) -> tuple[Action, ...]:
-    """The actions that give the table this schema; none when it has it already.
+    """Return the actions that give the table this schema; none when it has it already.
 
-    With `partition_columns` the table is replaced, without it grows.
+    With `partition_columns` the schema replaces the table's, without it extends the table's.
 
-    Raises InvalidRequest for a schema that no table can have, or a column that grows wider under a
-    constraint or generated column, UnsupportedFeature for a type that txlake doesn't write.
+    Raises InvalidRequest for an invalid schema, and for a column that a constraint or generated
+    column uses and that would get a wider type; UnsupportedFeature for a type that txlake doesn't
+    write.
     """
     if partition_columns is None:
         constraints = snapshot.properties.constraints
@@ -42,4 +43,4 @@ def schema_actions(
         schema_string=schema_to_string(schema),
         partition_columns=partitions,
     )
-    return changed(snapshot, metadata, environment)
+    return metadata_actions(snapshot, metadata, environment)

@@ -1,7 +1,7 @@
-"""What a SQL expression that a table keeps (constraint, generation, default) is made of.
+"""Analysis of the SQL expressions that a table stores: constraints, generation, defaults.
 
-Only looks at the text by sqlglot; Spark evaluates it. What can't be parsed counts as using
-everything.
+Parses the text with sqlglot; Spark evaluates it. An expression that can't be parsed counts as using
+every column that its text names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENERATION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 
 # Functions whose value depends on more than their arguments.
-_CHANGING = frozenset(
+_NON_DETERMINISTIC = frozenset(
     {
         "current_catalog",
         "current_database",
@@ -48,14 +48,14 @@ _CHANGING = frozenset(
 )
 
 
-def columns_in(text: str) -> frozenset[Path] | None:
-    """The columns that an expression names, each a path in lower case; None when unparsable."""
-    tree = _parsed(text)
-    return None if tree is None else frozenset(_columns(tree))
+def referenced_columns(text: str) -> frozenset[Path] | None:
+    """Return the columns that an expression names, as paths in lower case; None if unparsable."""
+    tree = _parse(text)
+    return None if tree is None else frozenset(_column_paths(tree))
 
 
-def _parsed(text: str) -> exp.Expr | None:
-    # Databricks' own dialect knows which functions are aggregates; ours takes any call.
+def _parse(text: str) -> exp.Expr | None:
+    # sqlglot's Databricks dialect knows the aggregates; txlake's own accepts any call.
     for dialect in ("databricks", DIALECT):
         try:
             tree = sqlglot.parse_one(text, read=dialect, into=exp.Condition)
@@ -65,7 +65,7 @@ def _parsed(text: str) -> exp.Expr | None:
     return None
 
 
-def _columns(tree: exp.Expr) -> Iterator[Path]:
+def _column_paths(tree: exp.Expr) -> Iterator[Path]:
     for column in tree.find_all(exp.Column):
         path = [part.name.lower() for part in column.parts]
         outer = column.parent
@@ -76,29 +76,30 @@ def _columns(tree: exp.Expr) -> Iterator[Path]:
         yield tuple(path)
 
 
-def uses(text: str, path: Path) -> bool:
-    """Whether the expression names a column, one that holds it, or one inside of it."""
-    found = columns_in(text)
-    if found is None:
+def uses_column(text: str, path: Path) -> bool:
+    """Return whether the expression names a column, a struct that holds it, or a field of it."""
+    columns = referenced_columns(text)
+    if columns is None:
         return path[0].lower() in text.lower()
     wanted = tuple(part.lower() for part in path)
-    return any(name[: len(wanted)] == wanted or wanted[: len(name)] == name for name in found)
+    return any(name[: len(wanted)] == wanted or wanted[: len(name)] == name for name in columns)
 
 
 def check_dependents(schema: Struct, constraints: Mapping[str, str], path: Path, what: str) -> None:
-    """Checks that nothing else of the table is defined over a column.
+    """Check that no constraint or generated column uses a column.
 
-    Raises InvalidRequest naming the constraints and generated columns, when there are any; `what`
-    is what the statement wants to do (`be dropped`).
+    Raises InvalidRequest naming those that do; `what` is the refused operation (`be dropped`).
     """
     users = [
-        f"constraint {name} ({text})" for name, text in constraints.items() if uses(text, path)
+        f"constraint {name} ({text})"
+        for name, text in constraints.items()
+        if uses_column(text, path)
     ]
     for item in schema:
         if item.name.lower() == path[0].lower() and len(path) == 1:
             continue
         generation = item.metadata.get(GENERATION)
-        if isinstance(generation, str) and uses(generation, path):
+        if isinstance(generation, str) and uses_column(generation, path):
             users.append(f"generated column {item.name} ({generation})")
     if users:
         raise InvalidRequest(
@@ -108,18 +109,18 @@ def check_dependents(schema: Struct, constraints: Mapping[str, str], path: Path,
 
 
 def check_constraint(name: str, text: str, schema: Struct) -> None:
-    """Checks that a constraint's condition can be evaluated for a row of the table.
+    """Check that a constraint's condition can be evaluated for a row of the table.
 
-    Raises InvalidRequest: it isn't SQL, has a subquery or an aggregate, its value changes by
-    itself, it calls a function that isn't pure, or it names a column that isn't there.
+    Raises InvalidRequest: the text isn't SQL, has a subquery or an aggregate, isn't deterministic,
+    calls a function that isn't pure, or names an unknown column.
     """
     where = f"constraint {name} ({text})"
     _check_expression(text, where)
-    _check_known(text, where, schema)
+    _check_columns_exist(text, where, schema)
 
 
 def check_generation(column: Field, text: str, schema: Struct) -> None:
-    """Checks a generated column's expression over the other columns. Raises InvalidRequest."""
+    """Check a generated column's expression over the other columns. Raises InvalidRequest."""
     where = f"generated column {column.name} ({text})"
     if has_variant(Struct((column,))):
         raise InvalidRequest(
@@ -127,8 +128,8 @@ def check_generation(column: Field, text: str, schema: Struct) -> None:
             "variant_get(v, '$.a', 'int')"
         )
     _check_expression(text, where)
-    _check_known(text, where, schema)
-    for path in columns_in(text) or ():
+    _check_columns_exist(text, where, schema)
+    for path in referenced_columns(text) or ():
         other = schema.find(path[0])
         if other is not None and (other.name == column.name or GENERATION in other.metadata):
             raise InvalidRequest(
@@ -138,33 +139,34 @@ def check_generation(column: Field, text: str, schema: Struct) -> None:
 
 
 def check_default(column: str, text: str) -> None:
-    """Checks that a default's text is an expression without columns. Raises InvalidRequest."""
+    """Check that a default's text is an expression without columns. Raises InvalidRequest."""
     where = f"default of column {column} ({text})"
-    tree = _parsed(text)
+    tree = _parse(text)
     if tree is None:
         raise InvalidRequest(f"{where}: not a SQL expression")
     _check_no_query(tree, where)
     _check_pure(text, where)
-    named = sorted(column_text(path) for path in _columns(tree))
+    named = sorted(column_text(path) for path in _column_paths(tree))
     if named:
         raise InvalidRequest(f"{where}: a default can't use columns, found {', '.join(named)}")
 
 
 def _check_expression(text: str, where: str) -> None:
-    tree = _parsed(text)
+    tree = _parse(text)
     if tree is None:
         raise InvalidRequest(f"{where}: not a SQL expression")
     _check_no_query(tree, where)
-    changing = sorted(set(_functions(tree)) & _CHANGING)
-    if changing:
+    non_deterministic = sorted(set(_function_names(tree)) & _NON_DETERMINISTIC)
+    if non_deterministic:
         raise InvalidRequest(
-            f"{where}: {changing[0]}() gives another value each time; use only what a row holds"
+            f"{where}: {non_deterministic[0]}() gives another value each time; use only what a "
+            "row holds"
         )
     _check_pure(text, where)
 
 
 def _check_pure(text: str, where: str) -> None:
-    """Raises InvalidRequest for an expression that may do more than compute a value."""
+    """Raise InvalidRequest for an expression that may do more than compute a value."""
     reason = refusal_of_stored(text)
     if reason is not None:
         raise InvalidRequest(f"{where}: {reason}; use Spark's pure functions of what a row holds")
@@ -177,7 +179,7 @@ def _check_no_query(tree: exp.Expr, where: str) -> None:
         raise InvalidRequest(f"{where}: it can't hold an aggregate or a window function")
 
 
-def _functions(tree: exp.Expr) -> Iterable[str]:
+def _function_names(tree: exp.Expr) -> Iterable[str]:
     for function in tree.find_all(exp.Func):
         if isinstance(function, exp.Anonymous):
             yield function.name.lower()
@@ -185,8 +187,8 @@ def _functions(tree: exp.Expr) -> Iterable[str]:
             yield from (name.lower() for name in function.sql_names())
 
 
-def _check_known(text: str, where: str, schema: Struct) -> None:
-    for path in sorted(columns_in(text) or ()):
+def _check_columns_exist(text: str, where: str, schema: Struct) -> None:
+    for path in sorted(referenced_columns(text) or ()):
         if schema.find(path[0]) is None:
             known = ", ".join(column_text((item.name,)) for item in schema)
             raise InvalidRequest(

@@ -1,6 +1,6 @@
-"""A table's metadata as it is to become, made whole: checks, column mapping, protocol.
+"""Completion of a table's new metadata: checks, column mapping, protocol.
 
-Owns what every statement that writes a `metaData` action has in common. Source: PROTOCOL.md,
+Owns what all statements that write a `metaData` action have in common. Source: PROTOCOL.md,
 "Change Metadata", "Protocol Evolution", "Column Mapping", "Row Tracking".
 """
 
@@ -48,7 +48,7 @@ _ENABLEMENT = (
     "delta.inCommitTimestampEnablementVersion",
     "delta.inCommitTimestampEnablementTimestamp",
 )
-# What a copy of a table starts without: it belongs to one table's own log.
+# Properties that belong to one table's own log: a copy of the table starts without them.
 INTERNAL_PROPERTIES = (
     MAX_ID_PROPERTY,
     row_tracking.ROW_ID_COLUMN,
@@ -59,7 +59,7 @@ INTERNAL_PROPERTIES = (
     MEMBERSHIP,
 )
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
-# Spark's own reserved keys, which mean the table's other parts.
+# Spark's reserved keys, and the clauses that set these parts of a table.
 _RESERVED = {
     "location": "the clause LOCATION",
     "provider": "USING",
@@ -71,29 +71,29 @@ _RESERVED = {
 Refusal = InvalidRequest | UnsupportedFeature
 
 
-def named(error: Refusal, table: str) -> Refusal:
-    """The error, naming the table."""
+def with_table_name(error: Refusal, table: str) -> Refusal:
+    """Return the error with the table's name in its message."""
     text = str(error)
     return error if text.startswith(f"{table}: ") else type(error)(f"{table}: {text}")
 
 
-def changed(
+def metadata_actions(
     snapshot: Snapshot,
     metadata: Metadata,
     environment: Environment,
     *,
     features: Iterable[str] = (),
 ) -> tuple[Action, ...]:
-    """The actions that make `metadata` an existing table's metadata.
+    """Return the actions that give an existing table this metadata.
 
-    New columns get ids and physical names, features that are needed are added to the protocol.
-    `metadata.configuration` may hold what asks for a protocol (`delta.feature.*`).
+    New columns get ids and physical names; needed features are added to the protocol.
+    `metadata.configuration` may have properties that request features (`delta.feature.*`).
 
     Returns:
-        A protocol, where it changes, and the metadata, where it changes.
+        The protocol and the metadata, as far as they change.
 
     Raises:
-        InvalidRequest: a schema or a property that can't be, naming the table.
+        InvalidRequest: an invalid schema or property; the message names the table.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     return _complete(
@@ -101,7 +101,7 @@ def changed(
     )
 
 
-def new_table(
+def new_table_actions(
     schema: Struct,
     environment: Environment,
     *,
@@ -117,35 +117,36 @@ def new_table(
     features: Iterable[str] = (),
     defaults: bool = True,
 ) -> tuple[Action, ...]:
-    """The protocol, metadata and domains of a new table, or of one that replaces another.
+    """Return the protocol, metadata and domains of a new table, or one that replaces another.
 
     Args:
-        schema: as statements give it; fields that are mapped already stay as they are.
+        schema: the statement's schema; fields with column mapping keep it.
         environment: time and ids.
         table: the name for messages.
-        existing: the table that is replaced: its protocol is never lowered, its column ids are
-            never used again, its clustering ends. Removing its files is up to the caller.
+        existing: the table to replace: its protocol is never lowered, its column ids are never
+            reused, its clustering ends. The caller removes its files.
         partition_by: top-level columns, in any letter case.
         cluster_by: columns, `a.b` for fields of structs; None without the clause.
-        properties: as the statement gives them; keys are checked.
+        properties: the statement's properties; keys are checked.
         constraints: CHECK conditions by name.
         keys: informational keys as properties (`keys.with_keys`).
         description: the table's comment.
-        inherited: properties that are taken over unchecked, weaker than `properties`.
-        features: wanted besides those that the definition asks for.
-        defaults: whether features that txlake turns on by itself are: deletion vectors.
+        inherited: properties taken over unchecked; `properties` override them.
+        features: further features besides those that the definition needs.
+        defaults: whether to turn on txlake's default features: deletion vectors.
 
     Raises:
-        InvalidRequest: anything that a table can't be; UnsupportedFeature: it would need a
-            feature that txlake doesn't write. Both name the table.
+        InvalidRequest: an invalid definition.
+        UnsupportedFeature: the table would need a feature that txlake doesn't write. Both messages
+            name the table.
     """
     try:
         configuration = dict(inherited or {})
-        given = _given(properties)
-        for key, value in given.items():
+        checked = _check_properties(properties)
+        for key, value in checked.items():
             if key.startswith(CONSTRAINT_PREFIX):
                 check_constraint(key[len(CONSTRAINT_PREFIX) :], value, schema)
-        configuration.update(given)
+        configuration.update(checked)
         comment = configuration.pop("comment", None)
         for name, condition in (constraints or {}).items():
             check_constraint(name, condition, schema)
@@ -155,7 +156,7 @@ def new_table(
                 name = stored[len(KEY_PREFIX) :]
                 raise InvalidRequest(f"constraint {name} is there twice")
         configuration.update(keys or {})
-        columns = tuple(_spelled(schema, name) for name in partition_by)
+        columns = tuple(_schema_spelling(schema, name) for name in partition_by)
         for item in schema:
             if item.name in columns and is_identity(item):
                 raise InvalidRequest(
@@ -168,7 +169,7 @@ def new_table(
         paths = () if cluster_by is None else clustering_paths(schema, cluster_by)
         check_indexed(schema, TableProperties(configuration, table), paths)
     except (InvalidRequest, UnsupportedFeature) as error:
-        raise named(error, table) from error
+        raise with_table_name(error, table) from error
     if existing is not None and columns and FEATURE in existing.features:
         raise InvalidRequest(
             f"{table}: a clustered table can't be replaced by a partitioned one; drop it first"
@@ -176,7 +177,7 @@ def new_table(
     if (
         defaults
         and DELETION_VECTORS not in configuration
-        and _leaves_defaults(configuration)
+        and _allows_defaults(configuration)
         and not is_true(configuration, ICEBERG_COMPATIBLE)
     ):
         configuration[DELETION_VECTORS] = "true"
@@ -204,7 +205,7 @@ def new_table(
 
 
 def check_not_reserved(key: str) -> None:
-    """Raises InvalidRequest for a key that Spark keeps for another part of the table."""
+    """Raise InvalidRequest for a key that Spark reserves for another part of the table."""
     place = _RESERVED.get(key.lower())
     if place is not None:
         raise InvalidRequest(f"table property {key!r} is reserved: it is given by {place}")
@@ -214,23 +215,23 @@ def check_not_reserved(key: str) -> None:
         )
 
 
-def _given(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
-    given: dict[str, str] = {}
+def _check_properties(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
+    checked: dict[str, str] = {}
     for key, value in properties:
         check_not_reserved(key)
         stored, text = validate_set(key, value, creating=True)
-        given[stored] = text
-    return given
+        checked[stored] = text
+    return checked
 
 
-def _leaves_defaults(configuration: Mapping[str, str]) -> bool:
-    """Whether nothing asks for a table without the features that txlake turns on by itself."""
+def _allows_defaults(configuration: Mapping[str, str]) -> bool:
+    """Return whether the properties allow txlake's default features."""
     old_reader = configuration.get("delta.minReaderVersion", "3") < "3"
     old_writer = configuration.get("delta.minWriterVersion", "7") < "7"
     return not (old_reader or old_writer or is_true(configuration, "delta.ignoreProtocolDefaults"))
 
 
-def _spelled(schema: Struct, name: str) -> str:
+def _schema_spelling(schema: Struct, name: str) -> str:
     found = schema.find(name)
     return name if found is None else found.name
 
@@ -263,22 +264,22 @@ def _complete(
     try:
         _check_stats_columns(metadata, before)
         final = whole_metadata(metadata, before, environment.new_id, replaces=new, table=table)
-        wants = set(features)
+        needed = set(features)
         schema = parse_schema(final.schema_string)
         check_keys(final.configuration, schema)
         if any(not item.nullable for item in all_fields(schema)):
-            wants.add("invariants")
+            needed.add("invariants")
         old_protocol = None if before is None else before.protocol
-        asking = {**metadata.configuration, **final.configuration}
+        requesting = {**metadata.configuration, **final.configuration}
         protocol = protocol_for(
-            msgspec.structs.replace(final, configuration=asking),
+            msgspec.structs.replace(final, configuration=requesting),
             old_protocol,
-            features=sorted(wants),
+            features=sorted(needed),
         )
     except (InvalidRequest, UnsupportedFeature) as error:
-        raise named(error, table) from error
+        raise with_table_name(error, table) from error
     if before is not None and schema == parse_schema(before.metadata.schema_string):
-        # The same schema in other words is left as its author wrote it.
+        # An equal schema keeps the JSON text of its author.
         final = msgspec.structs.replace(final, schema_string=before.metadata.schema_string)
     check_writable(protocol, final, table=table)
     actions: list[Action] = []

@@ -146,11 +146,11 @@ def copy_into(cursor: Cursor) -> CopyInto:
         statement = _copy_columns(cursor, statement)
     cursor.expect("FROM")
     if cursor.token.kind is Kind.STRING:
-        location, *also = cursor.listed(cursor.string)
-        statement = replace(statement, location=location, also=tuple(also))
+        location, *more_locations = cursor.listed(cursor.string)
+        statement = replace(statement, location=location, more_locations=tuple(more_locations))
         if not by_position and cursor.accept("WITH"):
             return fabric_copy.copy_options(cursor, statement)
-        if also or statement.fields:
+        if more_locations or statement.fields:
             cursor.refuse(
                 "several places, and numbers of fields, go with WITH (FILE_TYPE = ...), as in "
                 "Fabric; FILES = (...) names several files of one place"

@@ -25,8 +25,8 @@ from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import with_from, with_inside, with_names
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import (
+    ExplainableStatement,
     ExplainConflicts,
-    Explained,
     QueryReader,
     Select,
     SparkCommand,
@@ -119,10 +119,10 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     return statement
 
 
-def _explained(source: SourceText, tokens: tuple[Token, ...]) -> Explained:
+def _explained(source: SourceText, tokens: tuple[Token, ...]) -> ExplainableStatement:
     """The statement after EXPLAIN CONFLICTS."""
     statement = None if tokens[0].kind is Kind.END else _statement(source, tokens)
-    if not isinstance(statement, Explained):
+    if not isinstance(statement, ExplainableStatement):
         raise source.error(
             "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE, found "
             f"{describe(tokens[0])}",

@@ -244,7 +244,7 @@ class CopyInto:
         files: names below `location`; empty for all.
         pattern: a glob below `location`.
         validate_rows: VALIDATE: how many rows to show instead of copying, -1 for all.
-        also: further places that are read, in Fabric's form.
+        more_locations: further locations to read, in Fabric's form.
         fields: in Fabric's form the numbers of the files' fields, from 1, that go to `columns`;
             none for all in their order. None in Databricks' form.
     """
@@ -259,7 +259,7 @@ class CopyInto:
     files: tuple[str, ...] = ()
     pattern: str | None = None
     validate_rows: int | None = None
-    also: tuple[str, ...] = ()
+    more_locations: tuple[str, ...] = ()
     fields: tuple[int, ...] | None = None
     format_options: tuple[tuple[str, str], ...] = ()
     copy_options: tuple[tuple[str, str], ...] = ()

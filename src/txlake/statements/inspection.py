@@ -11,7 +11,7 @@ from txlake.statements.expressions import SqlText
 from txlake.statements.maintenance import Optimize
 from txlake.statements.names import Table
 
-Explained = Insert | Delete | Update | Merge | Truncate | Optimize
+ExplainableStatement = Insert | Delete | Update | Merge | Truncate | Optimize
 Isolation = Literal["serializable", "write_serializable", "snapshot"]
 
 
@@ -112,7 +112,7 @@ class ShowPartitions:
 class ExplainConflicts:
     """EXPLAIN CONFLICTS statement: which concurrent writers would abort it; it isn't run."""
 
-    statement: Explained
+    statement: ExplainableStatement
 
 
 @dataclass(frozen=True, slots=True)

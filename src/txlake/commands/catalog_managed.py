@@ -1,7 +1,7 @@
-"""A table is opened to other engines: property `delta.feature.catalogManaged` = `supported`.
+"""Opening a table to other engines by the property `delta.feature.catalogManaged` = `supported`.
 
-Owns how a statement asks for it. The request isn't a property that is stored: the lake's catalog
-stages what opens the table (`membership.attachment.mark`), beside what else the statement does.
+Owns how a statement requests it. The request isn't stored as a property: the actions that open the
+table (`membership.attachment.mark`) are staged beside the statement's other changes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from txlake.statements import AddFeature, AlterStatement, Properties, SetPropert
 _KEY = f"{FEATURE_PREFIX}{CATALOG_MANAGED}".lower()
 
 
-def split_request(properties: Properties) -> tuple[bool, Properties]:
-    """Whether properties ask for an open table, and the others.
+def split_open_request(properties: Properties) -> tuple[bool, Properties]:
+    """Return whether properties request an open table, and the remaining properties.
 
-    Raises InvalidRequest for another value than the one that asks.
+    Raises InvalidRequest for another value of the property.
     """
     rest = tuple((key, text) for key, text in properties if key.lower() != _KEY)
     for key, text in properties:
@@ -29,21 +29,24 @@ def split_request(properties: Properties) -> tuple[bool, Properties]:
     return len(rest) < len(properties), rest
 
 
-def asked_by(statement: AlterStatement) -> tuple[bool, AlterStatement | None]:
-    """Whether an ALTER TABLE asks for an open table, and what it does besides; None: nothing."""
+def split_alter_request(statement: AlterStatement) -> tuple[bool, AlterStatement | None]:
+    """Return whether an ALTER TABLE requests an open table, and the rest of it.
+
+    None without rest.
+    """
     if isinstance(statement, AddFeature):
-        asks = statement.feature.lower() == CATALOG_MANAGED.lower()
-        return asks, None if asks else statement
+        requested = statement.feature.lower() == CATALOG_MANAGED.lower()
+        return requested, None if requested else statement
     if not isinstance(statement, SetProperties):
         return False, statement
-    asks, rest = split_request(statement.properties)
-    return asks, SetProperties(statement.table, rest) if rest or not asks else None
+    requested, rest = split_open_request(statement.properties)
+    return requested, SetProperties(statement.table, rest) if rest or not requested else None
 
 
 def open_to_others(context: Context, handle: Handle, operation: str) -> None:
-    """Stages what lets other engines write a table of the lake, unless they do already.
+    """Stage what lets other engines write a table of the lake, unless the table is open already.
 
-    Raises InvalidRequest for a table that is named by its place.
+    Raises InvalidRequest for a path table.
     """
     if not handle.in_lake:
         raise InvalidRequest(

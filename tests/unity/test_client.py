@@ -27,9 +27,9 @@ from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.server.tokens import Token
 from txlake.statements import TableName
 from txlake.system import System
-from txlake.unity.answers import Credentials, Lent
 from txlake.unity.catalog import UnityCatalog
-from txlake.unity.lending import Lending
+from txlake.unity.responses import Credentials, StorageCredential
+from txlake.unity.vended_credentials import VendedCredentials
 
 pytestmark = pytest.mark.no_interop("other engines read open tables through their catalog")
 NAMES = ("orders", "stock")
@@ -437,7 +437,7 @@ def test_credentials_that_do_not_end_are_asked_for_once(there: LakeServer) -> No
     with there.client() as uc:
         catalog = uc._session.engine.catalog
         assert isinstance(catalog, UnityCatalog)
-        lent = Lent(config={"s3.access-key-id": "k"})
+        lent = StorageCredential(config={"s3.access-key-id": "k"})
         read = Credentials(storage_credentials=(lent,))
         asked: list[str] = []
 
@@ -445,12 +445,12 @@ def test_credentials_that_do_not_end_are_asked_for_once(there: LakeServer) -> No
             asked.append(operation)
             return read
 
-        lending = Lending(catalog.ledger, {})
-        lending._ledger = SimpleNamespace(  # type: ignore[assignment]
+        vended = VendedCredentials(catalog.ledger, {})
+        vended._ledger = SimpleNamespace(  # type: ignore[assignment]
             credentials=credentials, table_at=lambda location: "t", system=System()
         )
         for _ in range(2):
-            assert lending.options("s3://bucket/t") == {"aws_access_key_id": "k"}
+            assert vended.options("s3://bucket/t") == {"aws_access_key_id": "k"}
         assert asked == ["READ_WRITE"]
 
 

@@ -28,16 +28,16 @@ class Reference:
 
     url: str
 
-    def asked(self, path: str, body: object = None) -> Any:
-        """What it answers to a request that isn't txlake's."""
+    def request(self, path: str, body: object = None) -> Any:
+        """Return the response to a request that isn't txlake's."""
         content = None if body is None else json.dumps(body).encode()
         request = Request(f"{self.url}{API}{path}", content, {"content-type": "application/json"})
         with urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def loaded(self, table: str) -> Any:
-        """A table, as it tells of it."""
-        return self.asked(f"/delta/v1/catalogs/{CATALOG}/schemas/default/tables/{table}")
+        """Return the server's response about a table."""
+        return self.request(f"/delta/v1/catalogs/{CATALOG}/schemas/default/tables/{table}")
 
     def client(self, **options: Any) -> txlake.Lake:
         """A client."""
@@ -49,8 +49,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
     """The server, with a catalog and a schema."""
     with started(tmp_path_factory.mktemp("reference") / "server") as url:
         made = Reference(url)
-        made.asked("/catalogs", {"name": CATALOG})
-        made.asked("/schemas", {"name": "default", "catalog_name": CATALOG})
+        made.request("/catalogs", {"name": CATALOG})
+        made.request("/schemas", {"name": "default", "catalog_name": CATALOG})
         yield made
 
 

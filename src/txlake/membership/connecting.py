@@ -86,10 +86,10 @@ def unity_session_on(
     level = None if isolation is None else parse_level(isolation)
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
-    client = UnityClient.at(address, system, token)
+    client = UnityClient.from_address(address, system, token)
     catalog = UnityCatalog(client, system, options)
     plane = _plane(make_spark, system, settings, options)
-    plane.options_at = catalog.lending.options
+    plane.options_at = catalog.credentials.options
     engine = Engine(
         system=system,
         settings=settings,
@@ -97,7 +97,7 @@ def unity_session_on(
         plane=plane,
         catalog=catalog,
         storage_options=options,
-        open_store=lambda location, options: catalog.lending.store(location),
+        open_store=lambda location, options: catalog.credentials.store(location),
     )
     return Session(engine, level=level)
 

@@ -1,6 +1,6 @@
-"""Another system's catalog: the tables of a Unity Catalog, by its Delta API.
+"""A Unity Catalog as a catalog: its tables, by its Delta API.
 
-Owns the requests, and what their answers mean to a transaction. Nothing here touches rows.
+Owns the requests, and what their responses mean to a transaction. No rows are read or written here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A Unity Catalog's names: schemas and tables, as a session asks for them.
+"""A Unity Catalog's names: schemas and tables, in the form that a session uses.
 
-Owns what its answers are to a session; a table is asked for whenever a statement names it. What a
-lake has besides (locks, views, instants, lists of transactions) there isn't. Source: Unity
-Catalog's API, "Catalogs", "Schemas", "Tables".
+Owns what the server's responses mean to a session; a table is looked up whenever a statement names
+it. What only a lake has (locks, views, instants, lists of transactions) is missing here. Source:
+Unity Catalog's API, "Catalogs", "Schemas", "Tables".
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from txlake.catalog.ports import NewPlace
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
 from txlake.ports import System
 from txlake.statements import TableName
-from txlake.unity.answers import StagingTable, read
-from txlake.unity.client import Answer, Declined, Unanswered, UnityClient, delta_path, quoted
-from txlake.unity.ledger import Known, UnityLedger
-from txlake.unity.lending import Lending
+from txlake.unity.client import (
+    RequestRefused,
+    Response,
+    ResponseLost,
+    UnityClient,
+    delta_path,
+    quoted,
+)
+from txlake.unity.ledger import KnownTable, UnityLedger
+from txlake.unity.responses import StagingTable, decode
+from txlake.unity.vended_credentials import VendedCredentials
 
-_GONE = 404
+_NOT_FOUND = 404
 _FORMAT = "DELTA"
 
 
@@ -36,10 +43,10 @@ class _Schemas:
     def create(
         self, name: str, *, comment: str | None = None, properties: Mapping[str, str]
     ) -> None:
-        told: dict[str, object] = {"name": name, "catalog_name": self.catalog}
+        body: dict[str, object] = {"name": name, "catalog_name": self.catalog}
         if comment is not None:
-            told["comment"] = comment
-        self._do("POST", "/schemas", name, told | {"properties": dict(properties)})
+            body["comment"] = comment
+        self._do("POST", "/schemas", name, body | {"properties": dict(properties)})
 
     def drop(self, name: str, *, cascade: bool) -> None:
         path = f"/schemas/{quoted(f'{self.catalog}.{name}')}"
@@ -47,10 +54,10 @@ class _Schemas:
 
     def _do(self, method: str, path: str, name: str, body: object = None) -> None:
         try:
-            self.client.told(method, path, body)
-        except Declined as error:
+            self.client.send(method, path, body)
+        except RequestRefused as error:
             raise InvalidRequest(f"database {name!r}: nothing was changed: {error}") from error
-        except Unanswered as error:
+        except ResponseLost as error:
             raise OutcomeUnknown(
                 f"database {name!r}: whether that was done isn't known; SHOW DATABASES tells: "
                 f"{error}"
@@ -58,43 +65,43 @@ class _Schemas:
 
 
 class UnityCatalog(NoCatalog):
-    """An AnyCatalog of one catalog of a server. Threads may share it."""
+    """An AnyCatalog of one catalog of a server. Thread-safe."""
 
     has_names = True
 
     def __init__(
         self, client: UnityClient, system: System, storage_options: Mapping[str, str]
     ) -> None:
-        """Raises InvalidRequest where the server has no such catalog, or several to choose from."""
+        """Raise InvalidRequest if the server lacks the catalog, or has several to choose from."""
         super().__init__()
         self._client = client
         self._system = system
-        self.name = _chosen(client)
+        self.name = _choose_catalog(client)
         self._ledger = UnityLedger(client, self.name, system)
-        self.lending = Lending(self._ledger, storage_options)
-        self._ledger.open_store = self.lending.store
-        self._asked: dict[str, NewPlace] = {}
+        self.credentials = VendedCredentials(self._ledger, storage_options)
+        self._ledger.open_store = self.credentials.store
+        self._new_places: dict[str, NewPlace] = {}
         self._schemas = _Schemas(client, self.name)
 
     @property
     def schemas(self) -> _Schemas:
-        """Who makes and drops schemas."""
+        """Return what creates and drops schemas."""
         return self._schemas
 
     @property
     def ledger(self) -> UnityLedger:
-        """Who makes the versions of its tables."""
+        """Return the ledger of its tables' versions."""
         return self._ledger
 
     @property
-    def shown(self) -> str:
-        """As messages name it."""
+    def description(self) -> str:
+        """Return its name for messages."""
         return f"catalog {self.name!r} of {self._client.url}"
 
     def of_lake(self) -> NoReturn:
         raise InvalidRequest(
-            f"{self.shown} is a Unity Catalog: locks, views, databases with isolation levels, "
-            "identity values and lists of transactions are a lake's own; open one with "
+            f"{self.description} is a Unity Catalog: locks, views, databases with isolation "
+            "levels, identity values and lists of transactions are a lake's own; open one with "
             "txlake.connect(folder)"
         )
 
@@ -106,35 +113,37 @@ class UnityCatalog(NoCatalog):
 
     def database(self, name: str) -> DatabaseEntry | None:
         try:
-            found = self._client.asked(f"/schemas/{quoted(f'{self.name}.{name}')}")
-        except Declined as error:
-            if error.status == _GONE:
+            response = self._client.get(f"/schemas/{quoted(f'{self.name}.{name}')}")
+        except RequestRefused as error:
+            if error.status == _NOT_FOUND:
                 return None
             raise InvalidRequest(str(error)) from error
-        return _database(found)
+        return _database(response)
 
     def databases(self) -> Sequence[DatabaseEntry]:
         return sorted(
-            (_database(one) for one in self._listed("/schemas", "schemas")),
+            (_database(schema) for schema in self._list_all("/schemas", "schemas")),
             key=lambda entry: entry.name.lower(),
         )
 
     def tables(self, database: str) -> Sequence[TableEntry]:
-        found = self._listed("/tables", "tables", schema_name=database)
-        entries = (_listed_table(one) for one in found if one.get("data_source_format") == _FORMAT)
+        listed = self._list_all("/tables", "tables", schema_name=database)
+        entries = (
+            _listed_table(table) for table in listed if table.get("data_source_format") == _FORMAT
+        )
         return sorted(entries, key=lambda entry: entry.name.lower())
 
-    def _listed(self, path: str, key: str, **query: str) -> list[Answer]:
+    def _list_all(self, path: str, key: str, **query: str) -> list[Response]:
         try:
-            return self._client.listed(path, key, {"catalog_name": self.name, **query})
-        except Declined as error:
+            return self._client.list_all(path, key, {"catalog_name": self.name, **query})
+        except RequestRefused as error:
             raise InvalidRequest(str(error)) from error
 
     def find(self, database: str, name: str) -> TableEntry | None:
-        found = self._ledger.load(database, name)
-        if found is None:
+        loaded = self._ledger.load(database, name)
+        if loaded is None:
             return None
-        metadata = found.metadata
+        metadata = loaded.metadata
         entry = TableEntry(
             id=metadata.table_uuid,
             number=0,
@@ -145,63 +154,65 @@ class UnityCatalog(NoCatalog):
             managed=metadata.table_type == "MANAGED",
             created_ms=metadata.created_time,
             modified_ms=metadata.updated_time,
-            head=found.latest_table_version,
+            head=loaded.latest_table_version,
         )
         if entry.head is not None:
-            self._ledger.learn(
-                Known(id=entry.id, schema=database, name=name, location=entry.location)
+            self._ledger.remember(
+                KnownTable(id=entry.id, schema=database, name=name, location=entry.location)
             )
         return entry
 
     def new_place(self, database: str, name: str) -> NewPlace:
-        """As `AnyCatalog.new_place`. Raises InvalidRequest where the name is taken."""
+        """Return as `AnyCatalog.new_place`. Raises InvalidRequest where the name is taken."""
         path = delta_path("catalogs", self.name, "schemas", database, "staging-tables")
         try:
-            answer = self._client.told("POST", path, {"name": name})
-        except Declined as error:
+            response = self._client.send("POST", path, {"name": name})
+        except RequestRefused as error:
             raise InvalidRequest(f"{database}.{name}: {error}") from error
-        except Unanswered as error:  # a place that nobody uses is nobody's table
+        except ResponseLost as error:  # an unused location is harmless
             raise Unavailable(f"{database}.{name}: it got no place: {error}") from error
-        found = read(answer, StagingTable, f"{database}.{name}")
+        staging = decode(response, StagingTable, f"{database}.{name}")
         now_ms = self._system.now_ms()
         entry = TableEntry(
-            id=found.table_id,
+            id=staging.table_id,
             number=0,
             database=database,
             database_number=0,
             name=name,
-            location=found.location,
+            location=staging.location,
             managed=True,
             created_ms=now_ms,
             modified_ms=now_ms,
         )
-        self._ledger.learn(
-            Known(id=entry.id, schema=database, name=name, location=entry.location, is_new=True)
-        )
-        wanted = found.required_properties
-        properties = {key: text for key, text in wanted.items() if text is not None}
-        if len(properties) < len(wanted):
-            raise UnsupportedFeature(
-                f"{self.shown} wants {', '.join(sorted(wanted.keys() - properties))} of a new "
-                "table, with values of our choice"
+        self._ledger.remember(
+            KnownTable(
+                id=entry.id, schema=database, name=name, location=entry.location, is_new=True
             )
-        asked = found.required_protocol
-        self._asked[entry.id] = NewPlace(
+        )
+        required = staging.required_properties
+        properties = {key: text for key, text in required.items() if text is not None}
+        if len(properties) < len(required):
+            raise UnsupportedFeature(
+                f"{self.description} wants {', '.join(sorted(required.keys() - properties))} of a "
+                "new table, with values of our choice"
+            )
+        protocol = staging.required_protocol
+        self._new_places[entry.id] = NewPlace(
             entry=entry,
-            features=frozenset({*asked.reader_features, *asked.writer_features}),
+            features=frozenset({*protocol.reader_features, *protocol.writer_features}),
             properties=properties,
         )
-        return self._asked[entry.id]
+        return self._new_places[entry.id]
 
     def asked_of(self, table_id: str) -> NewPlace | None:
-        return self._asked.get(table_id)
+        return self._new_places.get(table_id)
 
 
-def _chosen(client: UnityClient) -> str:
-    """The catalog's name, as the server spells it."""
+def _choose_catalog(client: UnityClient) -> str:
+    """Return the catalog's name, as the server spells it. Raises InvalidRequest."""
     try:
-        names = [str(one["name"]) for one in client.listed("/catalogs", "catalogs", {})]
-    except Declined as error:
+        names = [str(catalog["name"]) for catalog in client.list_all("/catalogs", "catalogs", {})]
+    except RequestRefused as error:
         raise InvalidRequest(str(error)) from error
     if client.catalog is None:
         if len(names) == 1:
@@ -220,26 +231,26 @@ def _list(names: Collection[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def _database(found: Answer) -> DatabaseEntry:
+def _database(response: Response) -> DatabaseEntry:
     return DatabaseEntry(
-        id=str(found.get("schema_id", "")),
+        id=str(response.get("schema_id", "")),
         number=0,
-        name=str(found["name"]),
-        created_ms=int(found.get("created_at") or 0),
-        comment=found.get("comment"),
-        properties=found.get("properties") or {},
+        name=str(response["name"]),
+        created_ms=int(response.get("created_at") or 0),
+        comment=response.get("comment"),
+        properties=response.get("properties") or {},
     )
 
 
-def _listed_table(found: Answer) -> TableEntry:
+def _listed_table(response: Response) -> TableEntry:
     return TableEntry(
-        id=str(found.get("table_id", "")),
+        id=str(response.get("table_id", "")),
         number=0,
-        database=str(found["schema_name"]),
+        database=str(response["schema_name"]),
         database_number=0,
-        name=str(found["name"]),
-        location=str(found.get("storage_location", "")),
-        managed=found.get("table_type") == "MANAGED",
-        created_ms=int(found.get("created_at") or 0),
-        modified_ms=int(found.get("updated_at") or 0),
+        name=str(response["name"]),
+        location=str(response.get("storage_location", "")),
+        managed=response.get("table_type") == "MANAGED",
+        created_ms=int(response.get("created_at") or 0),
+        modified_ms=int(response.get("updated_at") or 0),
     )

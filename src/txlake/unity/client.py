@@ -1,6 +1,6 @@
-"""Requests to a Unity Catalog's server, and its answers as values.
+"""Requests to a Unity Catalog's server, and its responses.
 
-Owns the address, the token, and which failures say that nothing happened. Source: Unity Catalog's
+Owns the address, the token, and which errors mean that nothing happened. Source: Unity Catalog's
 API, and its Delta API, "Errors".
 """
 
@@ -22,26 +22,28 @@ if TYPE_CHECKING:
 _SCHEMES = ("uc+https", "uc+http")
 _ROOT = "/api/2.1/unity-catalog"
 _DELTA = "/delta/v1"
-_OWN_ROOT = "/api/txlake/v1"
-# What isn't there is what the request names, not the way to ask.
-_MISSING = frozenset({"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"})
+_TXLAKE_ROOT = "/api/txlake/v1"
+# These say that the named object is missing, not the endpoint.
+_OBJECT_NOT_FOUND = frozenset(
+    {"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"}
+)
 _TIMEOUT_S = 60.0
 _CONNECT_S = 10.0
-_TRIES = 4
+_ATTEMPTS = 4
 _WAIT_MS = 200.0
 BUSY = 429
 _PAGES_MAX = 10_000
 
-Answer = Mapping[str, Any]
+Response = Mapping[str, Any]
 
 
 def is_unity(url: str | None) -> bool:
-    """Whether it is the address of a Unity Catalog."""
+    """Return whether it is the address of a Unity Catalog."""
     return url is not None and url.partition(":")[0].lower() in _SCHEMES
 
 
-class Declined(Exception):
-    """The server said no, and nothing happened. `kind` is one of the API's types of errors."""
+class RequestRefused(Exception):
+    """The server refused a request, and nothing happened. `kind`: the API's type of the error."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -49,17 +51,17 @@ class Declined(Exception):
         self.kind = kind
 
 
-class Unanswered(Exception):
-    """Whether the request was carried out isn't known: its answer was lost, or says so."""
+class ResponseLost(Exception):
+    """Whether the request was carried out is unknown: its response was lost, or says so."""
 
 
 @dataclass(slots=True)
 class UnityClient:
-    """Calls one server. Threads may share it.
+    """A client of one server. Thread-safe.
 
     Attributes:
-        url: the root of its API, without a slash at the end.
-        catalog: the catalog that is asked for, as the address names it; None: it names none.
+        url: the root of the server's API, without a slash at the end.
+        catalog: the catalog's name in the address; None if the address has none.
     """
 
     url: str
@@ -69,11 +71,11 @@ class UnityClient:
     _pool: PoolManager | None = field(default=None, repr=False)
 
     @classmethod
-    def at(cls, address: str, system: System, token: str | None = None) -> UnityClient:
-        """The client of `uc+https://host[:port][/api/2.1/unity-catalog][?catalog=name]`.
+    def from_address(cls, address: str, system: System, token: str | None = None) -> UnityClient:
+        """Return the client of `uc+https://host[:port][/api/2.1/unity-catalog][?catalog=name]`.
 
-        Raises InvalidRequest for what is no such address, and for a token that would travel to
-        another host without TLS.
+        Raises InvalidRequest for an invalid address, and for a token that would travel to another
+        host without TLS.
         """
         parts = urlsplit(address)
         query = dict(parse_qsl(parts.query))
@@ -85,7 +87,7 @@ class UnityClient:
         if parts.username is not None or parts.password is not None:
             raise InvalidRequest("a Unity Catalog's address has no user and password; give token=")
         scheme = parts.scheme.removeprefix("uc+")
-        if token is not None and scheme == "http" and not _is_own(parts.hostname):
+        if token is not None and scheme == "http" and not _is_loopback(parts.hostname):
             raise InvalidRequest(
                 f"{parts.hostname}: a token would travel over uc+http for everybody to read; use "
                 "uc+https"
@@ -97,69 +99,69 @@ class UnityClient:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{scheme}://{host}{port}{path}", query.get("catalog"), system, token)
 
-    def listed(self, path: str, key: str, query: Mapping[str, str]) -> list[Answer]:
-        """All items of a list, page by page. Raises as `asked`."""
-        found: list[Answer] = []
+    def list_all(self, path: str, key: str, query: Mapping[str, str]) -> list[Response]:
+        """Return all items of a list, page by page. Raises as `get`."""
+        items: list[Response] = []
         page: str | None = None
         for _ in range(_PAGES_MAX):
-            asked = {**query, **({"page_token": page} if page else {})}
-            answer = self.asked(path, asked)
-            found.extend(answer.get(key) or ())
-            page = answer.get("next_page_token")
+            page_query = {**query, **({"page_token": page} if page else {})}
+            response = self.get(path, page_query)
+            items.extend(response.get(key) or ())
+            page = response.get("next_page_token")
             if not page:
-                return found
+                return items
         raise Unavailable(f"{self.url}{path}: the list has no end")
 
-    def asked(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        """What a GET answers; it is repeated while the server is busy or away.
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Response:
+        """Return the response to a GET, which is repeated while the server is busy or unreachable.
 
-        Raises Declined, Unavailable, and InvalidRequest where the server doesn't let us in.
+        Raises RequestRefused, Unavailable, and InvalidRequest where the server denies access.
         """
-        said = ""
-        for number in range(_TRIES):
-            if number:
-                self.system.wait_ms(_WAIT_MS * 2**number)
+        reason = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.system.wait_ms(_WAIT_MS * 2**attempt)
             try:
-                return self._sent("GET", path, query=query)
-            except Unanswered as error:
-                said = str(error)
-            except Declined as error:
+                return self._request("GET", path, query=query)
+            except ResponseLost as error:
+                reason = str(error)
+            except RequestRefused as error:
                 if error.status != BUSY:
                     raise
-                said = str(error)
-        raise Unavailable(f"{self.url}: no answer to {_TRIES} requests for {path}: {said}")
+                reason = str(error)
+        raise Unavailable(f"{self.url}: no answer to {_ATTEMPTS} requests for {path}: {reason}")
 
-    def told(self, method: str, path: str, body: object = None) -> Answer:
-        """What a request for a change answers; it is sent once.
+    def send(self, method: str, path: str, body: object = None) -> Response:
+        """Return the response to a request for a change, which is sent once.
 
-        Raises Declined where nothing happened, Unanswered where it may have, Unavailable where the
-        server can't be reached, InvalidRequest where it doesn't let us in.
+        Raises RequestRefused where nothing happened, ResponseLost where it may have, Unavailable
+        where the server can't be reached, InvalidRequest where it denies access.
         """
-        return self._sent(method, path, body=body)
+        return self._request(method, path, body=body)
 
     def close(self) -> None:
-        """Closes its connections; the next request opens another."""
+        """Close the connections; the next request opens another."""
         if self._pool is not None:
             self._pool.clear()
 
     @property
-    def own_url(self) -> str | None:
-        """Where txlake's own API is, if the server is txlake's; None: it can't be one."""
+    def txlake_url(self) -> str | None:
+        """Return the root of txlake's own API; None if the server can't be txlake's."""
         root = self.url.removesuffix(_ROOT)
-        return None if root == self.url else f"{root}{_OWN_ROOT}"
+        return None if root == self.url else f"{root}{_TXLAKE_ROOT}"
 
-    def told_txlake(self, path: str, body: object) -> Answer | None:
-        """As `told`, by POST of txlake's own API; None where the server isn't txlake's."""
-        if self.own_url is None:
+    def post_to_txlake(self, path: str, body: object) -> Response | None:
+        """POST to txlake's own API, as `send`. Returns None where the server isn't txlake's."""
+        if self.txlake_url is None:
             return None
         try:
-            return self._sent("POST", path, body=body, root=self.own_url)
-        except Declined as error:
-            if error.status in (404, 405, 501) and error.kind not in _MISSING:
+            return self._request("POST", path, body=body, root=self.txlake_url)
+        except RequestRefused as error:
+            if error.status in (404, 405, 501) and error.kind not in _OBJECT_NOT_FOUND:
                 return None
             raise
 
-    def _sent(
+    def _request(
         self,
         method: str,
         path: str,
@@ -167,7 +169,7 @@ class UnityClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
         root: str | None = None,
-    ) -> Answer:
+    ) -> Response:
         try:
             import urllib3
             from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -187,7 +189,7 @@ class UnityClient:
         if self._pool is None:
             self._pool = urllib3.PoolManager(maxsize=16, retries=False)
         try:
-            answer = self._pool.request(
+            response = self._pool.request(
                 method,
                 url,
                 body=content,
@@ -200,51 +202,51 @@ class UnityClient:
                 error
             )
         except HTTPError as error:
-            raise Unanswered(f"{self.url}{path}: {error}") from error
-        return self._read(path, answer.status, answer.data, is_deletion=method == "DELETE")
+            raise ResponseLost(f"{self.url}{path}: {error}") from error
+        return self._parse(path, response.status, response.data, is_deletion=method == "DELETE")
 
-    def _read(self, path: str, status: int, data: bytes, *, is_deletion: bool) -> Answer:
+    def _parse(self, path: str, status: int, data: bytes, *, is_deletion: bool) -> Response:
         try:
-            found = json.loads(data) if data.strip() else {}
+            body = json.loads(data) if data.strip() else {}
         except ValueError:
-            found = None
-        if 200 <= status < 300 and isinstance(found, dict):
-            return found
-        if 200 <= status < 300 and is_deletion:  # whose answer says nothing, in plain text
+            body = None
+        if 200 <= status < 300 and isinstance(body, dict):
+            return body
+        if 200 <= status < 300 and is_deletion:  # its response is empty plain text
             return {}
-        kind, message = _failure(found, status)
-        said = f"{self.url}{path}: {message}"
+        kind, message = _error_of(body, status)
+        detail = f"{self.url}{path}: {message}"
         if status in (401, 403):
             raise InvalidRequest(
                 f"{self.url}{path}: is the token right, and may it do this? {message}"
             )
         if 400 <= status < 500 or status == 501:
-            raise Declined(status, kind, said)
-        raise Unanswered(f"{said} (status {status})")
+            raise RequestRefused(status, kind, detail)
+        raise ResponseLost(f"{detail} (status {status})")
 
 
 def delta_path(*parts: str) -> str:
-    """A path of the Delta API."""
+    """Return a path of the Delta API."""
     return f"{_DELTA}/{quoted(*parts)}"
 
 
 def quoted(*parts: str) -> str:
-    """Path segments, encoded."""
+    """Return path segments, percent-encoded."""
     return "/".join(quote(part, safe="") for part in parts)
 
 
-def _failure(found: object, status: int) -> tuple[str, str]:
-    """The type and the message of an error, as either API has them."""
-    if isinstance(found, dict):
-        error = found.get("error")
+def _error_of(body: object, status: int) -> tuple[str, str]:
+    """Return an error's type and message, in the form of either API."""
+    if isinstance(body, dict):
+        error = body.get("error")
         if isinstance(error, dict):
             return str(error.get("type", "")), str(error.get("message", ""))[:500]
-        if "message" in found:
-            return str(found.get("error_code", "")), str(found["message"])[:500]
+        if "message" in body:
+            return str(body.get("error_code", "")), str(body["message"])[:500]
     return "", f"expected an answer in JSON, found status {status}"
 
 
-def _is_own(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

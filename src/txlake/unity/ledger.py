@@ -1,10 +1,10 @@
 """A Unity Catalog as the ledger of its tables: it ratifies one commit of one table at a time.
 
-That of a lake, which `txlake serve` is, ratifies those of many.
+The catalog of a lake, which `txlake serve` serves, ratifies commits of several tables at once.
 
-Owns what is sent for a commit, a new table and a name, and how a lost answer is settled: by looking
-whose commit is at the version. Source: Unity Catalog's Delta API, "Table Lifecycle"; PROTOCOL.md,
-"Catalog-managed tables".
+Owns the requests for a commit, a new table and a name, and how a lost response is resolved: by
+looking whose commit is at the version. Source: Unity Catalog's Delta API, "Table Lifecycle";
+PROTOCOL.md, "Catalog-managed tables".
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from txlake.protocol.types import parse_schema
 from txlake.protocol.unity_columns import delta_columns
 from txlake.storage import canonical_url
 from txlake.transaction.publication import staged_path
-from txlake.unity.answers import Credentials, Loaded, read
-from txlake.unity.client import BUSY, Declined, Unanswered, UnityClient, delta_path
+from txlake.unity.client import BUSY, RequestRefused, ResponseLost, UnityClient, delta_path
+from txlake.unity.responses import Credentials, LoadedTable, decode
 
 _log = logging.getLogger(__name__)
-_LOOKS = 6
-_LOOK_MS = 250.0
+_ATTEMPTS = 6
+_RETRY_WAIT_MS = 250.0
 _ASSERT_UUID = "assert-table-uuid"
-_GONE = 404
-# Of a table's properties as the catalog shows them, those that no metadata holds.
-_DERIVED = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
-_DERIVED_TOO = frozenset(
+_NOT_FOUND = 404
+# Properties that the catalog adds to those of the table's metadata.
+_DERIVED_PREFIXES = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
+_DERIVED_NAMES = frozenset(
     {"delta.lastUpdateVersion", "delta.lastCommitTimestamp", "delta.clusteringColumns"}
     | {"delta.rowTracking.rowIdHighWaterMark"}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A table as the catalog told of it last. `is_new`: it has a place, and no name yet."""
+class KnownTable:
+    """A table as the catalog last described it. `is_new`: it has a location, and no name yet."""
 
     id: str
     schema: str
@@ -65,27 +65,27 @@ class Known:
     is_new: bool = False
 
     @property
-    def shown(self) -> str:
-        """As messages name it."""
+    def full_name(self) -> str:
+        """Return its name for messages."""
         return f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Staged:
-    """A commit that was staged, with what its file holds."""
+    """A staged commit, with its file's content."""
 
-    known: Known
+    known: KnownTable
     commit: TableCommit
     store: Store
     content: bytes
     actions: Sequence[Action]
     modified_ms: int
 
-    def told(self) -> dict[str, object]:
-        """As the Delta API wants to be told of it."""
+    def to_json(self) -> dict[str, object]:
+        """Return the commit in the Delta API's form."""
         return {
             "version": self.commit.version,
-            "timestamp": _time_of(self.actions),
+            "timestamp": _commit_time_ms(self.actions),
             "file-name": self.commit.staged,
             "file-size": len(self.content),
             "file-modification-timestamp": self.modified_ms,
@@ -94,24 +94,24 @@ class _Staged:
 
 @dataclass(slots=True)
 class UnityLedger:
-    """A `ports.Ledger`: it has no instants, and no turns. Threads may share it.
+    """A `ports.Ledger` without instants and without turns. Thread-safe.
 
-    Heads are asked for again by each attempt. What others read isn't known here, so that nothing
-    which they may read is cleaned up.
+    Each attempt asks for the heads again. What others read is unknown here, so nothing that they
+    may read is cleaned up.
     """
 
     client: UnityClient
     catalog: str
     system: System
     open_store: Callable[[str], Store] = field(init=False)
-    _known: dict[str, Known] = field(default_factory=dict)
+    _known: dict[str, KnownTable] = field(default_factory=dict)
 
-    def learn(self, table: Known) -> None:
-        """From here on the table is known by its id."""
+    def remember(self, table: KnownTable) -> None:
+        """Remember the table by its id."""
         self._known[table.id] = table
 
     def table_at(self, location: str) -> str | None:
-        """The id of the table whose files are at a place, or around it."""
+        """Return the id of the table whose folder is or contains the location, if known."""
         for known in list(self._known.values()):
             place = canonical_url(known.location)
             if location == place or location.startswith(f"{place}/"):
@@ -119,78 +119,78 @@ class UnityLedger:
         return None
 
     def credentials(self, table_id: str, operation: str) -> Credentials:
-        """What the catalog lends for a table's files.
+        """Return the credentials that the catalog vends for a table's files.
 
-        Raises Declined, InvalidRequest, Unavailable.
+        Raises RequestRefused, InvalidRequest, Unavailable.
         """
         known = self._known[table_id]
         if known.is_new:
-            found = self.client.asked(delta_path("staging-tables", table_id, "credentials"))
+            response = self.client.get(delta_path("staging-tables", table_id, "credentials"))
         else:
             path = self.path(known.schema, known.name, "credentials")
-            found = self.client.asked(path, {"operation": operation})
-        return read(found, Credentials, known.shown)
+            response = self.client.get(path, {"operation": operation})
+        return decode(response, Credentials, known.full_name)
 
     def path(self, schema: str, name: str | None = None, *rest: str) -> str:
-        """The path of a table in the Delta API; without a name that of a schema's tables."""
+        """Return a table's path in the Delta API; without a name, that of the schema's tables."""
         parts = ("catalogs", self.catalog, "schemas", schema, "tables")
         return delta_path(*parts, *(() if name is None else (name,)), *rest)
 
-    def load(self, schema: str, name: str) -> Loaded | None:
-        """What the catalog says of a table; None: there is none.
+    def load(self, schema: str, name: str) -> LoadedTable | None:
+        """Return a table's state in the catalog; None if it doesn't exist.
 
         Raises Unavailable, InvalidRequest.
         """
         try:
-            found = self.client.asked(self.path(schema, name))
-        except Declined as error:
-            if error.status == _GONE:
+            response = self.client.get(self.path(schema, name))
+        except RequestRefused as error:
+            if error.status == _NOT_FOUND:
                 return None
             raise InvalidRequest(str(error)) from error
-        return read(found, Loaded, f"{schema}.{name}")
+        return decode(response, LoadedTable, f"{schema}.{name}")
 
     # The ledger
 
     def sequence(self) -> int:
-        """There are no instants: always 0."""
+        """Return 0: there are no instants."""
         return 0
 
     def head(self, table_id: str) -> Head | None:
-        """Where the table stands now; None: it has gone, or another table has its name."""
+        """Return the table's head; None if it was dropped, or another table has its name."""
         known = self._known.get(table_id)
-        found = None if known is None else self.load(known.schema, known.name)
-        return None if found is None else head_of(found, table_id)
+        loaded = None if known is None else self.load(known.schema, known.name)
+        return None if loaded is None else head_of(loaded, table_id)
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
-        """The newest version."""
+        """Return the newest version, as there are no instants."""
         head = self.head(table_id)
         return None if head is None else head.version
 
     def oldest_read(self, table_id: str) -> int | None:
-        """The first one: anybody may be reading any."""
+        """Return 0: readers are unknown, and may read any version."""
         return 0
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
-        """Commits of one table, of several where the server is txlake's, or one name.
+        """Ratify commits of one table, of several where the server is txlake's, or one name change.
 
         Raises InvalidRequest for more than the server can do, and where it refuses; OutcomeUnknown;
         Unavailable.
         """
         if request.names:
-            return self._rename(request)
-        staged = [self._read(commit) for commit in request.commits]
-        written = {one.known.id for one in staged}
-        others = {key: at for key, at in request.unchanged.items() if key not in written}
+            return self._ratify_name(request)
+        staged = [self._load_staged(commit) for commit in request.commits]
+        written = {commit.known.id for commit in staged}
+        others = {table: at for table, at in request.unchanged.items() if table not in written}
         if len(staged) == 1 and not others:
-            return self._commit(staged, {}, partial(self._ask_alone, staged[0]))
-        return self._commit(staged, others, partial(self._ask_together, staged, others))
+            return self._commit(staged, {}, partial(self._send_single, staged[0]))
+        return self._commit(staged, others, partial(self._send_transaction, staged, others))
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
-        """There are no turns."""
+        """Return False: there are no turns."""
         return False
 
     def publishes(self, versions: Mapping[str, Versions]) -> None:
-        """Tells the catalog up to where a table's log has its commits."""
+        """Report to the catalog up to which version each table is published."""
         for table_id, range_ in versions.items():
             known = self._known[table_id]
             update = {
@@ -198,18 +198,24 @@ class UnityLedger:
                 "latest-published-version": range_.last,
             }
             try:
-                self.client.told("POST", self.path(known.schema, known.name), _body(known, update))
-            except (Declined, Unanswered) as error:
-                # Who commits next tells it again.
-                _log.info("%s: published, and the catalog wasn't told: %s", known.shown, error)
+                self.client.send(
+                    "POST", self.path(known.schema, known.name), _update_body(known, update)
+                )
+            except (RequestRefused, ResponseLost) as error:
+                # The next commit reports it again.
+                _log.info(
+                    "%s: published, but the report to the catalog failed: %s",
+                    known.full_name,
+                    error,
+                )
 
     def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        """As `publishes`, at once."""
+        """Report as `publishes`, at once."""
         self.publishes({table: Versions(last, last) for table, last in versions.items()})
 
     # Commits
 
-    def _read(self, commit: TableCommit) -> _Staged:
+    def _load_staged(self, commit: TableCommit) -> _Staged:
         known = self._known[commit.table_id]
         store = self.open_store(known.location)
         assert commit.staged is not None, "the commits of open tables are staged"
@@ -225,23 +231,29 @@ class UnityLedger:
             modified_ms=now_ms if stored is None else stored.modified_ms,
         )
 
-    def _ask_alone(self, one: _Staged) -> None:
-        known = one.known
-        commit: dict[str, object] = {"action": "add-commit", "commit": one.told()}
-        updates = [commit, *self._definition(one)]
-        self.client.told("POST", self.path(known.schema, known.name), _body(known, *updates))
+    def _send_single(self, staged: _Staged) -> None:
+        known = staged.known
+        commit: dict[str, object] = {"action": "add-commit", "commit": staged.to_json()}
+        updates = [commit, *self._definition_updates(staged)]
+        self.client.send("POST", self.path(known.schema, known.name), _update_body(known, *updates))
 
-    def _ask_together(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
-        """Asks txlake's server, which alone has transactions. Raises InvalidRequest elsewhere."""
-        held = [self._known[table] for table in others]
+    def _send_transaction(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
+        """Send the commits to txlake's own API. Raises InvalidRequest on other servers."""
+        unchanged = [self._known[table] for table in others]
         body = {
             "catalog": self.catalog,
-            "tables": [{**_named(one.known), "commit": one.told()} for one in staged],
-            "unchanged": [{**_named(one), "version": others[one.id]} for one in held],
+            "tables": [
+                {**_table_reference(commit.known), "commit": commit.to_json()} for commit in staged
+            ],
+            "unchanged": [
+                {**_table_reference(table), "version": others[table.id]} for table in unchanged
+            ],
         }
-        if self.client.told_txlake("/transactions", body) is not None:
+        if self.client.post_to_txlake("/transactions", body) is not None:
             return
-        names = ", ".join(sorted(one.shown for one in (*(two.known for two in staged), *held)))
+        names = ", ".join(
+            sorted(table.full_name for table in (*(commit.known for commit in staged), *unchanged))
+        )
         raise InvalidRequest(
             f"this transaction would commit, or depends on, several tables of catalog "
             f"{self.catalog!r}: {names}. A Unity Catalog commits one table at a time; nothing was "
@@ -249,100 +261,104 @@ class UnityLedger:
         )
 
     def _commit(
-        self, staged: Sequence[_Staged], others: Mapping[str, int], ask: Callable[[], None]
+        self, staged: Sequence[_Staged], others: Mapping[str, int], send: Callable[[], None]
     ) -> Ratified | Moved | Reserved:
-        """Asks until it is known what became of it.
+        """Send the request until its outcome is known.
 
-        Once a request was left without an answer, nothing that a later one is told means that it
-        didn't happen: the staged files are kept until somebody's commits are at the versions.
+        Once a response was lost, a later refusal doesn't prove that the commit failed: the staged
+        files are kept until some commit is at the versions.
         """
-        said = ""
-        for number in range(_LOOKS):
-            if number:
-                self.system.wait_ms(_LOOK_MS * 2**number)
+        reason = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.system.wait_ms(_RETRY_WAIT_MS * 2**attempt)
             try:
-                ask()
+                send()
                 return self._ratified()
-            except Declined as error:
-                if number == 0:
-                    return self._declined(staged, others, error)
-                said = str(error)
-            except Unanswered as error:
-                said = str(error)
+            except RequestRefused as error:
+                if attempt == 0:
+                    return self._refused_outcome(staged, others, error)
+                reason = str(error)
+            except ResponseLost as error:
+                reason = str(error)
             except TxlakeError as error:
-                if number == 0:
-                    raise  # it never got there
-                said = str(error)
-            answer = self._settled(staged, others)
-            if answer is not None:
-                return answer
-        names = ", ".join(f"{one.known.shown} ({one.commit.staged})" for one in staged)
+                if attempt == 0:
+                    raise  # the request wasn't sent
+                reason = str(error)
+            outcome = self._find_outcome(staged, others)
+            if outcome is not None:
+                return outcome
+        names = ", ".join(f"{item.known.full_name} ({item.commit.staged})" for item in staged)
         raise OutcomeUnknown(
             f"whether the staged commits of {names} were ratified isn't known; look into the "
-            f"tables' histories before you run it again: {said}"
+            f"tables' histories before you run it again: {reason}"
         )
 
-    def _declined(
-        self, staged: Sequence[_Staged], others: Mapping[str, int], error: Declined
+    def _refused_outcome(
+        self, staged: Sequence[_Staged], others: Mapping[str, int], error: RequestRefused
     ) -> Ratified | Moved | Reserved:
-        """What a refusal of the only request means. Raises InvalidRequest."""
+        """Return the outcome when the first request is refused. Raises InvalidRequest."""
         if error.status == BUSY:
             return Reserved(transaction_id="")
         if error.kind == "CommitVersionConflictException":
-            answer = self._settled(staged, others)
-            if answer is not None:
-                return answer
-        names = ", ".join(one.known.shown for one in staged)
-        if error.status == _GONE or error.kind == "UpdateRequirementConflictException":
+            outcome = self._find_outcome(staged, others)
+            if outcome is not None:
+                return outcome
+        names = ", ".join(commit.known.full_name for commit in staged)
+        if error.status == _NOT_FOUND or error.kind == "UpdateRequirementConflictException":
             raise InvalidRequest(
                 f"{names}: a table was dropped, or another one has its name now; nothing was "
                 f"committed: {error}"
             ) from error
         raise InvalidRequest(f"{names}: nothing was committed: {error}") from error
 
-    def _settled(
+    def _find_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int]
     ) -> Ratified | Moved | None:
-        """Whose commits are at the versions; None: nobody's yet, or nobody tells."""
+        """Return whose commits are at the versions; None if there are none yet, or it is
+        unknown.
+        """
         first = staged[0]
         version = first.commit.version
         try:
-            tables = (*(one.known.id for one in staged), *others)
+            tables = (*(commit.known.id for commit in staged), *others)
             heads = {table: self.head(table) for table in tables}
             head = heads[first.known.id]
             if head is not None and head.version >= version:
-                pending = {one.version: one.staged for one in head.pending}
+                pending = {commit.version: commit.staged for commit in head.pending}
                 if version in pending:
                     is_own = pending[version] == first.commit.staged
                 else:
                     is_own = first.store.get(commit_path(version)) == first.content
-                if is_own:  # and those beside it, which are ratified with it
+                if is_own:  # so are the other tables' commits, ratified together
                     return self._ratified()
         except (TxlakeError, FileNotFoundError):
             return None
-        now = {table: at.version for table, at in heads.items() if at is not None}
-        expected = {one.known.id: one.commit.version - 1 for one in staged} | dict(others)
-        return None if now == expected or len(now) < len(heads) else Moved(heads=now)
+        current = {table: at.version for table, at in heads.items() if at is not None}
+        expected = {item.known.id: item.commit.version - 1 for item in staged} | dict(others)
+        if current == expected or len(current) < len(heads):
+            return None
+        return Moved(heads=current)
 
-    def _definition(self, staged: _Staged) -> list[dict[str, object]]:
-        """What the catalog is told of the table's definition, where the commit changes it."""
+    def _definition_updates(self, staged: _Staged) -> list[dict[str, object]]:
+        """Return the definition's updates for the catalog, where the commit changes it."""
         known, actions = staged.known, staged.actions
-        protocol = next((one for one in actions if isinstance(one, Protocol)), None)
-        metadata = next((one for one in actions if isinstance(one, Metadata)), None)
+        protocol = next((action for action in actions if isinstance(action, Protocol)), None)
+        metadata = next((action for action in actions if isinstance(action, Metadata)), None)
         updates: list[dict[str, object]] = []
         if protocol is not None:
-            updates.append({"action": "set-protocol", "protocol": protocol_told(protocol)})
+            updates.append({"action": "set-protocol", "protocol": protocol_json(protocol)})
         if metadata is None:
             return updates
-        found = self.load(known.schema, known.name)
-        before: Mapping[str, str] = {} if found is None else found.metadata.properties
-        now = metadata.configuration
-        changed = {key: text for key, text in now.items() if before.get(key) != text}
-        gone = [key for key in before if key not in now and not _is_derived(key)]
+        loaded = self.load(known.schema, known.name)
+        before: Mapping[str, str] = {} if loaded is None else loaded.metadata.properties
+        after = metadata.configuration
+        changed = {key: text for key, text in after.items() if before.get(key) != text}
+        removed = [key for key in before if key not in after and not _is_derived(key)]
         if changed:
             updates.append({"action": "set-properties", "updates": changed})
-        if gone:
-            updates.append({"action": "remove-properties", "removals": gone})
+        if removed:
+            updates.append({"action": "remove-properties", "removals": removed})
         updates.append(
             {
                 "action": "set-columns",
@@ -358,14 +374,14 @@ class UnityLedger:
 
     # Names
 
-    def _rename(self, request: Ratification) -> Ratified | Moved:
-        """Carries out a change of one name, with its table's first commit where it is new.
+    def _ratify_name(self, request: Ratification) -> Ratified | Moved:
+        """Ratify a change of one name, with its table's first commit where the table is new.
 
-        What a new table was made of is looked at right before: nobody can have read that table
-        yet, so that whoever changes the others meanwhile comes after it.
+        A new table's sources are checked right before: nobody can have read the table yet, so a
+        later change of a source comes after it.
         """
         first, *more = request.names
-        others = {one.table_id for one in request.commits} - {first.id}
+        others = {commit.table_id for commit in request.commits} - {first.id}
         is_new = isinstance(first, NewTable)
         if more or others or (request.unchanged and not is_new):
             raise InvalidRequest(
@@ -375,19 +391,19 @@ class UnityLedger:
         match first:
             case NewTable():
                 heads = {table: self.head(table) for table in request.unchanged}
-                now = {table: at.version for table, at in heads.items() if at is not None}
-                if now != dict(request.unchanged):
-                    return Moved(heads=now)
-                self._create(first, request.commits)
+                current = {table: at.version for table, at in heads.items() if at is not None}
+                if current != dict(request.unchanged):
+                    return Moved(heads=current)
+                self._create_table(first, request.commits)
             case DroppedTable() | RenamedTable() if not request.commits:
-                self._changed(first)
+                self._change_name(first)
             case _:
                 raise InvalidRequest(
                     "a Unity Catalog can't do this to a name and commit to its table at once"
                 )
         return self._ratified()
 
-    def _create(self, change: NewTable, commits: Collection[TableCommit]) -> None:
+    def _create_table(self, change: NewTable, commits: Collection[TableCommit]) -> None:
         [commit] = commits
         store = self.open_store(change.location)
         assert commit.version == 0, "it is a new table"
@@ -400,59 +416,63 @@ class UnityLedger:
                 "catalog gave out for this table"
             )
         actions = decode_actions(content, file=commit_path(0))
-        metadata = next(one for one in actions if isinstance(one, Metadata))
-        protocol = next(one for one in actions if isinstance(one, Protocol))
+        metadata = next(action for action in actions if isinstance(action, Metadata))
+        protocol = next(action for action in actions if isinstance(action, Protocol))
         body: dict[str, object] = {
             "name": change.name,
             "location": change.location,
             "table-type": "MANAGED",
             "columns": delta_columns(parse_schema(metadata.schema_string)),
             "partition-columns": list(metadata.partition_columns),
-            "protocol": protocol_told(protocol),
+            "protocol": protocol_json(protocol),
             "properties": dict(metadata.configuration),
-            "last-commit-timestamp-ms": _time_of(actions),
+            "last-commit-timestamp-ms": _commit_time_ms(actions),
         }
         if metadata.description is not None:
             body["comment"] = metadata.description
-        shown = f"{change.database}.{change.name}"
+        full_name = f"{change.database}.{change.name}"
         try:
-            self.client.told("POST", self.path(change.database), body)
-        except Declined as error:
-            raise InvalidRequest(f"{shown}: it wasn't created: {error}") from error
-        except Unanswered as error:
-            found = self.load(change.database, change.name)
-            if found is None or found.metadata.table_uuid != change.id:
+            self.client.send("POST", self.path(change.database), body)
+        except RequestRefused as error:
+            raise InvalidRequest(f"{full_name}: it wasn't created: {error}") from error
+        except ResponseLost as error:
+            loaded = self.load(change.database, change.name)
+            if loaded is None or loaded.metadata.table_uuid != change.id:
                 raise OutcomeUnknown(
-                    f"{shown}: whether it was created isn't known; look for it with SHOW TABLES, "
+                    f"{full_name}: whether it was created isn't known; look for it with SHOW "
+                    "TABLES, "
                     f"and create it again where it isn't there: {error}"
                 ) from error
-        self.learn(
-            Known(id=change.id, schema=change.database, name=change.name, location=change.location)
+        self.remember(
+            KnownTable(
+                id=change.id, schema=change.database, name=change.name, location=change.location
+            )
         )
 
-    def _changed(self, change: NameChange) -> None:
+    def _change_name(self, change: NameChange) -> None:
         assert isinstance(change, DroppedTable | RenamedTable)
         known = self._known[change.id]
         path = self.path(known.schema, known.name)
         try:
             if isinstance(change, DroppedTable):
-                self.client.told("DELETE", path)
+                self.client.send("DELETE", path)
             elif change.database.lower() != known.schema.lower():
                 raise InvalidRequest(
-                    f"{known.shown}: a Unity Catalog renames a table within its schema"
+                    f"{known.full_name}: a Unity Catalog renames a table within its schema"
                 )
             else:
-                self.client.told("POST", f"{path}/rename", {"new-name": change.name})
-        except Declined as error:
-            raise InvalidRequest(f"{known.shown}: nothing was changed: {error}") from error
-        except Unanswered as error:
+                self.client.send("POST", f"{path}/rename", {"new-name": change.name})
+        except RequestRefused as error:
+            raise InvalidRequest(f"{known.full_name}: nothing was changed: {error}") from error
+        except ResponseLost as error:
             raise OutcomeUnknown(
-                f"{known.shown}: whether that was done isn't known; look with SHOW TABLES: {error}"
+                f"{known.full_name}: whether that was done isn't known; look with SHOW TABLES: "
+                f"{error}"
             ) from error
 
 
-def head_of(loaded: Loaded, table_id: str) -> Head | None:
-    """Where a table stands, as the catalog tells; None where it is another table.
+def head_of(loaded: LoadedTable, table_id: str) -> Head | None:
+    """Return a table's head, by the catalog; None if the response is about another table.
 
     Raises InvalidRequest for a table whose commits the catalog doesn't make.
     """
@@ -464,14 +484,16 @@ def head_of(loaded: Loaded, table_id: str) -> Head | None:
             f"{loaded.metadata.location}: its commits aren't made by the catalog any more"
         )
     pending = [
-        TableCommit(table_id=table_id, version=one.version, staged=one.file_name, is_shared=True)
-        for one in loaded.commits or ()
+        TableCommit(
+            table_id=table_id, version=commit.version, staged=commit.file_name, is_shared=True
+        )
+        for commit in loaded.commits or ()
     ]
-    return Head(version=version, pending=tuple(sorted(pending, key=lambda one: one.version)))
+    return Head(version=version, pending=tuple(sorted(pending, key=lambda commit: commit.version)))
 
 
-def protocol_told(protocol: Protocol) -> dict[str, object]:
-    """A protocol in the Delta API's form."""
+def protocol_json(protocol: Protocol) -> dict[str, object]:
+    """Return a protocol in the Delta API's form."""
     return {
         "min-reader-version": protocol.min_reader_version,
         "min-writer-version": protocol.min_writer_version,
@@ -480,23 +502,23 @@ def protocol_told(protocol: Protocol) -> dict[str, object]:
     }
 
 
-def _named(known: Known) -> dict[str, object]:
+def _table_reference(known: KnownTable) -> dict[str, object]:
     return {"schema": known.schema, "table": known.name, "uuid": known.id}
 
 
 def _is_derived(key: str) -> bool:
-    return key.startswith(_DERIVED) or key in _DERIVED_TOO
+    return key.startswith(_DERIVED_PREFIXES) or key in _DERIVED_NAMES
 
 
-def _body(known: Known, *updates: dict[str, Any]) -> dict[str, object]:
+def _update_body(known: KnownTable, *updates: dict[str, Any]) -> dict[str, object]:
     return {
         "requirements": [{"type": _ASSERT_UUID, "uuid": known.id}],
         "updates": list(updates),
     }
 
 
-def _time_of(actions: Collection[Action]) -> int:
-    info = next((one for one in actions if isinstance(one, CommitInfo)), None)
+def _commit_time_ms(actions: Collection[Action]) -> int:
+    info = next((action for action in actions if isinstance(action, CommitInfo)), None)
     time = None if info is None else info.in_commit_timestamp_ms
     assert time is not None, "open tables have in-commit timestamps"
     return time

@@ -22,7 +22,7 @@ from tests.server.client import Client
 from tests.spark.session_settings import SETTINGS_TO_DRAW, settings_made
 from txlake.server.calls import Limits
 from txlake.settings import Settings
-from txlake.spark import candidates, merge_here
+from txlake.spark import candidate_rows, driver_merge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -259,13 +259,13 @@ def _circumstances(luck: Random) -> Circumstances:
 @contextmanager
 def _limits(circumstances: Circumstances) -> Iterator[None]:
     """The limits up to which this process finds rows itself; none where Spark is to find them."""
-    limits = (candidates._FILES_MAX, merge_here._ROWS_MAX)
+    limits = (candidate_rows._FILES_MAX, driver_merge._ROWS_MAX)
     if not circumstances.by_driver:
-        candidates._FILES_MAX, merge_here._ROWS_MAX = -1, -1
+        candidate_rows._FILES_MAX, driver_merge._ROWS_MAX = -1, -1
     try:
         yield
     finally:
-        candidates._FILES_MAX, merge_here._ROWS_MAX = limits
+        candidate_rows._FILES_MAX, driver_merge._ROWS_MAX = limits
 
 
 class _Run:

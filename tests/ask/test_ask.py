@@ -23,7 +23,7 @@ from tests.ask.tables import ID, WRITERS, Plan, arrow_of, draw, fewer
 from txlake.log import skipping
 from txlake.log.predicates import Opaque, Predicate, bind, parse_predicate
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark import candidates
+from txlake.spark import candidate_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_conditions_that_the_log_models_find_their_rows_without_spark(offline: O
 def test_a_row_that_the_driver_loses_is_found(
     offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "rows_may_match", _losing)
+    monkeypatch.setattr(candidate_rows, "rows_may_match", _losing)
     wrong = [one for seed in range(100, 106) for one in offline.seed(seed, 40)]
     assert any("DELETE: " in one for one in wrong)
 
@@ -76,7 +76,7 @@ def test_a_row_that_the_driver_loses_is_found(
 @pytest.mark.no_interop("the tables are gone before the test ends")
 @pytest.mark.broad
 def test_a_difference_is_made_small(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "rows_may_match", _losing)
+    monkeypatch.setattr(candidate_rows, "rows_may_match", _losing)
     luck = Random(3)
     plan = draw(luck, ("arrow",), sizes=(6,))
     condition = Condition("\u27e6id\u27e7 >= 1", ">=")  # row 0 is in the file too

@@ -54,7 +54,7 @@ def _vector(data: bytes | None = None, url: str = "") -> dict[str, Any]:
 def _done(
     task: CompactTask, *files: Mapping[str, Any], partition: Sequence[str | None] = ()
 ) -> list[dict[str, Any]]:
-    return task.compacted({"number": 7, "partition": list(partition), "files": files}, "out")
+    return task.compact_bin({"number": 7, "partition": list(partition), "files": files}, "out")
 
 
 def _rows(folder: Path, report: Sequence[Mapping[str, Any]]) -> pa.Table:

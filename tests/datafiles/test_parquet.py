@@ -17,9 +17,9 @@ from txlake.datafiles.parquet import (
     has_old_times,
     is_legacy,
     is_shredded,
-    opened,
-    renamed,
-    rows_of,
+    iter_rows,
+    open_parquet,
+    with_field_names,
 )
 from txlake.errors import CorruptTable, UnsupportedFeature
 from txlake.protocol.table_properties import TableProperties
@@ -55,7 +55,7 @@ def _file(rows: pa.Table, *, legacy: bool = False, **options: object) -> pq.Parq
     footer = {DATES.decode(): ""} if legacy else None
     sink = pa.BufferOutputStream()
     pq.write_table(rows.replace_schema_metadata(footer), sink, **options)
-    return opened(pa.BufferReader(sink.getvalue()))
+    return open_parquet(pa.BufferReader(sink.getvalue()))
 
 
 def _read(
@@ -63,7 +63,7 @@ def _read(
 ) -> list[dict[str, object]]:
     columns = Columns(schema, by_id=False, exact=exact)
     columns.find(file)
-    return [row for batch in rows_of(file, columns, groups) for row in batch.to_pylist()]
+    return [row for batch in iter_rows(file, columns, groups) for row in batch.to_pylist()]
 
 
 DAYS = pa.schema([("day", pa.date32())])
@@ -144,7 +144,7 @@ def test_rows_that_may_share_a_long_text_come_in_smaller_batches() -> None:
         schema = pa.schema([rows.schema.field(name)])
         columns = Columns(schema, by_id=False)
         columns.find(file)
-        assert max(batch.num_rows for batch in rows_of(file, columns)) == min(50_000, most)
+        assert max(batch.num_rows for batch in iter_rows(file, columns)) == min(50_000, most)
 
 
 def test_a_task_that_decodes_fails_at_old_times(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_null_variants_are_renamed_and_written() -> None:
     columns = [[array], [rows], [lists, lists], [maps, maps]]
     table = pa.Table.from_arrays(
         [
-            pa.chunked_array([renamed(chunk, item.type) for chunk in chunks])
+            pa.chunked_array([with_field_names(chunk, item.type) for chunk in chunks])
             for chunks, item in zip(columns, schema, strict=True)
         ],
         schema=schema,
@@ -214,18 +214,20 @@ def test_null_variants_are_renamed_and_written() -> None:
 
 def test_names_alone_change_without_a_copy() -> None:
     rows = pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))
-    assert renamed(rows, rows.type) is rows
-    assert renamed(rows, pa.struct([("b", pa.int64())])).to_pylist() == [{"b": 1}]
+    assert with_field_names(rows, rows.type) is rows
+    assert with_field_names(rows, pa.struct([("b", pa.int64())])).to_pylist() == [{"b": 1}]
 
 
 def test_long_offsets_become_short_ones() -> None:
     kind = pa.struct([("a", pa.large_string()), ("b", pa.list_(pa.large_binary()))])
     wanted = pa.struct([("c", pa.string()), ("d", pa.list_(pa.binary()))])
-    made = renamed(pa.array([{"a": "x", "b": [b"1", None]}, None], kind), wanted)
+    made = with_field_names(pa.array([{"a": "x", "b": [b"1", None]}, None], kind), wanted)
     assert made.type == wanted
     assert made.to_pylist() == [{"c": "x", "d": [b"1", None]}, None]
     pairs = pa.array([[("k", "v")], None], pa.map_(pa.large_string(), pa.large_string()))
-    assert renamed(pairs, pa.map_(pa.string(), pa.string())).to_pylist() == pairs.to_pylist()
+    assert (
+        with_field_names(pairs, pa.map_(pa.string(), pa.string())).to_pylist() == pairs.to_pylist()
+    )
 
 
 def test_shredded_variants_are_never_read_in_part() -> None:

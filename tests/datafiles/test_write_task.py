@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from txlake.datafiles import write_task
 from txlake.datafiles.packed_positions import pack_positions, unpack_positions
-from txlake.datafiles.vectors import from_report
+from txlake.datafiles.vectors import bitmap_of_report
 from txlake.datafiles.write_task import Layout, Materialized, WriteTask, run
 from txlake.protocol.types import Primitive
 from txlake.storage import open_store
@@ -54,7 +54,7 @@ def _files(folder: Path) -> dict[str, list[int]]:
 
 
 def test_replaced_positions_are_reported_in_order_and_once() -> None:
-    replaced = write_task.Replaced()
+    replaced = write_task.ReplacedPositions()
     for files, rows in (([4, 4], [7, 9]), ([4, 5, None], [7, 1, None]), ([4, 4], [3, 8])):
         replaced.collect(pa.array(files, pa.int64()), pa.array(rows, pa.int64()))
     found: dict[Any, Any] = {one["key"]: one for one in replaced.report()}
@@ -157,7 +157,7 @@ def test_only_rows_with_an_image_are_written(tmp_path: Path) -> None:
     only_deleted = rows.slice(1, 1)
     reports = _run(task, rows, only_deleted)
     assert list(_files(tmp_path).values()) == [[1, 3]]
-    replaced = {r["key"]: (list(from_report(r["data"])), r["count"]) for r in reports
+    replaced = {r["key"]: (list(bitmap_of_report(r["data"])), r["count"]) for r in reports
                 if r["kind"] == "rows"}  # fmt: skip
     assert replaced == {0: ([10], 1), 5: ([20], 2)}
     counts = {row["key"]: row["count"] for row in reports if row["kind"] == "action"}
@@ -200,5 +200,5 @@ def test_positions_survive_the_report(positions: set[int]) -> None:
     ordered = np.array(sorted(positions), dtype=np.int64)
     data = pack_positions(ordered)
     assert unpack_positions(data).tolist() == ordered.tolist()
-    assert list(from_report(data)) == ordered.tolist()
+    assert list(bitmap_of_report(data)) == ordered.tolist()
     assert len(data) <= 1 + 8 * max(1, len(positions))

@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 import txlake
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.actions import encode_actions
 from txlake.transaction.checkpointing import write_checkpoint
@@ -53,7 +53,7 @@ def read_everything(folder: Path) -> None:
             continue
     log.history()
     state = log._log.latest()
-    vectors = StoredVectors(log._log.store)
+    vectors = VectorCache(log._log.store)
     for add in state.files.adds():
         if add.deletion_vector is not None:
             vectors.of(add.deletion_vector)

@@ -15,7 +15,7 @@ import txlake
 from tests.security import hostile
 from txlake.cli.app import _place
 from txlake.cli.lakes import opened
-from txlake.datafiles.vectors import Elsewhere, StoredVectors
+from txlake.datafiles.vectors import ExternalVectors, VectorCache
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import relative_vector
@@ -157,11 +157,13 @@ def test_the_rules_of_conflict_read_vectors_where_they_may(tmp_path: Path) -> No
         offset=sizes["offset"],
     )
     store = open_store(tmp_path / "clone")
-    allowed = Elsewhere(Reach(store.url, lambda: ((tmp_path / "source").as_uri(),)), open_store)
-    assert list(StoredVectors(store, allowed).of(vector)) == [1]
-    assert list(StoredVectors(store, allowed).of_id(vector.unique_id)) == [1]
-    for elsewhere in (None, Elsewhere(Reach(store.url), open_store)):
-        refused = StoredVectors(store, elsewhere)
+    allowed = ExternalVectors(
+        Reach(store.url, lambda: ((tmp_path / "source").as_uri(),)), open_store
+    )
+    assert list(VectorCache(store, allowed).of(vector)) == [1]
+    assert list(VectorCache(store, allowed).of_id(vector.unique_id)) == [1]
+    for elsewhere in (None, ExternalVectors(Reach(store.url), open_store)):
+        refused = VectorCache(store, elsewhere)
         with pytest.raises(InvalidRequest, match="allow_outside_paths"):
             refused.of(vector)
         with pytest.raises(InvalidRequest, match="allow_outside_paths"):

@@ -22,7 +22,7 @@ FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "mars
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 # Code of ours on its way to Spark's processes, never the other way.
 ALLOWED = {
-    "spark/loading.py": {"marshal"},
+    "spark/package_loading.py": {"marshal"},
     "spark/shipping.py": {"cloudpickle", "compile", "marshal"},
 }
 

@@ -198,7 +198,7 @@ def test_a_merge_inserts_rows_with_values(
     tmp_path: Path, spark: SparkSession, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if count > 3:
-        monkeypatch.setattr("txlake.spark.merge.held_source", lambda *_: None)
+        monkeypatch.setattr("txlake.spark.merge.collect_source", lambda *_: None)
     t = table(tmp_path / "t", spark, f"{ALWAYS}, n LONG, s STRING")
     t.run("INSERT INTO t (n, s) VALUES (0, 'a'), (1, 'b')")
     t.run(

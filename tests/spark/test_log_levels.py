@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
-from txlake.spark.log_levels import unlogged
+from txlake.spark.log_levels import without_query_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +50,9 @@ def kept() -> Iterator[list[str]]:
 def test_only_what_this_thread_catches_goes_unlogged(name: str, kept: list[str]) -> None:
     logger = PySparkLogger.getLogger(name)
     level = logger.level
-    with unlogged():
+    with without_query_logs():
         logger.error("caught")
-        with unlogged():
+        with without_query_logs():
             logger.error("caught deeper")
         logger.error("caught again")
         other = Thread(target=logger.error, args=("another thread's",))
@@ -69,9 +69,9 @@ def test_logging_is_asked_for_its_loggers_once(monkeypatch: pytest.MonkeyPatch) 
     def refuse(_: str) -> None:
         raise AssertionError("it was asked again")
 
-    with unlogged():
+    with without_query_logs():
         monkeypatch.setattr(PySparkLogger, "getLogger", refuse)
-    with unlogged():
+    with without_query_logs():
         pass
 
 

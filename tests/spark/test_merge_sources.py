@@ -17,7 +17,7 @@ from tests.spark.tables import VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Always
 from txlake.spark import merge_source
-from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
+from txlake.spark.merge_source import LocalSource, collect_source, key_predicate
 from txlake.sql import parse
 from txlake.statements import MatchedUpdate, Merge, NativeColumn, NativeFrame
 from txlake.transaction.change import Change
@@ -45,7 +45,7 @@ def of_frame(frame: DataFrame, on: str, clauses: str = UPSERT) -> Merge:
 
 
 def held(t: PathTable, statement: Merge) -> LocalSource | None:
-    return held_source(t.work(), statement, t._rows(statement.source))
+    return collect_source(t.work(), statement, t._rows(statement.source))
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def _left(t: PathTable, sql: str) -> list[int]:
     statement = merge_of(sql)
     source = held(t, statement)
     assert source is not None
-    kept = t.snapshot.select(keys_in_target(t.work(), statement, source))
+    kept = t.snapshot.select(key_predicate(t.work(), statement, source))
     order = [add.path for change in t.changes for add in change.actions]  # type: ignore[union-attr]
     return sorted(order.index(path) for path in kept.column("path").to_pylist())
 
@@ -370,7 +370,7 @@ def test_a_frame_whose_struct_looks_like_an_alias(t: PathTable, spark: SparkSess
     statement = of_frame(frame, "t.k = s.k", "WHEN MATCHED THEN DELETE")
     source = held(t, statement)
     assert source is not None
-    assert keys_in_target(t.work(), statement, source) == Always(True)
+    assert key_predicate(t.work(), statement, source) == Always(True)
 
 
 def test_ranges_of_a_few_rows_and_of_many(tmp_path: Path, spark: SparkSession) -> None:

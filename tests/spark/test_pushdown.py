@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from txlake.datafiles.exact_footers import change_footer
-from txlake.datafiles.footers import SAFE_FOR_FILTERS, is_filter_safe, safe_for_filters
+from txlake.datafiles.footers import SAFE_FOR_FILTERS, filter_safe_tags, is_filter_safe
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.types import parse_schema
@@ -164,7 +164,7 @@ def _tag(table: pa.Table, kinds: list[str], **options: object) -> dict[str, str]
     footer, _ = change_footer(file)
     columns = [_column(name, kind) for name, kind in zip(table.column_names, kinds, strict=True)]
     schema = parse_schema(json.dumps(_struct(*columns)))
-    return dict(safe_for_filters(footer, schema, ()))
+    return dict(filter_safe_tags(footer, schema, ()))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import files_table
 from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
-from txlake.spark import candidates, dml
+from txlake.spark import candidate_rows, dml
 from txlake.spark.deletions import delete_positions
 from txlake.spark.table_access import TableAccess
 from txlake.statements import NativeColumn
@@ -33,7 +33,7 @@ MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vecto
 def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds and writes the few rows of a statement: this process, or Spark as for many rows."""
     if request.param == "found by Spark":
-        monkeypatch.setattr(candidates, "find", lambda *_: None)
+        monkeypatch.setattr(candidate_rows, "find_candidates", lambda *_: None)
     if request.param == "in tasks":
         monkeypatch.setattr(dml, "_ONE_TASK_BYTES", -1)
         monkeypatch.setattr(dml, "_MANY_BYTES", -1)
@@ -278,7 +278,7 @@ def test_many_rows_are_written_here_where_this_process_computes_them(
     monkeypatch.setattr(dml, "_ONE_TASK_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(TableAccess, "scan", lambda *_, **__: pytest.fail("Spark reads"))
-        patch.setattr(candidates, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
+        patch.setattr(candidate_rows, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
         assert t.run("UPDATE t SET id = id + 20 WHERE id < 9").affected == {"num_affected_rows": 9}
         assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 6}
         with pytest.raises(pytest.fail.Exception):  # Spark's values

@@ -13,7 +13,7 @@ from tests.spark.tables import MANIFESTS, VECTORS, PathTable, table
 from txlake.protocol.actions import Add
 from txlake.protocol.types import Field, Primitive
 from txlake.spark import log_columns
-from txlake.spark.log_columns import Lookup
+from txlake.spark.log_columns import FileValues
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import FILE, ROW
 
@@ -80,14 +80,14 @@ def test_bits_stand_in_chunks() -> None:
 
 def test_a_lookup_of_nothing_joins_nothing(spark: SparkSession) -> None:
     frame = spark.range(1)
-    assert Lookup({}).joined(spark, frame) is frame
+    assert FileValues({}).joined(spark, frame) is frame
 
 
 def test_a_partition_value_looked_up_is_not_null_where_the_table_says_so(
     spark: SparkSession,
 ) -> None:
     add = Add(path="a", partition_values={"p": "1"}, size=1, modification_time=1, data_change=True)
-    found = Lookup({0: add})
+    found = FileValues({0: add})
     for name in ("p", "broken"):
         found.partition_value(Field(name, Primitive("integer"), nullable=False))
     joined = found.joined(spark, spark.range(1).withColumnRenamed("id", FILE))

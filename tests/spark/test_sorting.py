@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.tables import PathTable, table
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.log.cubes import plan_clustering
 from txlake.log.files import files_table
 from txlake.protocol.actions import Add
@@ -37,7 +37,7 @@ def _rows_of(t: PathTable, add: Add) -> dict[int, str]:
 
 def _check_told(t: PathTable, sources: Sequence[Add], outputs: Sequence[Add]) -> int:
     """Each output's rows are those that its tag names, in that order; the number of sets used."""
-    vectors = StoredVectors(t.log.store)
+    vectors = VectorCache(t.log.store)
     before = {add.path: (add, _rows_of(t, add)) for add in sources}
     sets = 0
     for output in outputs:

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from txlake.conflict.locking import LockMode
-from txlake.datafiles.restating import restated
+from txlake.datafiles.recomputed_statistics import recomputed_statistics
 from txlake.log.files import Files
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
@@ -67,7 +67,7 @@ def recompute_statistics(work: TableData, before: Files) -> Change:
 
 def _with_footer_statistics(work: TableData, add: Add) -> Add | None:
     """Return the file with its footer's statistics; None where it has them already."""
-    stats = restated(work.footer(add), add, work.snapshot).to_json()
+    stats = recomputed_statistics(work.footer(add), add, work.snapshot).to_json()
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None
     return msgspec.structs.replace(add, stats=stats)

@@ -28,7 +28,7 @@ from txlake.session.command import Answer, command, giving_counts, giving_frame,
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark import rows
-from txlake.spark.identities import given_names, next_value, refuse_given
+from txlake.spark.identities import next_value, refuse_explicit_values, supplied_columns
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
@@ -87,7 +87,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     before = table.savepoint()
     frame, work = _read(context, handle, statement, new)
     placement, snapshot = _placement(_ordered(statement, frame, work)), work.snapshot
-    refuse_given(snapshot, given_names(frame, snapshot, placement))
+    refuse_explicit_values(snapshot, supplied_columns(frame, snapshot, placement))
     identity = partial(next_value, snapshot)
     if placement.by_name:
         frame = rows.by_name(frame, snapshot, identity)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.commands.steps import Step, commit_step
-from txlake.datafiles.narrow import holds_narrower, widened_columns
+from txlake.datafiles.narrower_types import holds_narrower_types, widened_columns
 from txlake.ddl.alter_features import drop_feature as dropping
 from txlake.ddl.alter_features import feature_to_drop, has_row_ids
 from txlake.ddl.clustering import clustering_domain
@@ -198,7 +198,7 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
         by_id = table.column_mapping_mode == "id"
 
         def is_narrow(add: Add) -> bool:
-            return holds_narrower(work.footer(add), columns, by_id=by_id)
+            return holds_narrower_types(work.footer(add), columns, by_id=by_id)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             narrow = list(pool.map(is_narrow, adds_of(files)))

@@ -17,7 +17,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.session.command import Answer, S
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark.marks import Shown, shown_by
+from txlake.spark.scan_lineage import ScanLineage, lineage_of
 from txlake.statements import NativeFrame, TableName, TablePath
 from txlake.statements.text_references import references_of
 
@@ -42,7 +42,7 @@ def record_frame_reads(context: Context, statement: object) -> None:
     transaction: another transaction's uncommitted changes, or a table that is gone.
     """
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
-        for shown in shown_by(frame):
+        for shown in lineage_of(frame):
             _record(context, shown)
 
 
@@ -75,7 +75,7 @@ def _may_be_temporary(table: TableName) -> bool:
     return len(table.parts) == 1 or table.parts[0].lower() == "global_temp"
 
 
-def _record(context: Context, shown: Shown) -> None:
+def _record(context: Context, shown: ScanLineage) -> None:
     engine, transaction = context.engine, context.transaction
     own_lake = engine.catalog.lake_id
     if shown.lake not in (None, own_lake):
@@ -86,13 +86,13 @@ def _record(context: Context, shown: Shown) -> None:
                 f"the DataFrame was read from {shown.table} in transaction {shown.transaction}, "
                 "which was rolled back; read the table again"
             )
-        if shown.is_changed:
+        if shown.has_own_changes:
             raise InvalidRequest(
                 f"the DataFrame shows changes to {shown.table} that transaction "
                 f"{shown.transaction} made, from inside of it; read the table again"
             )
     if shown.transaction == transaction.id:
-        if shown.is_changed and shown.undone != transaction.undone:
+        if shown.has_own_changes and shown.rollbacks != transaction.undone:
             raise InvalidRequest(
                 f"the DataFrame shows changes to {shown.table} from before a ROLLBACK TO, which "
                 "may be undone; read the table again"
@@ -107,7 +107,7 @@ def _record(context: Context, shown: Shown) -> None:
     transaction.shows(handle, version, _read(context, version, shown))
 
 
-def _is_dropped(context: Context, shown: Shown) -> bool:
+def _is_dropped(context: Context, shown: ScanLineage) -> bool:
     """Return whether the lake dropped the table and keeps it for UNDROP TABLE."""
     if shown.lake is None:
         return False
@@ -115,7 +115,7 @@ def _is_dropped(context: Context, shown: Shown) -> bool:
     return any(entry.managed and entry.location == shown.url for entry in entries)
 
 
-def _snapshot_of(handle: Handle, shown: Shown) -> Snapshot:
+def _snapshot_of(handle: Handle, shown: ScanLineage) -> Snapshot:
     """Return the table at the DataFrame's version. Raises InvalidRequest when that is gone."""
     try:
         snapshot = handle.log.snapshot(shown.version)
@@ -126,14 +126,14 @@ def _snapshot_of(handle: Handle, shown: Shown) -> Snapshot:
     return snapshot
 
 
-def _gone(shown: Shown, why: str) -> InvalidRequest:
+def _gone(shown: ScanLineage, why: str) -> InvalidRequest:
     return InvalidRequest(
         f"the DataFrame shows version {shown.version} of {shown.table}, which is gone: {why}. "
         "Read the table again"
     )
 
 
-def _read(context: Context, version: Snapshot, shown: Shown) -> Read:
+def _read(context: Context, version: Snapshot, shown: ScanLineage) -> Read:
     if shown.condition is None:
         return Read()
     text, names = shown.condition

@@ -21,7 +21,7 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.view_queries import Viewed, viewed_entry
-from txlake.spark.marks import view_mark
+from txlake.spark.scan_lineage import view_alias
 from txlake.statements import (
     AlterView,
     AlterViewSchema,
@@ -156,7 +156,7 @@ def create_temporary_view(context: Context, statement: CreateTemporaryView) -> N
         context.command(statement.command)
         return
     name = TableName(statement.name)
-    mark = view_mark(str(name), context.engine.system.new_id())
+    mark = view_alias(str(name), context.engine.system.new_id())
     view = Viewed(name=str(name), database=context.database, query=query, columns=statement.columns)
     schema, _ = _planned_schema(context, view, _default_mode(context))
     start, end = f"{statement.command.text[: statement.query_at]}SELECT * FROM (", f") AS `{mark}`"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import TxlakeError
 from txlake.log.files import files_table
 from txlake.log.snapshot import Snapshot
@@ -95,7 +95,7 @@ def changed(engine: Engine, handle: Handle, commit: Commit) -> Shown:
     log = handle.log
     try:
         after = log.snapshot(version=commit.version)
-        vectors = StoredVectors(log.store, log.elsewhere)
+        vectors = VectorCache(log.store, log.external_vectors)
         told = told_by(log, commit, commit.timestamp_ms, vectors)
         found = list(itertools.islice(_rows(engine, handle, after, told), ROWS_MAX + 1))
     except _Unreadable:

@@ -21,11 +21,11 @@ from txlake.datafiles.parquet import (
     OLD_TIMES,
     SHREDDED,
     Columns,
+    corrupt_table_errors,
     has_old_times,
     is_shredded,
-    opened,
-    reading,
-    rows_of,
+    iter_rows,
+    open_parquet,
 )
 from txlake.datafiles.read_ahead import read_ahead
 from txlake.datafiles.stored_vectors import StoredVector
@@ -86,9 +86,9 @@ class CompactTask:
         for batch in batches:
             for one in batch.to_pylist():
                 name = f"part-{one['number']:05d}-{self.write.job_id}-{attempt}"
-                yield report(self.compacted(one, name))
+                yield report(self.compact_bin(one, name))
 
-    def compacted(self, one: Mapping[str, Any], name: str) -> list[dict[str, object]]:
+    def compact_bin(self, one: Mapping[str, Any], name: str) -> list[dict[str, object]]:
         """Writes one bin to a file whose name starts with `name`; the report, see `write_task`."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.write.schema))
         columns = Columns(schema, by_id=self.by_id)
@@ -106,9 +106,9 @@ class CompactTask:
             raise
         number = one["number"]
         kept = [
-            report_row("kept", key=source.ordinal, text=source.kept_because)
+            report_row("kept", key=source.ordinal, text=source.skip_reason)
             for source in sources
-            if source.kept_because is not None
+            if source.skip_reason is not None
         ]
         counts = np.array([source.moved for source in sources], "<i8").tobytes()
         moved = report_row("moved", key=number, data=counts)
@@ -130,16 +130,16 @@ class _Source:
         self._file = file
         self.ordinal: int = file["ordinal"]
         self.moved = 0
-        self.kept_because: str | None = None
+        self.skip_reason: str | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The live rows, in order; none when the file stays as it is."""
         url = self._file["url"]
         deleted = self._task.deleted(self._file["vector"])
-        with open_file(url, self._task.options) as source, reading(url):
-            file = opened(source)
-            self.kept_because = self._obstacle(file)
-            if self.kept_because is None:
+        with open_file(url, self._task.options) as source, corrupt_table_errors(url):
+            file = open_parquet(source)
+            self.skip_reason = self._obstacle(file)
+            if self.skip_reason is None:
                 self._columns.find(file)
                 yield from self._live(file, deleted)
 
@@ -150,7 +150,7 @@ class _Source:
 
     def _live(self, file: pq.ParquetFile, deleted: np.ndarray) -> Iterator[pa.RecordBatch]:
         start = 0
-        for rows in rows_of(file, self._columns):
+        for rows in iter_rows(file, self._columns):
             end = start + rows.num_rows
             first, last = np.searchsorted(deleted, [start, end])
             live = _live_places(deleted[first:last], start, rows.num_rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import Columns, opened, reading, rows_of
+from txlake.datafiles.parquet import Columns, corrupt_table_errors, iter_rows, open_parquet
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DecodeTask:
                     yield pa.RecordBatch.from_arrays([*rows.columns, *positions], schema=schema)
 
     def _rows(self, url: str, columns: Columns) -> Iterator[pa.RecordBatch]:
-        with open_file(url, self.options) as source, reading(url):
-            file = opened(source)
+        with open_file(url, self.options) as source, corrupt_table_errors(url):
+            file = open_parquet(source)
             columns.find(file)
-            yield from rows_of(file, columns)
+            yield from iter_rows(file, columns)

@@ -46,7 +46,7 @@ def finish(
         file = BytesIO(sink.getvalue().to_pybytes())
         if change is not None:
             change(file)
-        store, name = place_of(url, options)
+        store, name = store_and_name(url, options)
         store.put(name, file.getvalue())
         return
     sink.close()
@@ -60,7 +60,7 @@ def finish(
 def remove(url: str, options: Options) -> None:
     """Removes a file, if that works; what stays is an orphan for VACUUM."""
     try:
-        store, name = place_of(url, options)
+        store, name = store_and_name(url, options)
         store.delete([name])
     except TxlakeError:  # an orphan is harmless
         return
@@ -71,17 +71,17 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
     path = local_path(url)
     if path is not None:
         return pa.OSFile(path, "rb")
-    store, name = place_of(url, options)
+    store, name = store_and_name(url, options)
     return pa.BufferReader(store.get(name))
 
 
 def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
     """Some of a file's bytes. Raises FileNotFoundError."""
-    store, name = place_of(url, options)
+    store, name = store_and_name(url, options)
     return store.get_range(name, offset, length)
 
 
-def place_of(url: str, options: Options) -> tuple[Store, str]:
+def store_and_name(url: str, options: Options) -> tuple[Store, str]:
     """The store of a file's folder, and the file's name there."""
     folder, _, name = url.rpartition("/")
     return open_store(folder, options), unquote(name, errors="surrogateescape")

@@ -91,7 +91,7 @@ def statistics_of(
     )
 
 
-def safe_for_filters(
+def filter_safe_tags(
     footer: pq.FileMetaData, schema: Struct, partition_columns: Collection[str]
 ) -> Mapping[str, str]:
     """Return the tag of a file of this engine's in which Spark's filters lose no row, or no tag.

@@ -14,7 +14,7 @@ _VECTORS_KEPT = 8
 
 
 @dataclass(frozen=True)
-class LiveRows:
+class LiveRowFilter:
     """Tells the live rows from the deleted ones.
 
     `vectors`: by file ordinal; rows of files without one are live.
@@ -36,7 +36,7 @@ class LiveRows:
                 deleted = self._deleted(int(ordinal), kept)
                 if len(deleted):
                     places = np.flatnonzero(ordinals == ordinal)
-                    live[places] = ~is_among(deleted, positions[places])
+                    live[places] = ~contained_in(deleted, positions[places])
             yield pa.array(live)
 
     def _deleted(self, ordinal: int, kept: dict[int, np.ndarray]) -> np.ndarray:
@@ -49,7 +49,7 @@ class LiveRows:
         return kept[ordinal]
 
 
-def is_among(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def contained_in(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Which of the wanted numbers are among the ordered ones."""
     places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
     found: np.ndarray = ordered[places] == wanted

@@ -34,7 +34,7 @@ _BATCH_ROWS_MIN = 64
 
 
 @contextmanager
-def reading(url: str) -> Iterator[None]:
+def corrupt_table_errors(url: str) -> Iterator[None]:
     """Raises CorruptTable naming the file for what is raised inside because of its content."""
     try:
         yield
@@ -44,7 +44,7 @@ def reading(url: str) -> Iterator[None]:
         raise CorruptTable(f"data file {url} can't be read: {error}") from error
 
 
-def opened(source: pa.NativeFile) -> pq.ParquetFile:
+def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     """The file, its times in microseconds. Raises pyarrow's errors where it is no Parquet."""
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=False)
 
@@ -74,7 +74,7 @@ class Columns:
         found = file.schema_arrow
         if self._found is None or not found.equals(self._found, check_metadata=True):
             fields = list(found)
-            places = [place_of(fields, wanted, self._by_id) for wanted in self.schema]
+            places = [find_field(fields, wanted, self._by_id) for wanted in self.schema]
             self.sources = [None if place is None else fields[place].name for place in places]
             # A file without any of the columns has rows all the same.
             self.names = [name for name in self.sources if name is not None] or found.names[:1]
@@ -109,7 +109,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def rows_of(
+def iter_rows(
     file: pq.ParquetFile, columns: Columns, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, or of some of its row groups, in batches of a bounded size.
@@ -184,7 +184,7 @@ def batch_rows(groups: Iterable[pq.RowGroupMetaData], fields: Iterable[pa.Field]
     return max(min(_BATCH_ROWS_MIN, rows_max), min(rows_max, _BATCH_BYTES // max(1, widest)))
 
 
-def place_of(fields: Sequence[pa.Field], wanted: pa.Field, by_id: bool) -> int | None:
+def find_field(fields: Sequence[pa.Field], wanted: pa.Field, by_id: bool) -> int | None:
     """Which of a file's fields a wanted field means: by id, or by name as Spark compares names.
 
     Fields without an id in the table are found by name, whatever the mode. Raises ValueError when
@@ -231,7 +231,7 @@ def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
     return array.cast(wanted, safe=not pa.types.is_string(wanted))
 
 
-def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def with_field_names(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The same values in a type that differs in the names of fields alone, struct by struct.
 
     Texts and bytes may have the long offsets that Spark gives them by a setting.
@@ -243,22 +243,25 @@ def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if _is_variant(wanted):
         return as_type(array, wanted, by_id=False)
     if pa.types.is_struct(wanted):
-        parts = [renamed(array.field(place), one.type) for place, one in enumerate(wanted)]
+        parts = [with_field_names(array.field(place), one.type) for place, one in enumerate(wanted)]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
     if pa.types.is_map(wanted):
         entries = pa.StructArray.from_arrays(
-            [renamed(array.keys, wanted.key_type), renamed(array.items, wanted.item_type)],
+            [
+                with_field_names(array.keys, wanted.key_type),
+                with_field_names(array.items, wanted.item_type),
+            ],
             fields=[wanted.key_field, wanted.item_field],
         )
         return _with_child(array, wanted, entries)
     if pa.types.is_list(wanted):
-        return _with_child(array, wanted, renamed(array.values, wanted.value_type))
+        return _with_child(array, wanted, with_field_names(array.values, wanted.value_type))
     return array.cast(wanted, safe=not pa.types.is_string(wanted))
 
 
 def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
     """The field of the rows that a wanted field means, in its type; nulls when there is none."""
-    place = place_of(list(rows.type), wanted, by_id)
+    place = find_field(list(rows.type), wanted, by_id)
     if place is None:
         return pa.nulls(len(rows), wanted.type)
     return as_type(rows.field(place), wanted.type, by_id)

@@ -36,10 +36,10 @@ def partition_texts(column: pa.Array, item: Field) -> pa.Array:
     try:
         texts = format_column(encoded.dictionary, item.type)
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{no_text(item)}{error.object.hex().upper()}") from error
+        raise InvalidRequest(f"{invalid_text_message(item)}{error.object.hex().upper()}") from error
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
-def no_text(item: Field) -> str:
+def invalid_text_message(item: Field) -> str:
     """What is said of bytes, which follow, that are no text."""
     return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from txlake.datafiles.files import place_of
+from txlake.datafiles.files import store_and_name
 from txlake.datafiles.packed_positions import unpack_positions
 from txlake.errors import CorruptTable
 from txlake.ports import Store
@@ -44,7 +44,7 @@ class StoredVector:
         # Imported here: tasks whose vectors travelled need no pyroaring.
         from txlake.protocol.roaring import framed_length, read_at
 
-        store, name = place_of(self.url, options)
+        store, name = store_and_name(self.url, options)
         data = read_range(store, name, self.offset, framed_length(self.size_in_bytes))
         return as_array(
             read_at(data, self.offset, self.size_in_bytes, self.cardinality, file=self.url)

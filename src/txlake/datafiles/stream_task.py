@@ -13,8 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.live_rows import is_among
-from txlake.datafiles.parquet import Columns, opened, reading, renamed, rows_of
+from txlake.datafiles.live_rows import contained_in
+from txlake.datafiles.parquet import (
+    Columns,
+    corrupt_table_errors,
+    iter_rows,
+    open_parquet,
+    with_field_names,
+)
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.errors import CorruptTable
 from txlake.protocol.partition_values import PartitionScalar, arrow_values
@@ -78,14 +84,14 @@ class StreamTask:
                 "a stream goes on as a new query with a new checkpoint. Keep files longer than a "
                 "stream may stop (delta.deletedFileRetentionDuration)"
             ) from error
-        with source, reading(one.url):
-            file = opened(source)
+        with source, corrupt_table_errors(one.url):
+            file = open_parquet(source)
             columns.find(file)
             start = 0
-            for batch in rows_of(file, columns):
+            for batch in iter_rows(file, columns):
                 end = start + batch.num_rows
                 if among is not None and len(among):
-                    found = is_among(among, np.arange(start, end, dtype=np.uint64))
+                    found = contained_in(among, np.arange(start, end, dtype=np.uint64))
                     batch = batch.filter(pa.array(found if one.only is not None else ~found))
                 start = end
                 yield batch
@@ -100,7 +106,7 @@ class StreamTask:
                 array = pa.repeat(value, batch.num_rows)
             else:
                 array = batch.column(source)
-            array = renamed(array, item.type)
+            array = with_field_names(array, item.type)
             if place in self.padded:
                 array = pc.utf8_rpad(array, self.padded[place], " ")
             arrays.append(array)

@@ -28,7 +28,7 @@ _READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ExternalVectors:
     """How vectors are read that lie outside of their table's folder, as shallow clones have them.
 
     Attributes:
@@ -40,13 +40,13 @@ class Elsewhere:
     store_at: Callable[[str], Store]
 
     @classmethod
-    def by_options(cls, reach: Reach, options: Mapping[str, str]) -> Elsewhere:
+    def by_options(cls, reach: Reach, options: Mapping[str, str]) -> ExternalVectors:
         """As it is with the options of a table's store."""
         return cls(reach, lambda folder: open_store(folder, options))
 
 
 def load_vector(
-    store: Store, vector: DeletionVector, elsewhere: Elsewhere | None = None
+    store: Store, vector: DeletionVector, external: ExternalVectors | None = None
 ) -> BitMap64:
     """The deleted positions that one descriptor names.
 
@@ -55,7 +55,7 @@ def load_vector(
     """
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
-    store, path = _found(store, vector, elsewhere)
+    store, path = _found(store, vector, external)
     data = read_range(store, path, *codec.slice_range(vector))
     return codec.read_from_file(data, vector, file=path)
 
@@ -63,7 +63,7 @@ def load_vector(
 def load_vectors(
     store: Store,
     files: Iterable[tuple[int, DeletionVector]],
-    elsewhere: Elsewhere | None = None,
+    external: ExternalVectors | None = None,
 ) -> dict[int, BitMap64]:
     """The deleted positions of each file (ordinal, vector), read in parallel.
 
@@ -71,27 +71,29 @@ def load_vectors(
     """
     wanted = list(files)
     if len(wanted) < 2:
-        return {ordinal: load_vector(store, vector, elsewhere) for ordinal, vector in wanted}
+        return {ordinal: load_vector(store, vector, external) for ordinal, vector in wanted}
     with ThreadPoolExecutor(_READERS) as pool:
-        bitmaps = pool.map(lambda item: load_vector(store, item[1], elsewhere), wanted)
+        bitmaps = pool.map(lambda item: load_vector(store, item[1], external), wanted)
         return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
 
 
-def _found(store: Store, vector: DeletionVector, elsewhere: Elsewhere | None) -> tuple[Store, str]:
+def _found(
+    store: Store, vector: DeletionVector, external: ExternalVectors | None
+) -> tuple[Store, str]:
     """In which store a vector's file is, and its path there."""
-    reach = Reach(store.url) if elsewhere is None else elsewhere.reach
+    reach = Reach(store.url) if external is None else external.reach
     path = reach.vector(vector)
-    if elsewhere is None or not is_absolute(path):
+    if external is None or not is_absolute(path):
         return store, path
     folder, _, name = path.rpartition("/")
-    return elsewhere.store_at(folder), decode_path(name)
+    return external.store_at(folder), decode_path(name)
 
 
 def union_with_deleted(
     store: Store,
     files: Mapping[int, Add],
     deleted: Mapping[int, BitMap64],
-    elsewhere: Elsewhere | None = None,
+    external: ExternalVectors | None = None,
 ) -> dict[int, BitMap64]:
     """For each file with new deletions, all its deleted positions, old and new."""
     old = load_vectors(
@@ -101,7 +103,7 @@ def union_with_deleted(
             for ordinal, add in files.items()
             if ordinal in deleted and (vector := add.deletion_vector) is not None
         ),
-        elsewhere,
+        external,
     )
     return {
         ordinal: bitmap | old[ordinal] if ordinal in old else bitmap
@@ -109,7 +111,7 @@ def union_with_deleted(
     }
 
 
-def from_report(data: bytes) -> BitMap64:
+def bitmap_of_report(data: bytes) -> BitMap64:
     """The positions that a task reported."""
     return BitMap64(array("Q", unpack_positions(data).tobytes()))
 
@@ -129,19 +131,19 @@ def write_vectors(
     ]
 
 
-class StoredVectors:
+class VectorCache:
     """A table's vectors, each read once: what the rules of conflict ask for."""
 
-    def __init__(self, store: Store, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, store: Store, external: ExternalVectors | None = None) -> None:
         self._store = store
-        self._elsewhere = elsewhere
+        self._external = external
         self._known: dict[str, BitMap64] = {}
 
     def of(self, vector: DeletionVector) -> BitMap64:
         """The deleted positions that a descriptor names."""
         key = vector.unique_id
         if key not in self._known:
-            self._known[key] = load_vector(self._store, vector, self._elsewhere)
+            self._known[key] = load_vector(self._store, vector, self._external)
         return self._known[key]
 
     def of_id(self, vector_id: str) -> BitMap64:
@@ -153,7 +155,7 @@ class StoredVectors:
     def _unsized(self, place: DeletionVector) -> BitMap64:
         if place.storage_type == "i":
             return codec.inline_positions(place.path_or_inline_dv, file="inline deletion vector")
-        store, path = _found(self._store, place, self._elsewhere)
+        store, path = _found(self._store, place, self._external)
         offset = place.offset or 0
         size = roaring.framed_size(read_range(store, path, offset, _SIZE_BYTES), file=path)
         frame = read_range(store, path, offset, roaring.framed_length(size))

@@ -25,7 +25,7 @@ from txlake.datafiles.exact_footers import (
 )
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
-from txlake.datafiles.parquet import renamed
+from txlake.datafiles.parquet import with_field_names
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.paths import encode_path, partition_folder
 from txlake.protocol.types import DataType
@@ -132,7 +132,7 @@ class WriteTask:
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
     kind: str = "part"
-    tells_origins: bool = False
+    reports_origins: bool = False
     materialized: Materialized | None = None
 
     def __call__(
@@ -155,7 +155,7 @@ def change_folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> 
 def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
     """Writes the batches to files that start with `name`; yields the report."""
     output = Output(task, name)
-    replaced = Replaced()
+    replaced = ReplacedPositions()
     sources: list[np.ndarray] = []
     actions: dict[int, int] = {}
     layout = task.layout
@@ -240,7 +240,7 @@ def _images(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     return batch if pc.all(writes).as_py() else batch.filter(writes)
 
 
-class Replaced:
+class ReplacedPositions:
     """The positions of rows that are replaced or deleted, by file ordinal."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ class Output:
             room = batch.num_rows if rows_max is None else rows_max - self._file.rows
             part = batch.slice(0, room)
             self._file.append(self._data(part))
-            if self._task.tells_origins:
+            if self._task.reports_origins:
                 self._file.made_of(part)
             batch = batch.slice(room)
             if rows_max is not None and self._file.rows >= rows_max:
@@ -325,7 +325,9 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
-        columns = [renamed(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
+        columns = [
+            with_field_names(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)
+        ]
         columns += [pa.repeat(value, batch.num_rows) for _, value in self._constants]
         return pa.RecordBatch.from_arrays(columns, schema=self._in_file())
 

@@ -19,7 +19,7 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.text_rules import TextRules
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
-from txlake.spark.full_names import under_full_name
+from txlake.spark.full_names import alias_by_full_name
 from txlake.spark.plane import temporary_views
 from txlake.spark.spark_sessions import default_file_system
 from txlake.sql import parse
@@ -210,7 +210,7 @@ class Door:
         else:
             rows = self.session.read(table, travel)
         # Programs say `t.id`, or `db.t.id`, of what they read by its name.
-        return under_full_name(rows, self.full_name(table))
+        return alias_by_full_name(rows, self.full_name(table))
 
     def carry_out(self, statement: Statement, *, user_metadata: str | None = None) -> None:
         """Carries a statement out whose answer nobody asks for."""

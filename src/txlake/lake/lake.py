@@ -135,7 +135,7 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The active Spark session, or a new one with these settings besides txlake's own."""
     from pyspark.sql import SparkSession
 
-    from txlake.spark.log_levels import quiet_tasks
+    from txlake.spark.log_levels import silence_task_errors
     from txlake.spark.spark_sessions import context_class
 
     active = SparkSession.getActiveSession()
@@ -149,7 +149,7 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     # Without it PySpark's workers are whatever `python3` the PATH has.
     spark = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
     if is_ours:
-        quiet_tasks(spark)
+        silence_task_errors(spark)
     return spark
 
 

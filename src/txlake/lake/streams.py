@@ -26,9 +26,9 @@ from txlake.protocol.actions import Txn
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
-from txlake.spark.loading import loader
-from txlake.spark.marks import plan_of
+from txlake.spark.package_loading import module_loader
 from txlake.spark.plane import SparkPlane
+from txlake.spark.scan_lineage import analyzed_plan
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
 from txlake.statements import NativeFrame, StreamBatch, Table, TableName, TimeTravel, Write
@@ -372,7 +372,7 @@ def table_sink(
         partition_by=partition_by,
         cluster_by=cluster_by,
         user_metadata=user_metadata,
-        reads_target=may_read(plan_of(df), _shown(session, table)),
+        reads_target=may_read(analyzed_plan(df), _shown(session, table)),
     )
 
 
@@ -433,7 +433,7 @@ def _on_the_server(
     """
     engine = session.engine
     assert engine.warehouse is not None
-    module = loader(whole_package(spark), carries=True)
+    module = module_loader(whole_package(spark), carries=True)
     connection = {
         "location": engine.warehouse.url,
         "catalog": engine.catalog.of_lake().url,

@@ -12,7 +12,7 @@ import uuid
 
 from txlake.conflict.judging import ForeignCommit, refusal_of
 from txlake.conflict.locking import LockMode
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.membership.attachment import new_entry
@@ -211,7 +211,7 @@ def _check_first_commit(
             version=0, actions=commit.actions, timestamp_ms=body.last_commit_timestamp_ms
         ),
         settings,
-        StoredVectors(handle.store, handle.log.elsewhere),
+        VectorCache(handle.store, handle.log.external_vectors),
     )
     if refusal is not None:
         raise _invalid_table(handle, refusal.reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
@@ -29,7 +29,7 @@ def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableDa
     def open_work() -> TableData:
         return work_on(table.view.apply([untracked(table.view.metadata)]))
 
-    vectors = StoredVectors(table.log.store, table.log.elsewhere)
+    vectors = VectorCache(table.log.store, table.log.external_vectors)
     changed = table.changes(vectors, lambda add: rows_of(add, open_work))
     if changed is None:
         return

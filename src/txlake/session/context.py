@@ -27,8 +27,8 @@ from txlake.session.moments import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
-from txlake.spark.gone_files import note_reading
-from txlake.spark.marks import Shown, marked
+from txlake.spark.missing_files import record_read
+from txlake.spark.scan_lineage import ScanLineage, with_lineage
 from txlake.spark.spark_errors import missing_table
 from txlake.spark.view_columns import promised
 from txlake.sql import metadata_column
@@ -267,13 +267,13 @@ class Context:
             else:
                 table.plain_read(predicate, text, condition=condition)
         work = self.work_on(handle, snapshot)
-        note_reading(handle.log, snapshot.version)
+        record_read(handle.log, snapshot.version)
         files, frame = work.snapshot.select(predicate), None
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
         if frame is None:
             frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
-        return frame if travel else marked(frame, self._shown(handle, predicate, text))
+        return frame if travel else with_lineage(frame, self._shown(handle, predicate, text))
 
     def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
         """The change data feed of a table, up to the version that the transaction reads.
@@ -290,7 +290,7 @@ class Context:
                 part.read()
             else:
                 part.plain_read()
-        note_reading(handle.log, part.base.version)
+        record_read(handle.log, part.base.version)
         return feed_frame(
             handle.log,
             asked,
@@ -300,18 +300,18 @@ class Context:
             may_be_later=self.plane.setting(OUT_OF_RANGE, "false").lower() == "true",
         )
 
-    def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:
+    def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> ScanLineage:
         """What a scan of the table as the transaction sees it shows."""
         part, own = self.transaction.open(handle), self.transaction
-        return Shown(
+        return ScanLineage(
             table=handle.name,
             url=handle.store.url,
             lake=self.engine.catalog.lake_id if handle.in_lake else None,
             table_id=part.base.metadata.id if part.base.is_created else "",
             version=part.base.version,
             transaction=own.id if own.explicit else None,
-            is_changed=part.has_changes,
-            undone=own.undone,
+            has_own_changes=part.has_changes,
+            rollbacks=own.undone,
             condition=None if predicate is None or text is None else (text, ()),
         )
 

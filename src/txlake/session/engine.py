@@ -19,7 +19,7 @@ from pyspark.sql import Column, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
 from txlake.catalog.name_parts import lake_names
-from txlake.datafiles.vectors import Elsewhere
+from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import TextRules
@@ -369,7 +369,9 @@ class Engine:
                     self.settings,
                     name=name,
                     governed=self._governed(entry),
-                    elsewhere=Elsewhere(self._reach(store, table, entry), self.store_at),
+                    external_vectors=ExternalVectors(
+                        self._reach(store, table, entry), self.store_at
+                    ),
                 )
                 self._logs.put(key, log)
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from txlake.catalog.views import ViewEntry
 from txlake.errors import InvalidRequest
-from txlake.spark.marks import shows_view
+from txlake.spark.scan_lineage import reads_view
 from txlake.sql import parse
 from txlake.statements import (
     QueryReader,
@@ -107,7 +107,7 @@ class TemporaryViews:
             return None
         mark, view = known
         frame = plane.found(str(name))
-        if frame is not None and shows_view(frame, mark):
+        if frame is not None and reads_view(frame, mark):
             return view
         with self._lock:
             if self._views.get(key) == known:

@@ -48,13 +48,13 @@ def stored_text(value: Column, item: Field) -> Column:
     return _stored(value, item) if bound is None else _fitted(value, *bound)
 
 
-def shown_text(value: Column, item: Field) -> Column:
+def padded_text(value: Column, item: Field) -> Column:
     """A column's text as it is read: a CHAR's with the spaces that its writer left out."""
     bound = _bound(declared_type(item))
     return value if bound is None else _fitted(value, *bound)
 
 
-def shown_metadata(item: Field) -> dict[str, object]:
+def length_metadata(item: Field) -> dict[str, object]:
     """What a frame's column carries of its declared type: a CHAR's or VARCHAR's."""
     bounded = length_of(item) is not None
     return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if bounded else {}

@@ -65,7 +65,7 @@ def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
             "Parquet files is converted by CONVERT TO DELTA parquet.`/path`"
         )
     entry = _described(spark, text, name)
-    location = place_of(entry["location"])
+    location = plain_location(entry["location"])
     frame = spark.table(text)
     partition_by = tuple(entry.get("partition_columns") or ())
     paths = list(_below(frame.inputFiles(), location))
@@ -89,7 +89,7 @@ def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
     )
 
 
-def place_of(location: str) -> str:
+def plain_location(location: str) -> str:
     """A location as the catalog shows it, unencoded, as the path or URL that means the same."""
     if location.startswith("file:"):
         rest = location.removeprefix("file:")
@@ -128,7 +128,7 @@ def _below(urls: list[str], location: str) -> Iterator[tuple[str | None, str]]:
     """Each file's path below a location, decoded, None for one elsewhere; and its URL."""
     root = location.rstrip("/") + "/"
     for url in urls:
-        path = unquote(place_of(url) if url.startswith("file:") else url)
+        path = unquote(plain_location(url) if url.startswith("file:") else url)
         yield path.removeprefix(root) if path.startswith(root) else None, url
 
 
@@ -178,7 +178,7 @@ def _folder_of(
         f"{quoted(column, always=True)} = {_literal(value)}" for column, value in _values(partition)
     )
     [[told]] = spark.sql(f"DESCRIBE TABLE EXTENDED {text} PARTITION ({spec}) AS JSON").collect()
-    found = place_of(str(json.loads(told).get("location", ""))).rstrip("/")
+    found = plain_location(str(json.loads(told).get("location", ""))).rstrip("/")
     root = location.rstrip("/") + "/"
     if not found.startswith(root):
         raise InvalidRequest(

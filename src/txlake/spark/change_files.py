@@ -20,7 +20,7 @@ from txlake.log.files import files_table
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Cdc
 from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
-from txlake.spark.candidates import rows_at
+from txlake.spark.candidate_rows import rows_at
 from txlake.spark.dml import few_rows_max
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
@@ -42,7 +42,7 @@ def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cd
     files = files_table([one.file for one in changed])
     written = write_frame(
         frame,
-        replace(target, tells_origins=False),
+        replace(target, reports_origins=False),
         few_rows_max=few_rows_max(files),
         held=held is not None,
     )

@@ -27,10 +27,10 @@ from txlake.protocol.clustering import as_clustered
 from txlake.protocol.features import SHREDDING
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
-from txlake.spark.log_columns import broadcast_bytes, held_vector, stored_vector
+from txlake.spark.log_columns import broadcast_bytes, packed_vector, stored_vector
 from txlake.spark.memory_tables import task_url
-from txlake.spark.moving import moved, target_bytes
 from txlake.spark.reading import FILE, ROW
+from txlake.spark.row_rewrite import rewrite_rows, target_bytes
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
@@ -63,11 +63,11 @@ def compact(work: TableAccess, where: Expression | None = None, *, purge: bool =
     pyarrow can't take over exactly stays as it is, with a warning in the log: one with dates before
     1582 or times before 1900 in the calendar of old Spark versions.
     """
-    done = _rewrite(work, chosen(work, where, purge=purge))
-    return compacting(work, where, done.sources, done.outputs, purge=purge)
+    done = _rewrite(work, choose_bins(work, where, purge=purge))
+    return compaction_change(work, where, done.sources, done.outputs, purge=purge)
 
 
-def chosen(work: TableAccess, where: Expression | None, *, purge: bool) -> list[Bin]:
+def choose_bins(work: TableAccess, where: Expression | None, *, purge: bool) -> list[Bin]:
     """The files to pack, or to purge."""
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
@@ -75,7 +75,7 @@ def chosen(work: TableAccess, where: Expression | None, *, purge: bool) -> list[
     return list(pack(candidates, target_bytes(work)))
 
 
-def compacting(
+def compaction_change(
     work: TableAccess,
     where: Expression | None,
     sources: tuple[Add, ...],
@@ -86,9 +86,9 @@ def compacting(
     """The change by which files become others with the same rows."""
     if purge:
         parameters = {**partitions_chosen(where), **_PURGING}
-        return rewritten(work, "REORG", parameters, sources, outputs)
+        return optimize_change(work, "REORG", parameters, sources, outputs)
     parameters = {**partitions_chosen(where), "zOrderBy": [], "clusterBy": [], "auto": False}
-    return rewritten(work, "OPTIMIZE", parameters, sources, outputs)
+    return optimize_change(work, "OPTIMIZE", parameters, sources, outputs)
 
 
 @translating
@@ -96,13 +96,13 @@ def rewrite(work: TableAccess, files: pa.Table, onto: Snapshot) -> Change:
     """`TableData.rewrite`."""
     rows = work.scan(files, positions=True).drop(FILE, ROW)
     target = replace(work, snapshot=onto).target(data_change=False)
-    return rewriting(work, files, write_frame(rows, target).adds)
+    return rewrite_change(work, files, write_frame(rows, target).adds)
 
 
-def rewriting(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> Change:
+def rewrite_change(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> Change:
     """The change by which these files become others with the same rows, in no recorded order."""
     parameters = {**partitions_chosen(None), **_PURGING}
-    return rewritten(work, "REORG", parameters, tuple(adds_of(files)), outputs)
+    return optimize_change(work, "REORG", parameters, tuple(adds_of(files)), outputs)
 
 
 def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
@@ -159,7 +159,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
         return _Rewritten()
     if work.snapshot.features & SHREDDING:
         sources = tuple(add for one in bins for add in one.files)
-        return _Rewritten(sources, moved(work, sources, len(bins)))
+        return _Rewritten(sources, rewrite_rows(work, sources, len(bins)))
     files = dict(enumerate(add for one in bins for add in one.files))
     target = work.target(data_change=False)
     shipped = (
@@ -195,10 +195,10 @@ def _vectors(
         for ordinal, add in files.items()
         if add.deletion_vector is not None
     }
-    bitmaps = load_vectors(work.store, vectors.items() if shipped else (), work.elsewhere)
+    bitmaps = load_vectors(work.store, vectors.items() if shipped else (), work.external_vectors)
     return {
         ordinal: asdict(
-            held_vector(bitmaps[ordinal])
+            packed_vector(bitmaps[ordinal])
             if shipped
             else stored_vector(vector, work.store, work.reach, work.spark)
         )
@@ -240,7 +240,7 @@ def _outcome(
     Where that leaves one file without deleted rows of a bin, it stays too: nothing would be won,
     and the next run would do it again.
     """
-    moved = {
+    live_counts = {
         row["key"]: np.frombuffer(row["data"], "<i8").tolist()
         for row in reports
         if row["kind"] == "moved"
@@ -252,7 +252,7 @@ def _outcome(
     outputs: list[Add] = []
     for number, one in enumerate(bins):
         taken: list[tuple[Add, int]] = []
-        for add, live in zip(one.files, moved[number], strict=True):
+        for add, live in zip(one.files, live_counts[number], strict=True):
             why = kept.get(next(ordinals))
             if why is None:
                 taken.append((add, live))
@@ -298,7 +298,7 @@ def _sizes(sizes: list[int]) -> dict[str, int]:
     }
 
 
-def rewritten(
+def optimize_change(
     work: TableAccess,
     operation: str,
     parameters: Mapping[str, object],

@@ -25,10 +25,10 @@ from txlake.log.skipping import has_opaque, must_match
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
-from txlake.spark import candidates, rows
+from txlake.spark import candidate_rows, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
-from txlake.spark.identities import refuse_changed
-from txlake.spark.images import Assigned, values_here, write_images
+from txlake.spark.driver_update import Assigned, driver_values, write_images
+from txlake.spark.identities import refuse_assignment
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
@@ -88,10 +88,10 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
         # A condition that Spark refuses is refused whatever rows there are; nothing runs.
         _where(work, work.scan(partly, positions=True), condition, alias)
     count = rows_removed + counted
-    return deletion(condition, read, removed, deletions, count)
+    return delete_change(condition, read, removed, deletions, count)
 
 
-def deletion(
+def delete_change(
     condition: Expression | None, read: Read, removed: Deletions, rest: Deletions, count: int
 ) -> Change:
     """What a DELETE of `count` rows does: files that go whole, and rows of the rest."""
@@ -119,26 +119,26 @@ def deletion(
 
 def _candidates(
     work: TableAccess, files: pa.Table, predicate: Predicate | None, *, many: bool
-) -> candidates.Candidates | None:
+) -> candidate_rows.Candidates | None:
     """The rows for which the condition may hold, where this process soon finds them.
 
     `many`: whether it can do the rest by itself, so that they needn't be few.
     """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
-        return candidates.Candidates(positions={}, certain=True) if is_known else None
+        return candidate_rows.Candidates(positions={}, certain=True) if is_known else None
     most = few_rows_max(files)
     if predicate is None or not (most or many):
         return None
     if many and not has_opaque(predicate) and _bytes_of(files) <= _MANY_BYTES:
         most = _MANY_ROWS
-    return candidates.find(work, files, predicate, most) if most else None
+    return candidate_rows.find_candidates(work, files, predicate, most) if most else None
 
 
 def _held(
     work: TableAccess,
     files: pa.Table,
-    found: candidates.Candidates | None,
+    found: candidate_rows.Candidates | None,
     expressions: Iterable[Expression],
 ) -> DataFrame | None:
     """The rows found, for Spark to look at; None where it has to look at the files.
@@ -153,7 +153,7 @@ def _held(
         for one in expressions
     ):
         return None
-    return candidates.rows_at(work, files, found.positions)
+    return candidate_rows.rows_at(work, files, found.positions)
 
 
 def few_rows_max(files: pa.Table) -> int:
@@ -199,9 +199,9 @@ def update(
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     resolved = resolve_assignments(work, assignments, alias)
-    refuse_changed(work.snapshot, resolved)
+    refuse_assignment(work.snapshot, resolved)
     written = Written()
-    values = values_here(work, resolved, alias)
+    values = driver_values(work, resolved, alias)
     found = _candidates(work, files, read.predicate, many=values is not None)
     here = None
     if found is not None and values is not None:
@@ -217,7 +217,7 @@ def update(
         else:
             scanned = held
         frame = _where(work, scanned, condition, alias)
-        images = updated(work, frame, resolved, carried=(FILE, ROW))
+        images = updated_frame(work, frame, resolved, carried=(FILE, ROW))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
             checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
@@ -225,19 +225,21 @@ def update(
     else:
         # What no row could take is refused whatever rows there are; this plans, and runs nothing.
         frame = _where(work, work.scan(files, positions=True), condition, alias)
-        updated(work, frame, resolved, carried=(FILE, ROW))
+        updated_frame(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
-    return updating(condition, read, deletions, written.adds, count, updated_rows(files, written))
+    return update_change(
+        condition, read, deletions, written.adds, count, update_origins(files, written)
+    )
 
 
-def updated_rows(files: pa.Table, written: Written) -> dict[str, Origins]:
+def update_origins(files: pa.Table, written: Written) -> dict[str, Origins]:
     """Which rows of the files that were scanned the new ones are images of."""
     paths = tuple(files["path"].to_pylist()) if written.origins else ()
     return origins_of(written.origins, paths, is_update=True)
 
 
-def updating(
+def update_change(
     condition: Expression | None,
     read: Read,
     deletions: Deletions,
@@ -323,7 +325,7 @@ def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> 
     return path
 
 
-def updated(
+def updated_frame(
     work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
     """The rows with their new values: the table's columns, row ids, and what is carried along."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.proto import Relation
 
 
-def under_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
+def alias_by_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
     """The rows, whose columns are found by the name's last part, its last two, and so on."""
     *owners, last = name
     if not owners:

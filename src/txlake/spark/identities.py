@@ -37,7 +37,7 @@ _BLOCK = 2**44
 _SPARK_ROW_BITS = 33
 
 
-class Generation:
+class IdentityValues:
     """The values that one statement gives in identity columns."""
 
     def __init__(self, work: TableAccess) -> None:
@@ -63,9 +63,9 @@ class Generation:
         self._marks[column.name] = drawn.last
         return range(drawn.first, drawn.last + (1 if column.step > 0 else -1), column.step)
 
-    def completed(self, rows: pa.Table) -> pa.Table:
+    def with_identity_columns(self, rows: pa.Table) -> pa.Table:
         """The rows, whose columns have the table's names, with the identity columns they lack."""
-        refuse_given(self._snapshot, rows.column_names)
+        refuse_explicit_values(self._snapshot, rows.column_names)
         for column in self.missing(rows.column_names):
             values = pa.array(self.values(column, rows.num_rows), pa.int64())
             rows = rows.append_column(column.name, values)
@@ -87,7 +87,7 @@ class Generation:
         """Whether Spark's tasks give values."""
         return bool(self._blocks)
 
-    def dense(self, parts: Sequence[pa.Table]) -> list[pa.Table]:
+    def renumbered(self, parts: Sequence[pa.Table]) -> list[pa.Table]:
         """Rows that this process took from Spark, with consecutive values in place of a block's.
 
         As they are where a column was computed from these, or they were checked: a value that takes
@@ -111,13 +111,13 @@ class Generation:
                 found[place] = part.set_column(part.column_names.index(name), name, own)
         return found
 
-    def dense_one(self, rows: pa.Table) -> pa.Table:
+    def renumbered_table(self, rows: pa.Table) -> pa.Table:
         """As `dense`, of rows in one part."""
-        return self.dense([rows])[0]
+        return self.renumbered([rows])[0]
 
     # The end
 
-    def told(self, written: Written) -> Written:
+    def with_marks(self, written: Written) -> Written:
         """What was written, with the last values that were given there."""
         for name in self._blocks:
             mark = self._mark_of(self._drawn[name], written.adds)
@@ -169,9 +169,9 @@ class Generation:
         """A file's value that is furthest in the column's steps; None where it has none."""
         statistics = FileStatistics.from_json(add.stats)
         bounds = statistics.max_values if column.step > 0 else statistics.min_values
-        told = bounds.get(column.physical_name)
-        if isinstance(told, int):
-            return told
+        with_marks = bounds.get(column.physical_name)
+        if isinstance(with_marks, int):
+            return with_marks
         footer, found = self._work.footer(add), None
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
@@ -187,16 +187,16 @@ class Generation:
 
 
 @contextmanager
-def generating(work: TableAccess) -> Iterator[Generation]:
+def identity_values(work: TableAccess) -> Iterator[IdentityValues]:
     """The values that a statement gives; what wasn't used is given back at the end."""
-    generation = Generation(work)
+    generation = IdentityValues(work)
     try:
         yield generation
     finally:
         generation.give_back()
 
 
-def given_names(frame: DataFrame, snapshot: Snapshot, placement: Placement) -> list[str]:
+def supplied_columns(frame: DataFrame, snapshot: Snapshot, placement: Placement) -> list[str]:
     """The names of the columns that get values of the rows. Raises as `rows.by_position`."""
     if placement.by_name:
         return list(frame.columns)
@@ -204,7 +204,7 @@ def given_names(frame: DataFrame, snapshot: Snapshot, placement: Placement) -> l
     return [item.name for item in targets]
 
 
-def refuse_given(snapshot: Snapshot, names: Collection[str]) -> None:
+def refuse_explicit_values(snapshot: Snapshot, names: Collection[str]) -> None:
     """Raises InvalidRequest for a column among these whose values are always generated."""
     folded = {name.lower() for name in names}
     for one in identity_columns(snapshot.schema, snapshot.table):
@@ -224,7 +224,7 @@ def next_value(snapshot: Snapshot, item: Field) -> Column:
     return F.lit(column.after(column.mark)).cast("bigint")
 
 
-def refuse_changed(snapshot: Snapshot, names: Collection[str]) -> None:
+def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:
     """Raises InvalidRequest where an identity column is among those that a statement assigns."""
     folded = {name.lower() for name in names}
     for one in identity_columns(snapshot.schema, snapshot.table):

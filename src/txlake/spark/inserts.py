@@ -27,7 +27,12 @@ from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Primitive
 from txlake.spark import dml, local_rows, native_writer, rows
 from txlake.spark.deletions import remove_files
-from txlake.spark.identities import Generation, generating, given_names, refuse_given
+from txlake.spark.identities import (
+    IdentityValues,
+    identity_values,
+    refuse_explicit_values,
+    supplied_columns,
+)
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
@@ -72,10 +77,10 @@ def appending(work: TableAccess, written: Written) -> Change:
 @translating
 def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces every row."""
-    return replacing_all(work, write_rows(work, new, placement))
+    return overwrite_change(work, write_rows(work, new, placement))
 
 
-def replacing_all(work: TableAccess, written: Written) -> Change:
+def overwrite_change(work: TableAccess, written: Written) -> Change:
     """The change by which rows that were written replace every other."""
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
@@ -87,10 +92,10 @@ def replace_where(
 ) -> Change:
     """`TableData.replace_where`."""
     written = write_rows(work, new, placement, must_match=condition)
-    return overwriting(work, written, dml.delete(work, condition), condition_text(condition))
+    return replacement_change(work, written, dml.delete(work, condition), condition_text(condition))
 
 
-def overwriting(
+def replacement_change(
     work: TableAccess, written: Written, deleted: Change | None, predicate: str
 ) -> Change:
     """The change by which rows that were written replace the deleted ones.
@@ -116,10 +121,10 @@ def overwrite_partitions(
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = write_rows(work, new, placement)
-    return replacing_partitions(work, written, null_partitions_stay=null_partitions_stay)
+    return partition_overwrite_change(work, written, null_partitions_stay=null_partitions_stay)
 
 
-def replacing_partitions(
+def partition_overwrite_change(
     work: TableAccess, written: Written, *, null_partitions_stay: bool
 ) -> Change:
     """The change by which rows that were written replace the partitions that they fall into."""
@@ -205,8 +210,8 @@ def write_rows(
 
     Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
     """
-    with generating(work) as generation:
-        return generation.told(_written(work, new, placement, must_match, generation))
+    with identity_values(work) as generation:
+        return generation.with_marks(_written(work, new, placement, must_match, generation))
 
 
 def _written(
@@ -214,7 +219,7 @@ def _written(
     new: Rows,
     placement: Placement,
     must_match: Expression | None,
-    generation: Generation,
+    generation: IdentityValues,
 ) -> Written:
     """`write_rows` with what gives the values of identity columns."""
     work.check_stored()
@@ -225,12 +230,12 @@ def _written(
         new = named_values(work, new, names, generation)
         placement = Placement(by_name=True)
     elif isinstance(new, pa.Table) and placement.by_name:
-        new = generation.completed(new)
+        new = generation.with_identity_columns(new)
     else:
         if isinstance(new, pa.Table):
-            new = local_rows.in_spark(work.spark, new)
+            new = local_rows.to_spark(work.spark, new)
         if generation.columns:
-            refuse_given(work.snapshot, given_names(new, work.snapshot, placement))
+            refuse_explicit_values(work.snapshot, supplied_columns(new, work.snapshot, placement))
     _require_assignable(work, new, placement)
     if isinstance(new, pa.Table):
         fitted = None
@@ -238,7 +243,7 @@ def _written(
             fitted = local_rows.fit_by_name(new, work.snapshot)
         if fitted is not None:
             return write_arrow(fitted, work.target())
-        new = local_rows.in_spark(work.spark, new)
+        new = local_rows.to_spark(work.spark, new)
     given = None
     if placement.by_name:
         given = {item.name for item in work.snapshot.schema if _has(new, item.name)}
@@ -254,11 +259,13 @@ def _written(
         if is_checked or not generation.has_blocks or not _is_small(frame):
             return write_frame(frame, target)
         # Few rows get consecutive values.
-        return write_frame(frame, target, few_rows_max=_FEW_ROWS_MAX, few_rows=generation.dense_one)
+        return write_frame(
+            frame, target, few_rows_max=_FEW_ROWS_MAX, few_rows=generation.renumbered_table
+        )
     parts = _few_rows(frame, work.snapshot)
     if parts is None:
         return native_writer.write(frame, target)
-    written = [write_arrow(part, target) for part in generation.dense(parts)]
+    written = [write_arrow(part, target) for part in generation.renumbered(parts)]
     count = sum(part.num_rows for part in parts)
     return Written(
         adds=tuple(add for one in written for add in one.adds),
@@ -318,7 +325,7 @@ def named_values(
     work: TableAccess,
     values: Values | ComputedValues,
     names: Sequence[str],
-    generation: Generation | None = None,
+    generation: IdentityValues | None = None,
 ) -> pa.Table | DataFrame:
     """Rows of VALUES as columns of the table, by their names.
 
@@ -330,11 +337,11 @@ def named_values(
     values, names = _with_identities(work, values, names, generation)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
-    table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
+    table, defaults = local_rows.values_table(values, names, lambda: work.time_zone)
     if not defaults:
         return table
     numbers = pa.array(range(table.num_rows), pa.int64())
-    frame = local_rows.in_spark(work.spark, table.append_column("__row", numbers))
+    frame = local_rows.to_spark(work.spark, table.append_column("__row", numbers))
     columns = []
     for name in names:
         item = work.snapshot.schema.find(name)
@@ -352,13 +359,13 @@ def _with_identities(
     work: TableAccess,
     values: Values | ComputedValues,
     names: Sequence[str],
-    generation: Generation | None,
+    generation: IdentityValues | None,
 ) -> tuple[Values | ComputedValues, Sequence[str]]:
     """The rows with values where an identity column is left out or given DEFAULT.
 
     Raises InvalidRequest for a value given in a column whose values are always generated.
     """
-    own = Generation(work) if generation is None else generation
+    own = IdentityValues(work) if generation is None else generation
     count = len(values.rows)
     cells: list[list[Any]] = [list(row) for row in values.rows]
     for column in own.columns:
@@ -369,7 +376,7 @@ def _with_identities(
             continue
         asking = [at for at in range(count) if place < 0 or isinstance(cells[at][place], Default)]
         if place >= 0 and len(asking) < count:
-            refuse_given(work.snapshot, [column.name])
+            refuse_explicit_values(work.snapshot, [column.name])
         if asking and generation is None:
             raise InvalidRequest(
                 f"{work.snapshot.table}: column {column.name!r} is an identity column, and can't "

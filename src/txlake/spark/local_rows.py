@@ -160,7 +160,7 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
         if found is None:
             array = pa.chunked_array([pa.nulls(table.num_rows, to_arrow_type(item.type))])
         else:
-            stored = fitted(table.column(found.name), found, item, snapshot)
+            stored = fit_column(table.column(found.name), found, item, snapshot)
             if stored is None:
                 return None
             array = stored
@@ -169,7 +169,7 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
     return pa.Table.from_arrays(arrays, names=list(snapshot.schema.names))
 
 
-def fitted(
+def fit_column(
     column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
 ) -> pa.ChunkedArray | None:
     """The values as the column will hold them; None where Spark must do it.
@@ -213,7 +213,7 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
     )
 
 
-def in_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
+def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
     """The rows as Spark's. Times without a zone stay times without one.
 
     Left to itself PySpark makes instants of them, which fails for those that the session's clocks
@@ -224,7 +224,7 @@ def in_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table, spark_schema(from_arrow_schema(table.schema)))
 
 
-def table_of_values(
+def values_table(
     values: Values, names: Sequence[str], zone: Callable[[], TimeZone]
 ) -> tuple[pa.Table, frozenset[tuple[int, str]]]:
     """Constants as columns of these names, and the cells (row, column) that say DEFAULT.

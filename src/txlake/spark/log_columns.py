@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from txlake.datafiles.live_rows import LiveRows
+from txlake.datafiles.live_rows import LiveRowFilter
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.stored_vectors import StoredVector, as_array
 from txlake.ports import Store
@@ -45,7 +45,7 @@ _TRAVELLING_BYTES_MAX = 8 * 1024 * 1024
 _BITS = T.ArrayType(T.ArrayType(T.LongType(), False), False)
 
 
-class Lookup:
+class FileValues:
     """Columns by file ordinal, collected one after the other and joined at once."""
 
     def __init__(self, files: Mapping[int, Add]) -> None:
@@ -168,13 +168,13 @@ def live_rows(
     vectors = {}
     for ordinal, add in files.items():
         if ordinal in given:
-            vectors[ordinal] = held_vector(given[ordinal])
+            vectors[ordinal] = packed_vector(given[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
     import pandas as pd  # here, as most processes need neither
     from pyspark.sql.pandas.functions import pandas_udf
 
-    task = travelling(frame.sparkSession, LiveRows(vectors, dict(options)))
+    task = travelling(frame.sparkSession, LiveRowFilter(vectors, dict(options)))
 
     # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
     def is_live(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
@@ -189,7 +189,7 @@ def live_rows(
     return frame.where(udf(F.col(FILE), F.col(ROW)))
 
 
-def held_vector(bitmap: BitMap64) -> StoredVector:
+def packed_vector(bitmap: BitMap64) -> StoredVector:
     """A vector that travels itself."""
     return StoredVector(data=pack_positions(as_array(bitmap).astype(np.int64)))
 
@@ -199,7 +199,7 @@ def stored_vector(
 ) -> StoredVector:
     """Where executors find a vector. Raises what `Reach.vector` raises."""
     if vector.storage_type == "i":
-        return held_vector(decode_inline(vector))
+        return packed_vector(decode_inline(vector))
     path = reach.vector(vector)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
     url = task_url(spark, store, url)

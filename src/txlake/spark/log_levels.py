@@ -47,7 +47,7 @@ def _loggers() -> tuple[logging.Logger, ...]:
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def without_query_logs() -> Iterator[None]:
     """Errors of queries that this thread meets inside aren't logged by PySpark."""
     for logger in _loggers():
         logger.addFilter(_UNCAUGHT)
@@ -59,7 +59,7 @@ def unlogged() -> Iterator[None]:
         _is_caught.set(before)
 
 
-def quiet_tasks(spark: SparkSession) -> None:
+def silence_task_errors(spark: SparkSession) -> None:
     """Lets the JVM of a Spark that txlake started say nothing of tasks that fail.
 
     Only where nobody configured its logging. For a Spark that somebody else started, whose log is

@@ -21,11 +21,11 @@ _SCHEME = "memory://"
 
 
 def task_root(store: Store) -> str:
-    """The folder's URL where tasks write new files of the table; `landed` follows."""
+    """The folder's URL where tasks write new files of the table; `import_files` follows."""
     return _on_disk(store.url).as_uri() if store.url.startswith(_SCHEME) else store.url
 
 
-def landed(store: Store, paths: Iterable[str]) -> None:
+def import_files(store: Store, paths: Iterable[str]) -> None:
     """Takes what was written below `task_root` into the table; paths are relative, not encoded."""
     if store.url.startswith(_SCHEME):
         for path in paths:

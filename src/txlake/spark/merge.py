@@ -35,11 +35,11 @@ from txlake.protocol.type_widening import is_evolution, never_widens
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
-from txlake.spark.dml import column_path, few_rows_max, updated_rows
-from txlake.spark.identities import Generation, generating
-from txlake.spark.merge_here import merge_here
+from txlake.spark.dml import column_path, few_rows_max, update_origins
+from txlake.spark.driver_merge import merge_on_driver
+from txlake.spark.identities import IdentityValues, identity_values
 from txlake.spark.merge_job import MergeJob
-from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
+from txlake.spark.merge_source import LocalSource, collect_source, key_predicate
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
@@ -72,13 +72,13 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
     read = target_read(work, statement, delta_schema(source.schema))
-    held = held_source(work, statement, source)
-    with generating(work) as generation:
+    held = collect_source(work, statement, source)
+    with identity_values(work) as generation:
         files, written, read = _written(work, statement, source, held, read, generation)
-        written = generation.told(written)
+        written = generation.with_marks(written)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
-    origins = updated_rows(files, written)
+    origins = update_origins(files, written)
     change = merged(statement, read, written, distinct, deletions, schema_actions, origins)
     if held is None:
         return change  # to count them, Spark would have to read all of the source once more
@@ -152,16 +152,16 @@ def _written(
     source: DataFrame,
     held: LocalSource | None,
     read: Read,
-    generation: Generation,
+    generation: IdentityValues,
 ) -> tuple[pa.Table, Written, Read]:
     """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
     that depends on: with a held source, on rows of its keys alone.
     """
     if held is not None:
-        of_keys = read_of_keys(work, statement, read, held)
+        of_keys = narrowed_read(work, statement, read, held)
         files = work.snapshot.select(of_keys.predicate)
         possible = of_keys.predicate or Always(True)
-        here = merge_here(work, statement, held, files, possible)
+        here = merge_on_driver(work, statement, held, files, possible)
         if here is not None:
             return files, here, of_keys
         try:
@@ -188,9 +188,9 @@ def _written(
     return files, written, read
 
 
-def read_of_keys(work: TableAccess, statement: Merge, read: Read, held: LocalSource) -> Read:
+def narrowed_read(work: TableAccess, statement: Merge, read: Read, held: LocalSource) -> Read:
     """The read of `target_read` with what the rows of a held source leave possible."""
-    keys = keys_in_target(work, statement, held)
+    keys = key_predicate(work, statement, held)
     if keys == Always(True):
         return read
     return target_read(work, statement, delta_schema(held.schema), keys)
@@ -202,7 +202,7 @@ def _in_two_jobs(
     files: pa.Table,
     job: MergeJob,
     images: DataFrame,
-    generation: Generation,
+    generation: IdentityValues,
 ) -> Written:
     """Changes what the held source matches; then inserts those of its rows that matched nothing."""
     changed = Written()
@@ -225,7 +225,7 @@ def _in_two_jobs(
             rows.checked(rest, work.snapshot),
             work.target(),
             few_rows_max=count,
-            few_rows=generation.dense_one if job.generates_alike else None,
+            few_rows=generation.renumbered_table if job.generates_alike else None,
         )
     except BaseException:
         _discard(work, changed)

@@ -30,8 +30,8 @@ from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
 from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
-from txlake.spark.full_names import under_full_name
-from txlake.spark.identities import Generation, refuse_changed, refuse_given
+from txlake.spark.full_names import alias_by_full_name
+from txlake.spark.identities import IdentityValues, refuse_assignment, refuse_explicit_values
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
@@ -106,7 +106,7 @@ class MergeJob:
         statement: Merge,
         source: DataFrame,
         target: DataFrame,
-        generation: Generation,
+        generation: IdentityValues,
         *,
         source_alias: str | None,
     ) -> None:
@@ -135,7 +135,7 @@ class MergeJob:
         name, owners = self.statement.target_alias, self.statement.target_owners
         if name is None or not owners:
             return self._work.qualified(frame, name)
-        return under_full_name(frame, (*owners, name))
+        return alias_by_full_name(frame, (*owners, name))
 
     def _as_source(self, frame: DataFrame) -> DataFrame:
         if self._source_alias is not None:
@@ -416,9 +416,9 @@ class MergeJob:
         if not is_identity(item):
             return
         if isinstance(clause, NotMatchedInsert):
-            refuse_given(self._work.snapshot, [item.name])
+            refuse_explicit_values(self._work.snapshot, [item.name])
         else:
-            refuse_changed(self._work.snapshot, [item.name])
+            refuse_assignment(self._work.snapshot, [item.name])
 
     def _resolved(
         self, expressions: list[Expression], side: _Side

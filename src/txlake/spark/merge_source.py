@@ -99,7 +99,7 @@ class LocalSource:
         return spark.createDataFrame(rows, schema)
 
 
-def held_source(work: TableAccess, statement: Merge, source: DataFrame) -> LocalSource | None:
+def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> LocalSource | None:
     """The source's rows; None where they are many, or of types that Arrow doesn't hold exactly.
 
     None also where rows inserted and rows changed are given the time, which is one to a statement,
@@ -205,7 +205,7 @@ def _alias_of(work: TableAccess, statement: Merge, source: DataFrame) -> str | N
 # Keys
 
 
-def keys_in_target(work: TableAccess, statement: Merge, held: LocalSource) -> Predicate:
+def key_predicate(work: TableAccess, statement: Merge, held: LocalSource) -> Predicate:
     """What the source's rows leave possible of the target's that match them: a bound predicate.
 
     It is true for every row that may match, whatever else the ON condition says. Only comparisons
@@ -308,7 +308,7 @@ def _meant(
     return found[0] if len(found) == 1 else None
 
 
-def compared_columns(
+def equal_columns(
     work: TableAccess, statement: Merge, held: LocalSource, part: Predicate
 ) -> tuple[Field, Field] | None:
     """The target's column and the source's that a part of the ON condition says are equal.
@@ -322,7 +322,7 @@ def compared_columns(
     return None if found is None else (found.ours, found.theirs)
 
 
-def column_meant(
+def resolve_merge_column(
     work: TableAccess, statement: Merge, held: LocalSource, name: str, qualifier: str | None
 ) -> tuple[bool, Field] | None:
     """The one column that a name in a clause for matched rows means; whether it is the target's.

@@ -15,7 +15,7 @@ from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.types import Primitive
-from txlake.spark import candidates
+from txlake.spark import candidate_rows
 from txlake.spark.native_writer import is_plain
 from txlake.spark.table_access import TableAccess
 
@@ -42,7 +42,7 @@ def plain_rows(
     positions = _positions(work, files, predicate, limit)
     if positions is None:
         return None
-    held = candidates.held_rows(work, files, positions)
+    held = candidate_rows.arrow_rows_at(work, files, positions)
     return None if held is None else held.select(snapshot.schema.names)
 
 
@@ -52,7 +52,7 @@ def _positions(
     if predicate is None:
         found = _all_positions(work, files, limit)
     else:
-        matching = candidates.find(work, files, predicate, _ROWS_MAX)
+        matching = candidate_rows.find_candidates(work, files, predicate, _ROWS_MAX)
         found = None if matching is None or not matching.certain else matching.positions
     return found if found is None or limit is None else _first(found, limit)
 
@@ -67,10 +67,10 @@ def _all_positions(
         for ordinal, add in enumerate(adds_of(files)):
             if limit is not None and count >= limit:
                 break
-            if not candidates.is_local(work, add):
+            if not candidate_rows.is_local(work, add):
                 return None
             positions = np.arange(work.footer(add).num_rows)
-            live = np.setdiff1d(positions, candidates.deleted_rows(work, add))
+            live = np.setdiff1d(positions, candidate_rows.deleted_rows(work, add))
             if len(live):
                 found[ordinal] = live
                 count += len(live)

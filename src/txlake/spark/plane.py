@@ -30,7 +30,7 @@ from txlake.protocol.times import FarTime
 from txlake.protocol.types import DataType, Field, Struct, to_arrow_type
 from txlake.settings import Settings
 from txlake.spark import (
-    candidates,
+    candidate_rows,
     change_files,
     dml,
     inserts,
@@ -43,8 +43,8 @@ from txlake.spark import (
 )
 from txlake.spark import compact as compacting
 from txlake.spark import merge as merging
-from txlake.spark.gone_files import explain_in_actions
 from txlake.spark.manifest import Manifests
+from txlake.spark.missing_files import install_explanations
 from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
 from txlake.spark.session_rules import text_rules
@@ -99,7 +99,7 @@ class SparkTable(TableAccess):
     plain_rows = plain_rows.plain_rows
 
     def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-        return candidates.few_rows(self, files, predicate)
+        return candidate_rows.few_rows(self, files, predicate)
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)
@@ -109,7 +109,7 @@ class SparkTable(TableAccess):
     def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         if isinstance(rows, Values | ComputedValues):
             rows = inserts.named_values(self, rows, names)
-        return rows if isinstance(rows, DataFrame) else local_rows.in_spark(self.spark, rows)
+        return rows if isinstance(rows, DataFrame) else local_rows.to_spark(self.spark, rows)
 
     def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
         for item, value in self._constants(literals):
@@ -169,7 +169,7 @@ class SparkPlane:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
                 if not is_connect(self._spark):
-                    explain_in_actions()
+                    install_explanations()
             return self._spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:

@@ -18,7 +18,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.types import Primitive
 from txlake.spark import dml
-from txlake.spark.inserts import overwriting, write_rows
+from txlake.spark.inserts import replacement_change, write_rows
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
@@ -148,4 +148,4 @@ def _replaced(
     work: TableAccess, written: Written, condition: Expression | None, alias: str, said: str
 ) -> Change:
     deleted = None if condition is None else dml.delete(work, condition, alias)
-    return overwriting(work, written, deleted, said)
+    return replacement_change(work, written, deleted, said)

@@ -19,7 +19,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct
-from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
+from txlake.spark.bounded_text import is_bounded, length_metadata, length_of, stored_text
 from txlake.spark.types import (
     can_store,
     delta_schema,
@@ -348,7 +348,7 @@ def _given_or_default(
         return value
     if not is_whole:
         return value.alias(item.name)
-    metadata = shown_metadata(item) if is_bounded(item) else None
+    metadata = length_metadata(item) if is_bounded(item) else None
     if metadata is not None:
         value = stored_text(value, item)
     if is_partition:

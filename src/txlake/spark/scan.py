@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txlake.datafiles.vectors import Elsewhere, load_vectors
+from txlake.datafiles.vectors import ExternalVectors, load_vectors
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
@@ -29,10 +29,10 @@ from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.type_text import sql_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
-from txlake.spark.bounded_text import shown_metadata, shown_text
-from txlake.spark.conditions import harmless
-from txlake.spark.log_columns import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
+from txlake.spark.bounded_text import length_metadata, padded_text
+from txlake.spark.log_columns import BASE_ID, BASE_VERSION, FileValues, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
+from txlake.spark.prefilters import prefilters
 from txlake.spark.pushdown import FilterSafety, Unfiltered
 from txlake.spark.reading import (
     FILE,
@@ -200,13 +200,13 @@ def _branch(
     as_they_are = not (positions or decode or partitions)
     if as_they_are and all(isinstance(column, str) for column in columns):
         return frame
-    lookup = Lookup(files)
+    lookup = FileValues(files)
     for item in looked_up:
         lookup.partition_value(item)
     if scan.row_ids:
         lookup.row_ids()
     if has_deleted and scan.where is not None:
-        for condition in harmless(scan.where, reading.columns(snapshot.partition_columns)):
+        for condition in prefilters(scan.where, reading.columns(snapshot.partition_columns)):
             frame = frame.where(condition)
     if has_deleted and broadcast_bytes(files.values()) > scan.settings.broadcast_vector_bytes_max:
         frame = live_rows(frame, scan.store, scan.reach, files, scan.deleted, scan.storage_options)
@@ -221,8 +221,8 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
         for ordinal, add in files.items()
         if add.deletion_vector is not None and ordinal not in scan.deleted
     )
-    elsewhere = Elsewhere.by_options(scan.reach, scan.storage_options)
-    return {**load_vectors(scan.store, own, elsewhere), **scan.deleted}
+    external_vectors = ExternalVectors.by_options(scan.reach, scan.storage_options)
+    return {**load_vectors(scan.store, own, external_vectors), **scan.deleted}
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ def _columns(scan: Scan) -> list[Column | str]:
             columns.append(F.lit(None).cast("void").alias(item.name))
             continue
         physical = quote(item.physical_name)
-        metadata = {**visible_metadata(item), **shown_metadata(item)}
+        metadata = {**visible_metadata(item), **length_metadata(item)}
         renamed = not isinstance(item.type, Primitive) and (
             spark_type(item.type) != spark_type(item.type, physical=True)
         )
@@ -256,7 +256,7 @@ def _columns(scan: Scan) -> list[Column | str]:
             value = value.cast(_collated_text(item))  # the same values, compared otherwise
         elif renamed:
             value = value.cast(spark_type(item.type))
-        columns.append(shown_text(value, item).alias(item.name, metadata=metadata))
+        columns.append(padded_text(value, item).alias(item.name, metadata=metadata))
     if scan.positions:
         columns += [FILE, ROW]
     if scan.row_ids:

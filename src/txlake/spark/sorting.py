@@ -21,10 +21,10 @@ from txlake.protocol.actions import Add
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import DataType, Primitive, Struct
-from txlake.spark.compact import partitions_chosen, rewritten
+from txlake.spark.compact import optimize_change, partitions_chosen
 from txlake.spark.curves import dimension, hilbert_place, z_place
 from txlake.spark.hilbert import DIMENSIONS_MAX
-from txlake.spark.moving import counted, moved, target_bytes
+from txlake.spark.row_rewrite import rewrite_rows, source_row_count, target_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
@@ -59,7 +59,7 @@ def zordered(
         "clusterBy": [],
         "auto": False,
     }
-    return rewritten(work, "OPTIMIZE", parameters, sources, outputs)
+    return optimize_change(work, "OPTIMIZE", parameters, sources, outputs)
 
 
 @translating
@@ -82,7 +82,7 @@ def clustered(work: TableAccess, plan: Clustering, outputs: tuple[Add, ...]) -> 
         "isFull": plan.full,
         "auto": False,
     }
-    return rewritten(work, "OPTIMIZE", parameters, plan.files, outputs)
+    return optimize_change(work, "OPTIMIZE", parameters, plan.files, outputs)
 
 
 def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
@@ -108,10 +108,10 @@ def _sorted(
     if not files:
         return ()
     number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
-    count = counted(work, files)
+    count = source_row_count(work, files)
     in_a_group = number == 1 and count is not None and count <= ROW_GROUP_ROWS
     place = None if in_a_group else _place(work, files_table(files), columns, on_hilbert_curve)
-    return moved(work, files, int(number), place)
+    return rewrite_rows(work, files, int(number), place)
 
 
 def _place(

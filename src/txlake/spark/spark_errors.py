@@ -38,10 +38,10 @@ from pyspark.errors import (
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.redaction import redacted
-from txlake.spark.gone_files import explanation
 from txlake.spark.java_errors import Cause, causes_of
-from txlake.spark.log_levels import unlogged
+from txlake.spark.log_levels import without_query_logs
 from txlake.spark.manifest import TEMPORARY
+from txlake.spark.missing_files import explain_missing_file
 from txlake.spark.spark_sessions import context_class
 from txlake.spark.table_access import TableAccess
 
@@ -205,7 +205,7 @@ def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
 
 def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
     if reason == "FILE_NOT_EXIST":
-        found = explanation(file)
+        found = explain_missing_file(file)
         if found is not None:
             return InvalidRequest(found)
         return CorruptTable(
@@ -259,7 +259,7 @@ def spark_errors(table: str | None = None) -> Iterator[None]:
     """
     handled = sys.exception()
     try:
-        with _interrupts_first(handled), unlogged():
+        with _interrupts_first(handled), without_query_logs():
             yield
     except PySparkException as error:
         raise translated(error, table) from error

@@ -17,8 +17,8 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txlake.datafiles.restating import footer_of
-from txlake.datafiles.vectors import Elsewhere, union_with_deleted
+from txlake.datafiles.recomputed_statistics import footer_of
+from txlake.datafiles.vectors import ExternalVectors, union_with_deleted
 from txlake.datafiles.write_task import COPY
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
@@ -114,9 +114,9 @@ class TableAccess:
         return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
 
     @property
-    def elsewhere(self) -> Elsewhere:
+    def external_vectors(self) -> ExternalVectors:
         """How deletion vectors are read that lie outside of the table's folder."""
-        return Elsewhere.by_options(self.reach, self.storage_options)
+        return ExternalVectors.by_options(self.reach, self.storage_options)
 
     def scan(
         self,
@@ -148,13 +148,13 @@ class TableAccess:
         self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
     ) -> dict[int, BitMap64]:
         """For each file with new deletions, by its ordinal, all its deleted positions."""
-        return union_with_deleted(self.store, files, deleted, self.elsewhere)
+        return union_with_deleted(self.store, files, deleted, self.external_vectors)
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
         """Writes new files with the rows of these that are left; `deleted` as in `scan`."""
-        positions = self.tracks_rows or self.tells_origins
+        positions = self.tracks_rows or self.reports_origins
         rows = self.scan(files, positions=positions, deleted=deleted)
-        if not self.tells_origins:
+        if not self.reports_origins:
             rows = rows.drop(FILE, ROW)
         return write_frame(rows.withColumn(ACTION, F.lit(COPY).cast("int")), self.target())
 
@@ -178,7 +178,7 @@ class TableAccess:
         return properties.row_tracking and properties.materialized_row_id_column is not None
 
     @property
-    def tells_origins(self) -> bool:
+    def reports_origins(self) -> bool:
         """Whether it has to be known which rows new rows were made of: for the change data feed."""
         return self.snapshot.properties.change_data_feed
 
@@ -198,7 +198,7 @@ class TableAccess:
             system=self.system,
             storage_options=self.storage_options,
             data_change=data_change,
-            tells_origins=self.tells_origins and data_change,
+            reports_origins=self.reports_origins and data_change,
         )
 
     def after(self, actions: tuple[Action, ...]) -> Self:

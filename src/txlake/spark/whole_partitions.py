@@ -17,7 +17,7 @@ from txlake.log.partitions import partition_texts
 from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
-from txlake.spark.bounded_text import shown_metadata, shown_text
+from txlake.spark.bounded_text import length_metadata, padded_text
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote, spark_type, visible_metadata
@@ -76,8 +76,8 @@ def _partitions(work: TableAccess, files: pa.Table) -> tuple[DataFrame, np.ndarr
     table = pa.Table.from_arrays(arrays, names=schema.names)
     frame = work.spark.createDataFrame(table, schema)
     shown = (
-        shown_text(F.col(quote(item.name)), item).alias(
-            item.name, metadata={**visible_metadata(item), **shown_metadata(item)}
+        padded_text(F.col(quote(item.name)), item).alias(
+            item.name, metadata={**visible_metadata(item), **length_metadata(item)}
         )
         for item in fields
     )

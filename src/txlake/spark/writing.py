@@ -18,12 +18,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
-from txlake.datafiles.footers import safe_for_filters, statistics_of
+from txlake.datafiles.footers import filter_safe_tags, statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
-from txlake.datafiles.parquet import renamed
-from txlake.datafiles.partition_texts import no_text, partition_texts
+from txlake.datafiles.parquet import with_field_names
+from txlake.datafiles.partition_texts import invalid_text_message, partition_texts
 from txlake.datafiles.sort_task import SortTask
-from txlake.datafiles.vectors import from_report
+from txlake.datafiles.vectors import bitmap_of_report
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -32,7 +32,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.iceberg import VERSION_TAG
 from txlake.protocol.types import Field, Primitive, Struct, has_variant
-from txlake.spark.memory_tables import check_reachable, landed, task_root
+from txlake.spark.memory_tables import check_reachable, import_files, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.shipping import travelling
@@ -50,7 +50,7 @@ class Target:
     """The table that rows are written to, as it will be once the change is committed.
 
     `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
-    `tells_origins` the tasks say which rows each row that they write was made of. What is written
+    `reports_origins` the tasks say which rows each row that they write was made of. What is written
     `as_changes` goes where change data is.
     """
 
@@ -60,7 +60,7 @@ class Target:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_change: bool = True
     rows_max: int | None = None
-    tells_origins: bool = False
+    reports_origins: bool = False
     as_changes: bool = False
 
 
@@ -270,7 +270,7 @@ def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTas
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The same values with the field names of the data files."""
-    return pa.chunked_array([renamed(chunk, wanted) for chunk in column.chunks], wanted)
+    return pa.chunked_array([with_field_names(chunk, wanted) for chunk in column.chunks], wanted)
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:
@@ -315,7 +315,7 @@ def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write
         options=dict(target.storage_options),
         rows_max=target.rows_max,
         kind="cdc" if target.as_changes else "part",
-        tells_origins=target.tells_origins,
+        reports_origins=target.reports_origins,
         materialized=_materialized(target.snapshot),
     )
 
@@ -369,7 +369,7 @@ def partition_text(value: Column, item: Field) -> Column:
     text = F.nullif(value.cast("string"), F.lit(""))
     if name != "binary" and not (isinstance(item.type, Primitive) and item.type.is_string):
         return text
-    refused = F.raise_error(F.concat(F.lit(no_text(item)), F.hex(value)))
+    refused = F.raise_error(F.concat(F.lit(invalid_text_message(item)), F.hex(value)))
     return F.when(F.is_valid_utf8(text), text).when(text.isNotNull(), refused)
 
 
@@ -415,7 +415,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
                 assert isinstance(count, int)
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
-                bitmap = from_report(bytes(data))
+                bitmap = bitmap_of_report(bytes(data))
                 replaced[key] = replaced[key] | bitmap if key in replaced else bitmap
                 replaced_rows += count
             case "action":
@@ -425,12 +425,12 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
             case "source":
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
-                sources |= from_report(bytes(data))
+                sources |= bitmap_of_report(bytes(data))
             case "piece":
                 assert isinstance(key, int)
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
-                piece = Piece(key, from_report(bytes(data)))
+                piece = Piece(key, bitmap_of_report(bytes(data)))
                 pieces.setdefault(str(report["text"]), []).append(piece)
             case "origins":
                 data = report["data"]
@@ -447,7 +447,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
             f"{target.snapshot.table}: {constraint} is violated by the row {row}; "
             "nothing was written"
         )
-    landed(target.store, (paths.decode_path(add.path) for add in adds))
+    import_files(target.store, (paths.decode_path(add.path) for add in adds))
     return Written(
         adds=tuple(adds),
         groups=tuple(groups),
@@ -480,7 +480,7 @@ def add_of(
         clustered=clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
     )
     tags: dict[str, str | None] = dict(
-        safe_for_filters(footer, columns, snapshot.partition_columns)
+        filter_safe_tags(footer, columns, snapshot.partition_columns)
     )
     if snapshot.is_iceberg_compatible:
         tags.update(VERSION_TAG)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from txlake.spark.loading import loader
+from txlake.spark.package_loading import module_loader
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
 
@@ -23,7 +23,7 @@ LAKE_FORMAT = "txlake_stream"
 
 def register(spark: SparkSession) -> None:
     """Lets a session read the lake's streams. Doing it again changes nothing."""
-    module = loader(whole_package(spark), carries=is_connect(spark))
+    module = module_loader(whole_package(spark), carries=is_connect(spark))
     spark.dataSource.register(_travelling(module))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
@@ -65,7 +65,7 @@ def told_of(log: TableLog, steps: Iterable[Step]) -> list[Told]:
     """
     known = list(steps)
     times = log.times_of(sorted({step.after.version for step in known}))
-    vectors = StoredVectors(log.store, log.elsewhere)
+    vectors = VectorCache(log.store, log.external_vectors)
     told: list[Told] = []
     for version, group in groupby(known, key=lambda step: step.after.version):
         found = list(group)

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from txlake.errors import OutcomeUnknown
-from txlake.spark.catalog_tables import place_of
+from txlake.spark.catalog_tables import plain_location
 from txlake.sql import sql_literal
 from txlake.statements import CreateMode, TableName, TablePath, quoted
 from txlake.storage.locations import canonical_url, local_path
@@ -76,7 +76,7 @@ def entry_of(spark: SparkSession, name: TableName) -> Entry | None:
     location = details.get("Location")
     if details.get("Type") == "VIEW" or not provider or not location:
         return Entry(None, None)
-    return Entry(provider.lower(), place_of(location))
+    return Entry(provider.lower(), plain_location(location))
 
 
 def create_named(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from txlake.conflict.positions import Vectors, deleted
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_path, files_table
 from txlake.log.snapshot import Snapshot
@@ -93,7 +93,7 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
     _require_feed(start, first, last, first)
     _require_columns(start, end)
     times = log.times_of(range(first, last + 1))
-    vectors = StoredVectors(log.store, log.elsewhere)
+    vectors = VectorCache(log.store, log.external_vectors)
     changes: list[Told] = []
     derived: list[Told] = []
     for commit in log.commits(first - 1, last):

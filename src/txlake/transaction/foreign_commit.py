@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from txlake.conflict.judging import ForeignCommit, refusal_of
-from txlake.datafiles.vectors import StoredVectors
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import (
     CorruptTable,
     InvalidRequest,
@@ -271,7 +271,7 @@ def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> 
         is_kept=_KEPT,
         may_go=_MAY_GO,
     )
-    found = refusal_of(commit, before, StoredVectors(log.store, log.elsewhere))
+    found = refusal_of(commit, before, VectorCache(log.store, log.external_vectors))
     if found is not None:
         return Refused(found.reason, found.is_lasting)
     info = next(action for action in actions if isinstance(action, CommitInfo))

@@ -23,7 +23,7 @@ from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES_AFTER_SELECTS
-from txlake.datafiles.vectors import StoredVectors, write_vectors
+from txlake.datafiles.vectors import VectorCache, write_vectors
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
@@ -108,7 +108,7 @@ class Rebase:
         self.state = proposal.base
         self.footprint = proposal.footprint
         self.checked: list[int] = []
-        vectors = StoredVectors(log.store, log.elsewhere)
+        vectors = VectorCache(log.store, log.external_vectors)
         self._context = Context(
             base=proposal.base,
             metadata=proposal.base.metadata,

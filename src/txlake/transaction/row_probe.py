@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from txlake.conflict.context import FileRows, RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.positions import Vectors, deleted
-from txlake.datafiles.parquet import Columns, opened, rows_of
+from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
 from txlake.errors import TxlakeError
 from txlake.log.predicates import ColumnPath, columns_of
 from txlake.log.skipping import rows_may_match, rows_must_match
@@ -120,7 +120,7 @@ class FileProbe:
         if is_absolute(file.path):
             raise ValueError("a file outside of the table")
         data = self._store.get(decode_path(file.path))
-        parquet = opened(pa.BufferReader(data))
+        parquet = open_parquet(pa.BufferReader(data))
         # The count of rows stands also where no column is read.
         rows = pa.table({"": pa.nulls(parquet.metadata.num_rows)})
         for item in fields:
@@ -140,7 +140,7 @@ class FileProbe:
         except ValueError:
             return None
         require_bounded(data, parquet.metadata, columns.names)
-        return pa.Table.from_batches(rows_of(parquet, columns), wanted).column(0)
+        return pa.Table.from_batches(iter_rows(parquet, columns), wanted).column(0)
 
 
 def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from txlake.datafiles.vectors import Elsewhere
+from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
@@ -77,7 +77,7 @@ class TableLog:
         *,
         name: str | None = None,
         governed: CatalogManaged | None = None,
-        elsewhere: Elsewhere | None = None,
+        external_vectors: ExternalVectors | None = None,
     ) -> None:
         self.store = store
         self.system = system
@@ -89,7 +89,7 @@ class TableLog:
         self._old: Mapping[int, Snapshot] = {}
         self._fifo_lock = FifoLock(system)
         self.governed = governed
-        self.elsewhere = elsewhere
+        self.external_vectors = external_vectors
         self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
         self._governed: CatalogManagedFiles | None = None
         if governed is not None:

@@ -32,10 +32,15 @@ from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, moving, rearranging, sorting
+from txlake.spark import dml, inserts, local_rows, rearranging, row_rewrite, sorting
 from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
-from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
+from txlake.spark.identities import (
+    IdentityValues,
+    identity_values,
+    refuse_assignment,
+    refuse_explicit_values,
+)
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
@@ -93,7 +98,7 @@ def delete(work: RowAccess, condition: Expression | None, alias: str | None = No
                 replaced[ordinal] = found
     deletions = delete_positions(work, partly, replaced)
     count = sum(add_rows(add) or 0 for add in whole) + _total(replaced)
-    return dml.deletion(condition, read, removed, deletions, count)
+    return dml.delete_change(condition, read, removed, deletions, count)
 
 
 def update(
@@ -107,7 +112,7 @@ def update(
     files = work.snapshot.select(read.predicate)
     seen = Seen(work, alias)
     given = assigned(work, seen, assignments, alias)
-    refuse_changed(work.snapshot, given)
+    refuse_assignment(work.snapshot, given)
     holds = seen.condition(condition)
     found: list[Row] = []
     places: list[tuple[int, int]] = []
@@ -121,8 +126,8 @@ def update(
     images = updated(work, found, given)
     written = write_images(work, images, places)
     deletions = delete_positions(work, files, replaced)
-    origins = dml.updated_rows(files, written)
-    return dml.updating(condition, read, deletions, written.adds, len(found), origins)
+    origins = dml.update_origins(files, written)
+    return dml.update_change(condition, read, deletions, written.adds, len(found), origins)
 
 
 def assigned(
@@ -196,7 +201,7 @@ def append(work: RowAccess, new: Any, placement: Placement) -> Change:
 
 def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
     """Replaces every row."""
-    return inserts.replacing_all(work, _written(work, new, placement))
+    return inserts.overwrite_change(work, _written(work, new, placement))
 
 
 def overwrite_partitions(
@@ -206,7 +211,9 @@ def overwrite_partitions(
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = _written(work, new, placement)
-    return inserts.replacing_partitions(work, written, null_partitions_stay=null_partitions_stay)
+    return inserts.partition_overwrite_change(
+        work, written, null_partitions_stay=null_partitions_stay
+    )
 
 
 def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Expression) -> Change:
@@ -222,7 +229,7 @@ def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Ex
                 )
 
     written = _written(work, new, placement, matches)
-    return inserts.overwriting(work, written, delete(work, condition), said)
+    return inserts.replacement_change(work, written, delete(work, condition), said)
 
 
 def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
@@ -236,7 +243,7 @@ def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
 
 def _arrow_of(cells: Values, names: Sequence[str]) -> pa.Table:
     """Constants as columns of these names."""
-    table, defaults = local_rows.table_of_values(cells, names, lambda: UTC_ZONE)
+    table, defaults = local_rows.values_table(cells, names, lambda: UTC_ZONE)
     assert not defaults, "DEFAULT isn't known here"
     return table
 
@@ -278,19 +285,21 @@ def _written(
         placement = Placement(by_name=True)
     frame = given(work, new, ())
     rows, of_caller = fitting.placed(frame.found, work.snapshot, placement)
-    with generating(work) as generation:
-        refuse_given(work.snapshot, of_caller)
+    with identity_values(work) as generation:
+        refuse_explicit_values(work.snapshot, of_caller)
         rows = with_identities(rows, generation, generation.missing(of_caller), work.snapshot)
         fitting.check(rows, work.snapshot, of_caller)
         if matches is not None:
             matches(rows)
         adds = write_rows(work, rows)
-        return generation.told(Written(adds=adds, actions={INSERT: len(rows)} if rows else {}))
+        return generation.with_marks(
+            Written(adds=adds, actions={INSERT: len(rows)} if rows else {})
+        )
 
 
 def with_identities(
     rows: Sequence[Row],
-    generation: Generation,
+    generation: IdentityValues,
     columns: Sequence[IdentityColumn],
     snapshot: Snapshot,
 ) -> list[Row]:
@@ -310,20 +319,20 @@ def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = F
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
     sources: list[Add] = []
     outputs: list[Add] = []
-    for one in compacting.chosen(work, where, purge=purge):
+    for one in compacting.choose_bins(work, where, purge=purge):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
         written = write_rows(work, [row for part in rows for row in part], data_change=False)
         taken = list(zip(one.files, map(len, rows), strict=True))
         outputs += [compacting._with_sources(add, taken) for add in written]
-    return compacting.compacting(work, where, tuple(sources), tuple(outputs), purge=purge)
+    return compacting.compaction_change(work, where, tuple(sources), tuple(outputs), purge=purge)
 
 
 def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
     """Writes the rows of these files anew, as a table with other metadata has them."""
     rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
     written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
-    return compacting.rewriting(work, files, written)
+    return compacting.rewrite_change(work, files, written)
 
 
 def rearranged(work: RowAccess, change: Change) -> Change:
@@ -383,4 +392,4 @@ def _sorted(work: RowAccess, files: Sequence[Add], columns: Sequence[str]) -> tu
                 for one in groups
                 for ordinal, members_of_file in groupby(one, key=itemgetter(0))
             )
-    return moving.with_pieces(work, files, Written(adds=tuple(adds), pieces=pieces))
+    return row_rewrite.with_source_tags(work, files, Written(adds=tuple(adds), pieces=pieces))

@@ -110,7 +110,7 @@ def own_deleted(work: TableAccess, add: Add) -> BitMap64:
     """The positions that a file's vector deletes."""
     if add.deletion_vector is None:
         return BitMap64()
-    return load_vector(work.store, add.deletion_vector, work.elsewhere)
+    return load_vector(work.store, add.deletion_vector, work.external_vectors)
 
 
 def rows_of(work: TableAccess, add: Add) -> tuple[Row, ...]:
@@ -243,7 +243,7 @@ def write_images(
         for add, told in written
     }
     return Written(
-        adds=tuple(add for add, _ in written), origins=origins if work.tells_origins else {}
+        adds=tuple(add for add, _ in written), origins=origins if work.reports_origins else {}
     )
 
 

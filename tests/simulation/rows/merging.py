@@ -26,8 +26,13 @@ from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import merge as of_spark
 from txlake.spark.deletions import delete_positions
-from txlake.spark.dml import updated_rows
-from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
+from txlake.spark.dml import update_origins
+from txlake.spark.identities import (
+    IdentityValues,
+    identity_values,
+    refuse_assignment,
+    refuse_explicit_values,
+)
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice
 from txlake.spark.rows import GENERATION_EXPRESSION
@@ -72,13 +77,13 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
     files = work.snapshot.select(read.predicate)
     job = _Job(work, statement, rows)
     job.run(files)
-    with generating(work) as generation:
+    with identity_values(work) as generation:
         images = write_images(work, job.images(changed=True), job.changed_at)
         adds = (*images.adds, *write_rows(work, job.inserted(generation)))
         written = replace(images, adds=adds, replaced=job.replaced, actions=job.actions)
-        written = generation.told(written)
+        written = generation.with_marks(written)
     deletions = delete_positions(work, files, job.replaced)
-    distinct, origins = of_spark._replaced(written), updated_rows(files, written)
+    distinct, origins = of_spark._replaced(written), update_origins(files, written)
     return of_spark.merged(statement, read, written, distinct, deletions, schema_actions, origins)
 
 
@@ -88,7 +93,7 @@ def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
     if _gives_the_time_twice(statement, work.snapshot.schema):
         return read
     held = LocalSource(_table(source), spark_schema(source.schema), statement.source_alias)
-    return of_spark.read_of_keys(work, statement, read, held)
+    return of_spark.narrowed_read(work, statement, read, held)
 
 
 def _table(source: Rows) -> pa.Table:
@@ -157,7 +162,7 @@ class _Job:
         self._taken.append((clause, row))
         self.actions[clause.action] = self.actions.get(clause.action, 0) + 1
 
-    def inserted(self, generation: Generation) -> list[Row]:
+    def inserted(self, generation: IdentityValues) -> list[Row]:
         """The rows that are inserted, with values in identity columns; clauses give them alike."""
         rows = self.images(changed=False)
         given = {name for clause in self._inserts for name in clause.given}
@@ -200,9 +205,9 @@ class _Job:
             seen, alias = Seen(self._work, scope=scope), self._statement.target_alias
             given = assigned(self._work, seen, clause.assignments, alias)
         if isinstance(clause, NotMatchedInsert):
-            refuse_given(self._work.snapshot, given)
+            refuse_explicit_values(self._work.snapshot, given)
         else:
-            refuse_changed(self._work.snapshot, given)
+            refuse_assignment(self._work.snapshot, given)
         if not isinstance(clause, NotMatchedInsert):
             kept = {
                 item.name: _at(place)

@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.spark_session import without_txlake
-from txlake.spark.loading import loader
+from txlake.spark.package_loading import module_loader
 from txlake.spark.shipping import Package, _whole_archive
 
 PROGRAM = """\
@@ -32,7 +32,9 @@ def ran(tmp_path: Path, *, carries: bool, is_there: bool) -> subprocess.Complete
     archive = tmp_path / made.name
     shutil.copy(made, archive)
     pickled = tmp_path / "module"
-    pickled.write_bytes(cloudpickle.dumps(loader(Package(name, str(archive)), carries=carries)))
+    pickled.write_bytes(
+        cloudpickle.dumps(module_loader(Package(name, str(archive)), carries=carries))
+    )
     if not is_there:
         archive.unlink()
     return subprocess.run(

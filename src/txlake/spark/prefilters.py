@@ -27,7 +27,7 @@ _COMPARED: Mapping[Operator, Callable[[Column, Any], Column]] = {
 _EXACT = frozenset({"byte", "short", "integer", "long", "date"})
 
 
-def harmless(predicate: Predicate, schema: Struct) -> Iterator[Column]:
+def prefilters(predicate: Predicate, schema: Struct) -> Iterator[Column]:
     """Conditions on the files' columns without which the predicate, bound, is true of no row."""
     for part in conjuncts(predicate):
         match part:

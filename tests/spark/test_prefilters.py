@@ -12,7 +12,7 @@ from tests.spark.tables import table
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.types import Struct
-from txlake.spark.conditions import harmless
+from txlake.spark.prefilters import prefilters
 from txlake.statements import Assignment, SqlText
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def test_what_cannot_fail_is_asked_first(
 ) -> None:
     t = table(tmp_path / "t", spark, SCHEMA)
     predicate = bind(parse_predicate(condition), t.snapshot.schema)
-    assert len(list(harmless(predicate, t.snapshot.schema))) == asked
-    assert not list(harmless(predicate, Struct(())))
+    assert len(list(prefilters(predicate, t.snapshot.schema))) == asked
+    assert not list(prefilters(predicate, Struct(())))
 
 
 @pytest.mark.parametrize("properties", [{}, MAPPED], ids=["plain", "mapped"])

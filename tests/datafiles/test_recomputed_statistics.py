@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.datafiles.restating import restated
+from txlake.datafiles.recomputed_statistics import recomputed_statistics
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.protocol.statistics import FileStatistics
@@ -75,7 +75,7 @@ def test_each_type_in_any_order_and_case() -> None:
         "i int, n decimal(6,2), t timestamp, d date, flag boolean, "
         "m map<string,bigint>, l array<bigint>, s struct<x: string, y: bigint>, new int"
     )
-    assert stats_of(restated(footer(written), add(), table)) == {
+    assert stats_of(recomputed_statistics(footer(written), add(), table)) == {
         "numRecords": 2,
         "minValues": {
             "i": 3,
@@ -97,7 +97,7 @@ def test_each_type_in_any_order_and_case() -> None:
 
 
 def test_names_that_case_alone_tells_apart_say_nothing() -> None:
-    found = restated(
+    found = recomputed_statistics(
         footer(pa.table({"a": [1], "A": [9], "b": [2]})), add(), snapshot("a int, b int")
     )
     assert found.min_values == {"b": 2}
@@ -107,9 +107,9 @@ def test_names_that_case_alone_tells_apart_say_nothing() -> None:
 def test_fractions_keep_the_bounds_that_they_had() -> None:
     written = footer(pa.table({"x": [1.0, float("nan")], "y": [1.0, 2.0]}))
     table = snapshot("x double, y double")
-    assert restated(written, add(), table).min_values == {}
+    assert recomputed_statistics(written, add(), table).min_values == {}
     before = {"numRecords": 2, "minValues": {"y": 1.0}, "maxValues": {"y": 2.0}}
-    found = restated(written, add(before), table)
+    found = recomputed_statistics(written, add(before), table)
     assert stats_of(found)["minValues"] == {"y": 1.0}
     assert stats_of(found)["maxValues"] == {"y": 2.0}
     assert found.null_count == {"x": 0, "y": 0}
@@ -127,7 +127,7 @@ def test_values_of_another_type_are_no_bounds() -> None:
         )
     )
     table = snapshot("d timestamp_ntz, wall timestamp, wide bigint, text string")
-    found = restated(written, add(), table)
+    found = recomputed_statistics(written, add(), table)
     assert found.min_values == {"wide": 1}
     assert found.null_count == {"d": 0, "wall": 0, "wide": 0, "text": 0}
 
@@ -143,12 +143,12 @@ def test_times_of_the_old_calendar_are_no_bounds() -> None:
         if legacy:
             keys["org.apache.spark.legacyDateTime"] = ""
         written = pa.table({"d": pa.array([day], pa.date32())}).replace_schema_metadata(keys)
-        found = restated(footer(written), add(), table)
+        found = recomputed_statistics(footer(written), add(), table)
         assert found.min_values == ({"d": day} if is_bound else {})
     old = datetime.datetime(1899, 12, 31, tzinfo=UTC)
     written = pa.table({"t": pa.array([old], pa.timestamp("us", "UTC"))})
     written = written.replace_schema_metadata({"org.apache.spark.version": "2.4.0"})
-    assert restated(footer(written), add(), table).min_values == {}
+    assert recomputed_statistics(footer(written), add(), table).min_values == {}
 
 
 def test_the_columns_are_those_that_the_table_asks_for() -> None:
@@ -156,25 +156,25 @@ def test_the_columns_are_those_that_the_table_asks_for() -> None:
     columns = "p int, a int, b int, c int"
     first = snapshot(columns, ("p",), delta__dataSkippingNumIndexedCols="2")
     before = {"numRecords": 1, "minValues": {"c": 3}, "maxValues": {"c": 3}}
-    assert restated(written, add(before), first).min_values == {"a": 1, "b": 2}
+    assert recomputed_statistics(written, add(before), first).min_values == {"a": 1, "b": 2}
     named = snapshot(columns, ("p",), delta__dataSkippingStatsColumns="c")
-    assert restated(written, add(), named).min_values == {"c": 3}
+    assert recomputed_statistics(written, add(), named).min_values == {"c": 3}
 
 
 def test_bounds_are_not_tight_beside_a_deletion_vector_or_loose_ones() -> None:
     written, table = footer(pa.table({"a": [1, 2]})), snapshot("a int")
     vector = DeletionVector(storage_type="i", path_or_inline_dv="x", size_in_bytes=1, cardinality=1)
-    found = restated(written, add(vector=vector), table)
+    found = recomputed_statistics(written, add(vector=vector), table)
     assert (found.num_records, found.tight_bounds) == (2, False)
     loose = {"numRecords": 2, "minValues": {}, "tightBounds": False}
-    assert not restated(written, add(loose), table).tight_bounds
-    assert restated(written, add(), table).tight_bounds
+    assert not recomputed_statistics(written, add(loose), table).tight_bounds
+    assert recomputed_statistics(written, add(), table).tight_bounds
 
 
 def test_without_statistics_in_the_footer_what_was_told_stays() -> None:
     written = footer(pa.table({"a": [1, 2]}), write_statistics=False)
     before = {"numRecords": 5, "minValues": {"a": 0}, "maxValues": {"a": 9}, "nullCount": {"a": 1}}
-    found = restated(written, add(before), snapshot("a int"))
+    found = recomputed_statistics(written, add(before), snapshot("a int"))
     assert (found.num_records, found.min_values) == (2, {"a": 0})
     assert (found.max_values, found.null_count) == ({"a": 9}, {"a": 1})
 
@@ -182,14 +182,14 @@ def test_without_statistics_in_the_footer_what_was_told_stays() -> None:
 def test_null_counts_of_lists_stay() -> None:
     written = footer(pa.table({"l": [[1], None], "a": [1, 2]}))
     before = {"numRecords": 2, "nullCount": {"l": 1, "a": 0, "gone": 0}}
-    found = restated(written, add(before), snapshot("l array<bigint>, a bigint"))
+    found = recomputed_statistics(written, add(before), snapshot("l array<bigint>, a bigint"))
     assert found.null_count == {"l": 1, "a": 0}
 
 
 def test_columns_found_by_field_ids_keep_their_statistics() -> None:
     table = snapshot("a int", delta__columnMapping__mode="id")
     before = {"numRecords": 5, "minValues": {"x": 0}, "maxValues": {"x": 9}, "nullCount": {"x": 1}}
-    found = restated(footer(pa.table({"x": [1, 2]})), add(before), table)
+    found = recomputed_statistics(footer(pa.table({"x": [1, 2]})), add(before), table)
     assert (found.num_records, found.min_values) == (2, {"x": 0})
 
 
@@ -198,5 +198,5 @@ def test_the_nulls_of_a_variant_are_those_of_its_metadata() -> None:
         [pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]
     )
     rows = pa.table({"v": pa.array([{"metadata": b"", "value": b""}, None, None], variant)})
-    statistics = restated(footer(rows), add({"numRecords": 3}), snapshot("v variant"))
+    statistics = recomputed_statistics(footer(rows), add({"numRecords": 3}), snapshot("v variant"))
     assert (statistics.null_count, statistics.min_values) == ({"v": 2}, {})

@@ -14,8 +14,8 @@ from txlake.log.value_nodes import Value
 from txlake.log.values import computed, parse_value
 from txlake.protocol.types import Field, from_arrow_type
 from txlake.spark import rows
-from txlake.spark.candidates import Candidates, held_rows
-from txlake.spark.local_rows import fitted
+from txlake.spark.candidate_rows import Candidates, arrow_rows_at
+from txlake.spark.local_rows import fit_column
 from txlake.spark.scan import ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.writing import Written, write_arrow
@@ -26,7 +26,7 @@ Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
 _HELD_BYTES_MAX = 256 * 1024 * 1024
 
 
-def values_here(
+def driver_values(
     work: TableAccess, assigned: Assigned, alias: str | None
 ) -> Mapping[str, Value] | None:
     """The new values, as far as `log.values` models them; None where Spark has to compute them."""
@@ -54,7 +54,7 @@ def write_images(
     """
     if not found.certain:
         return None
-    held = held_rows(work, files, found.positions, _HELD_BYTES_MAX)
+    held = arrow_rows_at(work, files, found.positions, _HELD_BYTES_MAX)
     if held is None:
         return None
     images = _images(work, held, values)
@@ -71,7 +71,7 @@ def _images(work: TableAccess, held: pa.Table, values: Mapping[str, Value]) -> p
         if made is None:
             return None
         source = Field(name, from_arrow_type(made.type))
-        stored = fitted(made, source, item, snapshot)
+        stored = fit_column(made, source, item, snapshot)
         if stored is None or (stored.null_count and not item.nullable):
             return None
         columns[item.name] = stored

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import Columns, opened, rows_of
+from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
 from txlake.datafiles.stored_vectors import as_array
 from txlake.datafiles.vectors import load_vector
 from txlake.log.files import adds_of
@@ -31,7 +31,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive, to_arrow_type
-from txlake.spark.bounded_text import is_padded, shown_metadata
+from txlake.spark.bounded_text import is_padded, length_metadata
 from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
@@ -68,7 +68,7 @@ class Candidates:
         return sum(map(len, self.positions.values()))
 
 
-def find(
+def find_candidates(
     work: TableAccess,
     files: pa.Table,
     predicate: Predicate,
@@ -162,7 +162,7 @@ class _Search:
                 raise ValueError("they aren't few")
 
 
-def live_columns(
+def live_values(
     work: TableAccess, files: pa.Table, items: Sequence[Field], possible: Predicate
 ) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
     """Of each file, in order, the positions of live rows and their values in these columns.
@@ -195,7 +195,7 @@ def _live_in(
         yield places, rows
 
 
-def held_rows(
+def arrow_rows_at(
     work: TableAccess,
     files: pa.Table,
     positions: Mapping[int, np.ndarray],
@@ -253,10 +253,10 @@ def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
 def rows_at(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
 ) -> DataFrame | None:
-    """As `held_rows`, given to Spark."""
+    """As `arrow_rows_at`, given to Spark."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
-    held = held_rows(work, files, positions)
+    held = arrow_rows_at(work, files, positions)
     if held is None:
         return None
     fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in _extra_names(work))]
@@ -272,8 +272,8 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
         item.nullable for item in partition_fields(work.snapshot)
     ):
         return None  # a scan shows collations, and NOT NULL of partition columns
-    found = find(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
-    held = None if found is None else held_rows(work, files, found.positions)
+    found = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
+    held = None if found is None else arrow_rows_at(work, files, found.positions)
     if held is None:
         return None
     rows = held.select(work.snapshot.schema.names)
@@ -286,7 +286,7 @@ def _fields(work: TableAccess) -> list[T.StructField]:
             item.name,
             spark_type(item.type),
             True,
-            {**visible_metadata(item), **shown_metadata(item)},
+            {**visible_metadata(item), **length_metadata(item)},
         )
         for item in work.snapshot.schema
     ]
@@ -354,7 +354,9 @@ def deleted_rows(work: TableAccess, add: Add) -> np.ndarray:
     """The positions of a file's deleted rows, in ascending order."""
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
-    return as_array(load_vector(work.store, add.deletion_vector, work.elsewhere)).astype(np.int64)
+    return as_array(load_vector(work.store, add.deletion_vector, work.external_vectors)).astype(
+        np.int64
+    )
 
 
 def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
@@ -382,7 +384,7 @@ def _read(
     without a row of which it may be true. Raises ValueError for what Spark may read otherwise.
     """
     with open_file(_url_of(work, add), work.storage_options) as source:
-        file = opened(source)
+        file = open_parquet(source)
         columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
         may_have = None if told is None else _groups(file, columns, items, told, work.snapshot)
         start = 0
@@ -392,7 +394,7 @@ def _read(
             last = None if wanted is None else wanted[wanted < end][-1:]
             is_asked = last is None or (len(last) and last[0] >= start)
             if is_asked and (may_have is None or may_have[number]):
-                for batch in rows_of(file, columns, [number]):
+                for batch in iter_rows(file, columns, [number]):
                     yield group, start, pa.table(batch.columns, [item.name for item in items])
                     start += batch.num_rows
                     if last is not None and start > last[0]:

@@ -23,10 +23,10 @@ from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
 from txlake.log.values import computed, parse_value
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_type, to_arrow_type
-from txlake.spark import candidates, rows
+from txlake.spark import candidate_rows, rows
 from txlake.spark.dml import resolve_assignments
-from txlake.spark.local_rows import fitted
-from txlake.spark.merge_source import LocalSource, column_meant, compared_columns
+from txlake.spark.local_rows import fit_column
+from txlake.spark.merge_source import LocalSource, equal_columns, resolve_merge_column
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
@@ -92,7 +92,7 @@ class _Matches:
     numbers: np.ndarray
 
 
-def merge_here(
+def merge_on_driver(
     work: TableAccess,
     statement: Merge,
     held: LocalSource,
@@ -144,7 +144,7 @@ def _keys(work: TableAccess, statement: Merge, held: LocalSource) -> list[_Key] 
         return None
     keys = []
     for part in work.on_parts(statement.on.text):
-        found = compared_columns(work, statement, held, part)
+        found = equal_columns(work, statement, held, part)
         if found is None or not _is_key(found[0], found[1]):
             return None
         keys.append(_Key(*found))
@@ -197,8 +197,8 @@ def _matches(
             raise ValueError("they aren't few")
         return np.concatenate([at for at, _ in parts])[places], numbers
 
-    reads = candidates.live_columns(work, files, items, possible)
-    with ThreadPoolExecutor(candidates.threads_for(files)) as pool:
+    reads = candidate_rows.live_values(work, files, items, possible)
+    with ThreadPoolExecutor(candidate_rows.threads_for(files)) as pool:
         found = list(pool.map(in_file, reads))
     positions = {ordinal: at for ordinal, (at, _) in enumerate(found) if len(at)}
     return _Matches(positions, np.concatenate([np.empty(0, np.int64), *(of for _, of in found)]))
@@ -246,7 +246,7 @@ class _Parts:
 
     def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table | None:
         """The images of the rows that match."""
-        ours = candidates.held_rows(self.work, self.files, matches.positions)
+        ours = candidate_rows.arrow_rows_at(self.work, self.files, matches.positions)
         if ours is None:
             return None
         theirs = self.held.rows.take(pa.array(matches.numbers))
@@ -354,7 +354,7 @@ class _Parts:
         """
         match value:
             case ColumnValue(name, qualifier):
-                found = column_meant(self.work, self.statement, self.held, name, qualifier)
+                found = resolve_merge_column(self.work, self.statement, self.held, name, qualifier)
                 if found is None:
                     return None
                 is_ours, column = found
@@ -394,5 +394,5 @@ class _Parts:
         self, values: pa.ChunkedArray, source: Field, item: Field
     ) -> pa.ChunkedArray | None:
         self.work.require_assignable(source.type, item)
-        stored = fitted(values, source, item, self.work.snapshot)
+        stored = fit_column(values, source, item, self.work.snapshot)
         return None if stored is None or (stored.null_count and not item.nullable) else stored

@@ -63,18 +63,18 @@ class _Readings:
 _READINGS = _Readings()
 
 
-def note_reading(log: TableLog, version: int) -> None:
+def record_read(log: TableLog, version: int) -> None:
     """Notes that rows of a table's version are read, now or by a DataFrame later."""
     _READINGS.add(log, version)
 
 
-def explanation(file: str) -> str | None:
+def explain_missing_file(file: str) -> str | None:
     """Why Spark doesn't find the data file; None where no table that was read tells."""
     found = _READINGS.of(file)
     return None if found is None else why_gone(*found)
 
 
-def explain_in_actions() -> None:
+def install_explanations() -> None:
     """Lets actions of DataFrames raise InvalidRequest with the explanation, where there is one.
 
     py4j raises the JVM's errors in one function. PySpark translates them around that function, and
@@ -106,5 +106,5 @@ def _explained(error: Exception) -> InvalidRequest | None:
     if type(error).__name__ not in {"Py4JJavaError", "SparkException"}:
         return None
     found = GONE.search("\n".join(cause.text for cause in causes_of(error)))
-    text = None if found is None else explanation(found[1])
+    text = None if found is None else explain_missing_file(found[1])
     return None if text is None else InvalidRequest(text)

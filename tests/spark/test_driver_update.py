@@ -11,7 +11,7 @@ import pytest
 from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.log.values import computed, parse_value
-from txlake.spark import dml, images
+from txlake.spark import dml, driver_update
 from txlake.spark.writing import Written
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: N
 def by_whom(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each UPDATE that looked at rows, whether this process made their images."""
     noted: list[bool] = []
-    write = images.write_images
+    write = driver_update.write_images
 
     def write_images(*arguments: object) -> Written | None:
         made = write(*arguments)  # type: ignore[arg-type]

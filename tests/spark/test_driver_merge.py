@@ -9,8 +9,8 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.spark import driver_merge
 from txlake.spark import merge as merging
-from txlake.spark import merge_here
 from txlake.spark.writing import Written
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ BY_SPARK = (
 def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each MERGE with a held source, whether this process carried it out."""
     noted: list[bool] = []
-    carry_out = merge_here.merge_here
+    carry_out = driver_merge.merge_on_driver
 
     def merged(*arguments: Any) -> Written | None:
         made = carry_out(*arguments)
         noted.append(made is not None)
         return made
 
-    monkeypatch.setattr(merging, "merge_here", merged)
+    monkeypatch.setattr(merging, "merge_on_driver", merged)
     return noted
 
 
@@ -115,7 +115,7 @@ def test_it_does_what_spark_does(
             t = made(tmp_path / f"{who} {place}", spark, **options)
             with monkeypatch.context() as patched:
                 if who == "spark":
-                    patched.setattr(merging, "merge_here", lambda *arguments: None)
+                    patched.setattr(merging, "merge_on_driver", lambda *arguments: None)
                 t.run(f"MERGE INTO t USING {SOURCE} AS s {merge}")
             found.append((rows(t), counts(t)))
         assert found[0] == found[1], merge
@@ -147,7 +147,7 @@ def test_values_of_every_kind(
         t.run(f"INSERT INTO t VALUES ({ours})")
         with monkeypatch.context() as patched:
             if who == "spark":
-                patched.setattr(merging, "merge_here", lambda *arguments: None)
+                patched.setattr(merging, "merge_on_driver", lambda *arguments: None)
             t.run(f"MERGE INTO t USING {source} AS s ON t.k = s.k {ALL}")
         found.append(rows(t))
     assert here == [True]
@@ -216,7 +216,7 @@ def test_many_rows_are_sparks(
     t = made(tmp_path / "t", spark, properties=VECTORS)
     for limit, most in (("_ROWS_MAX", 5), ("_BYTES_MAX", 100)):
         with monkeypatch.context() as patched:
-            patched.setattr(merge_here, limit, most)
+            patched.setattr(driver_merge, limit, most)
             t.run(f"MERGE INTO t USING {SOURCE} AS s ON t.k = s.k {ALL}")
     assert here == [False, False]
     assert counts(t)["num_affected_rows"] == 6

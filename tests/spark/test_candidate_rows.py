@@ -13,7 +13,7 @@ import pytest
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.datafiles import parquet
 from txlake.protocol.paths import decode_path
-from txlake.spark import candidates, dml
+from txlake.spark import candidate_rows, dml
 from txlake.statements import NativeColumn, Reference, SqlText, TableName
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         read = work.read(SqlText(condition), None)
         files = work.snapshot.select(read.predicate)
         assert read.predicate is not None
-        found = candidates.find(work, files, read.predicate, 1000)
+        found = candidate_rows.find_candidates(work, files, read.predicate, 1000)
         assert found is not None
-        held = candidates.rows_at(work, files, found.positions)
+        held = candidate_rows.rows_at(work, files, found.positions)
         assert held is not None
         matching = work.scan(files, positions=True).where(condition)
         _same(held if found.certain else held.where(condition), matching)
@@ -140,7 +140,7 @@ def test_few_rows_are_as_a_scan_gives_them(odd: PathTable, condition: str) -> No
     predicate = work.predicate(SqlText(condition), None)
     assert predicate is not None
     files = work.snapshot.select(predicate)
-    few = candidates.few_rows(work, files, predicate)
+    few = candidate_rows.few_rows(work, files, predicate)
     assert few is not None
     scanned = work.scan(files)
     assert few.schema == scanned.schema
@@ -162,9 +162,9 @@ def test_groups_whose_numbers_rule_a_row_out_are_not_read(
         file: pq.ParquetFile, columns: parquet.Columns, groups: list[int]
     ) -> Iterator[pa.RecordBatch]:
         read.append(groups)
-        yield from parquet.rows_of(file, columns, groups)
+        yield from parquet.iter_rows(file, columns, groups)
 
-    monkeypatch.setattr(candidates, "rows_of", told)
+    monkeypatch.setattr(candidate_rows, "iter_rows", told)
     for condition, groups, places in (
         ("id = 4", [[2]], [4]),
         ("id < 1 OR id > 4", [[0], [2]], [0, 5]),
@@ -199,20 +199,22 @@ def test_a_scan_of_large_groups_is_left_to_spark(
         work = odd.work()
         predicate = work.predicate(SqlText(condition), None)
         assert predicate is not None
-        return candidates.few_rows(work, work.snapshot.select(None), predicate)
+        return candidate_rows.few_rows(work, work.snapshot.select(None), predicate)
 
     assert few("id = 3") is not None
-    monkeypatch.setattr(candidates, "_GROUP_BYTES_MAX", 10)
+    monkeypatch.setattr(candidate_rows, "_GROUP_BYTES_MAX", 10)
     assert few("id = 3") is None
     assert few("id = 99") is not None
     assert _found(odd, "id = 3") is not None  # as an UPDATE looks for it
 
 
-def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidates.Candidates | None:
+def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidate_rows.Candidates | None:
     work = t.work()
     read = work.read(SqlText(condition), None)
     assert read.predicate is not None
-    return candidates.find(work, work.snapshot.select(read.predicate), read.predicate, rows_max)
+    return candidate_rows.find_candidates(
+        work, work.snapshot.select(read.predicate), read.predicate, rows_max
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_much_and_far_is_left_to_spark(
     odd: PathTable, limit: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _found(odd, "id > 0") is not None
-    monkeypatch.setattr(candidates, limit, value)
+    monkeypatch.setattr(candidate_rows, limit, value)
     assert _found(odd, "id > 0") is None
 
 
@@ -247,12 +249,12 @@ def test_many_rows_are_left_to_spark(odd: PathTable) -> None:
 
 
 def test_large_rows_are_left_to_spark(odd: PathTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_HELD_BYTES_MAX", 10)
+    monkeypatch.setattr(candidate_rows, "_HELD_BYTES_MAX", 10)
     work = odd.work()
     found = _found(odd, "id = 3")
     assert found is not None
     files = work.snapshot.select(work.predicate(SqlText("id = 3"), None))
-    assert candidates.rows_at(work, files, found.positions) is None
+    assert candidate_rows.rows_at(work, files, found.positions) is None
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -265,7 +267,7 @@ def test_rows_are_read_a_few_at_a_time(
     files = work.snapshot.select(work.predicate(SqlText("id IN (1, 6)"), None))
     found = _found(odd, "id IN (1, 6)")
     assert found is not None
-    held = candidates.rows_at(work, files, found.positions)
+    held = candidate_rows.rows_at(work, files, found.positions)
     assert held is not None
     _same(held, work.scan(files, positions=True).where("id IN (1, 6)"))
 
@@ -331,7 +333,7 @@ def test_files_that_spark_may_read_otherwise_are_left_to_it(
     assert (found is not None) == is_read
     if found is not None:
         assert [places.tolist() for places in found.positions.values()] == [[3, 4]]
-        held = candidates.rows_at(t.work(), t.snapshot.select(None), found.positions)
+        held = candidate_rows.rows_at(t.work(), t.snapshot.select(None), found.positions)
         assert held is not None
         assert sorted(row.id for row in held.collect()) == [3, 4]
 

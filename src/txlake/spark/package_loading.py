@@ -12,7 +12,7 @@ from typing import Any
 from txlake.spark.shipping import Package
 
 
-def loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
+def module_loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
     """Gives a module of the package by its name, also in a process that has no txlake.
 
     Some processes that Spark runs beside its driver aren't told what was sent to it. They find the

@@ -60,7 +60,7 @@ def footer_of(
         ) from error
 
 
-def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStatistics:
+def recomputed_statistics(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStatistics:
     """The statistics that a live file gets, for the columns that the table's properties choose.
 
     A footer doesn't say whether there are NaNs, which are greater than its maximum: columns of

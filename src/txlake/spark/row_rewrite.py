@@ -33,7 +33,7 @@ def target_bytes(work: TableAccess) -> int:
     return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
-def counted(work: TableAccess, files: Iterable[Add]) -> int | None:
+def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
     """How many live rows the files have, where new files are to say which of them they got.
 
     None where they can't: no deletion can be carried without deletion vectors, the rows are too
@@ -50,14 +50,14 @@ def counted(work: TableAccess, files: Iterable[Add]) -> int | None:
     return count if count <= work.settings.told_rows_max else None
 
 
-def moved(
+def rewrite_rows(
     work: TableAccess, files: Sequence[Add], number: int, place: Column | None = None
 ) -> tuple[Add, ...]:
     """About `number` new files with the live rows of these, partition by partition.
 
     The rows are sorted by `place`; those of one place, and all without it, keep their order.
     """
-    told = counted(work, files) is not None
+    told = source_row_count(work, files) is not None
     rows = work.scan(files_table(files), positions=True)  # starts Spark, which columns need
     partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
     # Rows of one place are told apart by where they stood, so that they can go to several files.
@@ -67,10 +67,12 @@ def moved(
     if not told:
         rows = rows.drop(FILE, ROW)
     target = work.target(data_change=False)
-    return with_pieces(work, files, write_frame(rows, target, keep_order=True, tell_pieces=told))
+    return with_source_tags(
+        work, files, write_frame(rows, target, keep_order=True, tell_pieces=told)
+    )
 
 
-def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:
+def with_source_tags(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:
     """The new files, tagged with the rows that they hold where that is known and not too long."""
     pieces = [piece for add in done.adds for piece in done.pieces.get(add.path, ())]
     if not pieces or len(pieces) > _TOLD_PIECES_MAX:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.datafiles.parquet import place_of
+from txlake.datafiles.parquet import find_field
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.type_widening import TYPE_CHANGES
@@ -25,7 +25,7 @@ def _is_widened(item: Field) -> bool:
     return any(TYPE_CHANGES in one.metadata for one in (item, *inside))
 
 
-def holds_narrower(footer: pq.FileMetaData, columns: list[Field], *, by_id: bool) -> bool:
+def holds_narrower_types(footer: pq.FileMetaData, columns: list[Field], *, by_id: bool) -> bool:
     """Whether one of these columns has another type in a file than in the table's schema.
 
     Where the footer doesn't tell: yes.
@@ -41,7 +41,7 @@ def _differs(fields: list[pa.Field], item: Field, by_id: bool) -> bool:
     identity = None if item.column_id is None else {"PARQUET:field_id": str(item.column_id)}
     kind = to_arrow_type(item.type, physical=True)
     wanted = pa.field(item.physical_name, kind, True, identity)
-    place = place_of(fields, wanted, by_id)
+    place = find_field(fields, wanted, by_id)
     return place is not None and not _same(fields[place].type, wanted.type)
 
 

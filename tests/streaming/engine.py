@@ -77,7 +77,7 @@ class Query:
         own = self._source.own
         adds = self._source.files(start, end)
         batches = list(self._task.rows([streamed_file(own, add, self._reach) for add in adds]))
-        schema = pa.ipc.read_schema(pa.py_buffer(self._task.shown))
+        schema = pa.ipc.read_schema(pa.py_buffer(self._task.row_schema))
         sink(number, pa.Table.from_batches(batches, schema))
         put(self._checkpoint / "commits" / str(number), {})
 

@@ -1,5 +1,5 @@
-"""Data files, their footers and deletion vectors, in and out, without Spark.
+"""Data files, their footers and deletion vectors: reading and writing them without Spark.
 
-Lives here what the driver and Spark's tasks do alike; tasks get it with the session
-(`txlake.spark.shipping`). A module that tasks import needs pyarrow and numpy alone.
+The driver and Spark's tasks share this code, which is shipped to the tasks with the session
+(`txlake.spark.shipping`). A module that tasks import depends on pyarrow and numpy only.
 """

@@ -1,4 +1,4 @@
-"""What Spark's tasks do with files that Spark can't decode: pyarrow reads them."""
+"""The Spark task that reads files that Spark can't decode: pyarrow reads them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from txlake.datafiles.parquet import Columns, corrupt_table_errors, iter_rows, o
 
 @dataclass(frozen=True)
 class DecodeTask:
-    """Reads Parquet files by pyarrow: rows of (ordinal, URL) become the files' rows.
+    """Reads Parquet files by pyarrow: turns rows of (file ordinal, URL) into the files' rows.
 
-    `schema`: the wanted columns, serialised Arrow, the last two being the file's ordinal and the
-    row's position. Columns are found by field id with `by_id`, else by name; absent ones are null.
+    Attributes:
+        schema: serialised Arrow: the columns to read, then the file's ordinal and the row's
+            position.
+        by_id: whether columns are found by field id, else by name; absent columns are null.
+        options: those of the table's store.
     """
 
     schema: bytes
@@ -27,7 +30,7 @@ class DecodeTask:
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
     ) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one of a job's partitions."""
+        """Run the task over one of a job's partitions."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
         columns = Columns(pa.schema(list(schema)[:-2]), by_id=self.by_id)
         for batch in batches:
@@ -35,8 +38,8 @@ class DecodeTask:
                 start = 0
                 for rows in self._rows(url, columns):
                     count = rows.num_rows
-                    places = (np.full(count, ordinal), np.arange(start, start + count))
-                    positions = [pa.array(each, pa.int64()) for each in places]
+                    constants = (np.full(count, ordinal), np.arange(start, start + count))
+                    positions = [pa.array(each, pa.int64()) for each in constants]
                     start += count
                     yield pa.RecordBatch.from_arrays([*rows.columns, *positions], schema=schema)
 

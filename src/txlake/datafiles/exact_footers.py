@@ -1,13 +1,19 @@
-"""A Parquet footer changed so that no reader skips rows of floating-point columns by it.
+"""Correction of Parquet footers, so that no reader skips rows of floating-point columns by mistake.
 
-Owns three faults of footers. Arrow leaves NaN out of a column chunk's bounds, though readers take
-NaN for the greatest number; parquet-java makes it a bound, which the format forbids: a chunk with
-NaN gets no bounds. parquet-java skips a chunk whose pages
-are all dictionary-encoded by the dictionary, in which 0.0 and -0.0 are two values: a chunk that may
-hold a zero doesn't say that all its pages are. And pyarrow takes equal bounds for the value of
-every row, so that `isin([0.0])` finds none between the bounds of zeros, -0.0 and 0.0: a chunk of
-zeros gets no bounds. Source: the Parquet format's `parquet.thrift` (ColumnMetaData), PARQUET-1222,
-PARQUET-1246; parquet-java, `DictionaryFilter`.
+Owns three faults of footers:
+
+Arrow leaves NaN out of a column chunk's bounds, though readers take NaN for the greatest number,
+and parquet-java makes NaN a bound, which the format forbids: a chunk with NaN gets no bounds.
+
+parquet-java skips a chunk whose pages are all dictionary-encoded by the dictionary, in which 0.0
+and -0.0 are two values: a chunk that may hold a zero doesn't say that all its pages are
+dictionary-encoded.
+
+pyarrow takes equal bounds for the value of every row, so that `isin([0.0])` finds none between the
+bounds of zeros, -0.0 and 0.0: a chunk of zeros gets no bounds.
+
+Source: the Parquet format's `parquet.thrift` (ColumnMetaData), PARQUET-1222, PARQUET-1246;
+parquet-java, `DictionaryFilter`.
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
 
 
 def chunks_with_zero(footer: pq.FileMetaData) -> set[Chunk]:
-    """Return the chunks of floating-point numbers with a dictionary that may hold a zero."""
+    """Return the dictionary-encoded floating-point chunks that may hold a zero."""
     return {
         place
         for place, chunk in _fractions(footer)
@@ -55,7 +61,7 @@ def chunks_with_zero(footer: pq.FileMetaData) -> set[Chunk]:
 
 
 def _chunks_of_zeros(footer: pq.FileMetaData) -> set[Chunk]:
-    """The chunks of floating-point numbers that are zeros by their bounds."""
+    """Return the floating-point chunks that hold only zeros, by their bounds."""
     return {
         place
         for place, chunk in _fractions(footer)
@@ -90,31 +96,31 @@ def _may_hold_zero(bounds: pq.Statistics | None) -> bool:
 
 
 def leaves_with_nan(column: pa.Array, first: int) -> Iterator[int]:
-    """Return which Parquet leaf columns of an Arrow column hold a NaN; `first` is its first one."""
-    kind = column.type
-    if pa.types.is_floating(kind):
+    """Yield the indexes of a column's Parquet leaves that hold a NaN, starting at `first`."""
+    data_type = column.type
+    if pa.types.is_floating(data_type):
         if pc.any(pc.is_nan(column)).as_py():
             yield first
-    elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from leaves_with_nan(column.field(place), first)
-            first += leaf_count(kind.field(place).type)
-    elif pa.types.is_map(kind):
+    elif pa.types.is_struct(data_type):
+        for index in range(data_type.num_fields):
+            yield from leaves_with_nan(column.field(index), first)
+            first += leaf_count(data_type.field(index).type)
+    elif pa.types.is_map(data_type):
         yield from leaves_with_nan(column.keys, first)
-        yield from leaves_with_nan(column.items, first + leaf_count(kind.key_type))
-    elif pa.types.is_list(kind):
+        yield from leaves_with_nan(column.items, first + leaf_count(data_type.key_type))
+    elif pa.types.is_list(data_type):
         yield from leaves_with_nan(column.flatten(), first)
 
 
 def leaf_count(data_type: pa.DataType) -> int:
-    """Return how many leaf columns of Parquet hold a type."""
+    """Return how many Parquet leaf columns a type has."""
     if not pa.types.is_nested(data_type):
         return 1
     return sum(leaf_count(data_type.field(at).type) for at in range(data_type.num_fields))
 
 
 def needs_change(footer: pq.FileMetaData, with_nan: Collection[Chunk] = ()) -> bool:
-    """Return whether `change_footer` would change the file. `with_nan`: chunks that hold a NaN."""
+    """Return whether `change_footer` would change the file, whose chunks `with_nan` hold a NaN."""
     return bool(
         with_nan
         or chunks_with_zero(footer)
@@ -124,19 +130,20 @@ def needs_change(footer: pq.FileMetaData, with_nan: Collection[Chunk] = ()) -> b
 
 
 def change_footer(file: BinaryIO, with_nan: Collection[Chunk] = ()) -> tuple[pq.FileMetaData, int]:
-    """Change the footer of a whole Parquet file in place; return the file's size in bytes.
+    """Correct the footer of a Parquet file in place.
 
-    Also return a footer with all bounds that are right, those of zeros too, for statistics. All
-    else in the file stays as it is, what this module doesn't know too. Raises ValueError, or what
-    Arrow raises, for what is no Parquet file.
+    Return the footer for statistics, and the file's size in bytes. That footer has all bounds that
+    are right, those of zeros too. Everything else in the file stays, unknown fields included.
+    `with_nan`: the chunks that hold a NaN. Raises ValueError, or what Arrow raises, for a file that
+    isn't Parquet.
     """
     file.seek(-_FRAME_BYTES, os.SEEK_END)
     length = int.from_bytes(file.read(4), "little")
     start = file.seek(-_FRAME_BYTES - length, os.SEEK_END)
     before = file.read(length)
-    found = _read(before)
-    zeros, of_zeros = chunks_with_zero(found), _chunks_of_zeros(found)
-    nans = _chunks_bounded_by_nan(found).union(with_nan)
+    footer = _read(before)
+    zeros, of_zeros = chunks_with_zero(footer), _chunks_of_zeros(footer)
+    nans = _chunks_bounded_by_nan(footer).union(with_nan)
     parts, _ = read_parts(before)
     after = write_parts(_in_groups(parts, nans | of_zeros, zeros))
     file.seek(start)
@@ -199,8 +206,8 @@ def _in_meta_data(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) 
     for part in parts:
         if part.number == _STATISTICS and not has_bounds:
             inner, _ = read_parts(part.data)
-            kept = [one for one in inner if one.number not in _BOUNDS]
-            yield replace(part, data=write_parts(kept))
+            retained = [field for field in inner if field.number not in _BOUNDS]
+            yield replace(part, data=write_parts(retained))
         elif part.number == _ENCODINGS and has_zero:
             # Where not all pages are said to be dictionary-encoded, some may be plain.
             kind, encodings = read_list(part.data)

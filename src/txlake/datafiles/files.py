@@ -1,7 +1,7 @@
-"""The bytes of data files, which encoded URLs name, by the stores of `storage`.
+"""Reading and writing data files by their encoded URLs, through the stores of `storage`.
 
-Owns that a file of this machine is written and read piece by piece, any other one whole. `options`
-are those of the bucket's store, or of HDFS.
+Files on this machine are written and read piece by piece, files of other stores as a whole.
+`options` are those of the bucket's store, or of HDFS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Options = Mapping[str, str]
 
 
 def create(url: str) -> pa.NativeFile:
-    """What a new file is written to, until `finish`. Missing folders are made."""
+    """Return the sink for a new file; `finish` completes the file. Creates missing folders."""
     path = local_path(url)
     if path is None:
         return pa.BufferOutputStream()
@@ -37,9 +37,9 @@ def finish(
     options: Options,
     change: Callable[[BinaryIO], object] | None = None,
 ) -> None:
-    """Makes a written file durable, and visible in a bucket or in HDFS.
+    """Make a written file durable, and visible in a bucket or in HDFS.
 
-    With `change` the file is given to it before, whole, to be read and written.
+    `change` is called before with the whole file, open for reading and writing.
     """
     path = local_path(url)
     if path is None:
@@ -58,7 +58,7 @@ def finish(
 
 
 def remove(url: str, options: Options) -> None:
-    """Removes a file, if that works; what stays is an orphan for VACUUM."""
+    """Remove a file. A failure is ignored: the file is then an orphan for VACUUM."""
     try:
         store, name = store_and_name(url, options)
         store.delete([name])
@@ -67,7 +67,7 @@ def remove(url: str, options: Options) -> None:
 
 
 def open_file(url: str, options: Options) -> pa.NativeFile:
-    """A file to read anywhere in. Raises FileNotFoundError."""
+    """Open a file for random reads. Raises FileNotFoundError."""
     path = local_path(url)
     if path is not None:
         return pa.OSFile(path, "rb")
@@ -76,19 +76,19 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
 
 
 def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
-    """Some of a file's bytes. Raises FileNotFoundError."""
+    """Return `length` bytes of a file from `offset`. Raises FileNotFoundError."""
     store, name = store_and_name(url, options)
     return store.get_range(name, offset, length)
 
 
 def store_and_name(url: str, options: Options) -> tuple[Store, str]:
-    """The store of a file's folder, and the file's name there."""
+    """Return the store of a file's folder, and the file's name in it, decoded."""
     folder, _, name = url.rpartition("/")
     return open_store(folder, options), unquote(name, errors="surrogateescape")
 
 
 def sync(path: str) -> None:
-    """Returns once a local file would outlive a power cut."""
+    """Flush a local file to stable storage, so that it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""A data file's Parquet footer, and the statistics in it.
+"""Data files' Parquet footers, and the statistics in them.
 
-Owns which columns get statistics; their JSON is `protocol.statistics`' business. Source:
-PROTOCOL.md, "Per-file Statistics".
+Owns which columns get statistics; `protocol.statistics` owns their JSON. Source: PROTOCOL.md,
+"Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _INEXACT = frozenset({"float", "double", "date", "timestamp"})
 
 
 def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
-    """The footer of a file of that size. `read` gives bytes of it by offset and length.
+    """Return the footer of a file of `size_bytes`. `read` returns bytes by offset and length.
 
-    Raises pyarrow.ArrowInvalid when it is no Parquet file.
+    Raises pyarrow.ArrowInvalid if it isn't a Parquet file.
     """
     start = max(0, size_bytes - _TAIL_BYTES)
     tail = read(start, size_bytes - start)
@@ -57,31 +57,33 @@ def statistics_of(
     with_nan: Collection[tuple[str, ...]] = (),
     clustered: Collection[tuple[str, ...]] = (),
 ) -> FileStatistics:
-    """The statistics of a file that holds `schema` without its partition columns, in order.
+    """Return the statistics of a file that holds `schema` without its partition columns, in order.
 
-    `clustered`: the clustering columns, logical paths, which have statistics always.
-    `with_nan`: leaf columns that may hold a NaN where the footer has bounds, paths of physical
-    names; they get no bounds, since NaN is greater than the maximum of the rest. Nor do times that
-    may be of the old calendar.
+    Times that may be of the calendar before 1582 get no bounds.
+
+    `with_nan`: physical paths of leaf columns that may hold a NaN where the footer has bounds. They
+    get no bounds, since NaN is greater than the maximum of the rest.
+
+    `clustered`: logical paths of the clustering columns, which always have statistics.
     """
     columns = [item for item in schema if item.name not in partition_columns]
-    wanted = indexed_columns(columns, properties).union(clustered)
+    indexed = indexed_columns(columns, properties).union(clustered)
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     nulls: dict[str, object] = {}
     is_old = is_legacy(footer.metadata)
     for index, (path, logical, data_type) in enumerate(leaves(columns)):
-        if path is None or logical not in wanted:
+        if path is None or logical not in indexed:
             continue
-        found = chunk_bounds(footer, index)
-        if is_old and is_old_time(found.minimum):
-            found = ChunkBounds(null_count=found.null_count)
-        if found.null_count is not None:
-            put(nulls, path, found.null_count)
+        bounds = chunk_bounds(footer, index)
+        if is_old and is_old_time(bounds.minimum):
+            bounds = ChunkBounds(null_count=bounds.null_count)
+        if bounds.null_count is not None:
+            set_leaf(nulls, path, bounds.null_count)
         bounded = isinstance(data_type, Primitive) and data_type.name not in WITHOUT_BOUNDS
-        if bounded and found.minimum is not None and path not in with_nan:
-            put(minimum, path, found.minimum)
-            put(maximum, path, found.maximum)
+        if bounded and bounds.minimum is not None and path not in with_nan:
+            set_leaf(minimum, path, bounds.minimum)
+            set_leaf(maximum, path, bounds.maximum)
     return FileStatistics(
         num_records=footer.num_rows,
         min_values=minimum,
@@ -94,10 +96,10 @@ def statistics_of(
 def filter_safe_tags(
     footer: pq.FileMetaData, schema: Struct, partition_columns: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the tag of a file of this engine's in which Spark's filters lose no row, or no tag.
+    """Return SAFE_FOR_FILTERS if Spark's filters lose no row of a txlake file, else no tag.
 
-    Arguments as those of `statistics_of`; the footer is one that `exact_footers` has gone over. A
-    file whose columns filters never mislead needs no tag.
+    The arguments are as in `statistics_of`; `exact_footers` has corrected the footer. A file whose
+    columns never mislead a filter needs no tag.
     """
     columns = [item for item in schema if item.name not in partition_columns]
     is_needed = False
@@ -106,21 +108,21 @@ def filter_safe_tags(
             continue
         is_needed = is_needed or data_type.name in _INEXACT
         if data_type.name in ("date", "timestamp"):
-            found = chunk_bounds(footer, index)
-            is_absent = found.null_count == footer.num_rows
-            if not is_absent and not _is_modern(found.minimum):
+            bounds = chunk_bounds(footer, index)
+            is_all_null = bounds.null_count == footer.num_rows
+            if not is_all_null and not _is_modern(bounds.minimum):
                 return {}
     return SAFE_FOR_FILTERS if is_needed else {}
 
 
 def is_filter_safe(add: Add) -> bool:
-    """Return whether Spark's filters lose no row of a file, whatever its columns hold."""
+    """Return whether the file's tag says that Spark's filters lose no row of it."""
     name, value = next(iter(SAFE_FOR_FILTERS.items()))
     return (add.tags or {}).get(name) == value
 
 
 def _is_modern(value: object) -> bool:
-    """Whether a time, and all later ones, come out of java.sql.Date and Timestamp unchanged."""
+    """Return whether java.sql.Date and Timestamp keep this time, and all later ones, unchanged."""
     match value:
         case datetime():
             return value.replace(tzinfo=value.tzinfo or UTC) >= _SAME_IN_JAVA_SQL_FROM
@@ -130,23 +132,23 @@ def _is_modern(value: object) -> bool:
 
 
 def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tuple[str, ...]]:
-    """The leaf columns, as logical paths, that the table's properties give statistics to."""
-    found = [logical for path, logical, _ in leaves(columns) if path is not None]
-    named = properties.data_skipping_stats_columns
-    if named is not None:
-        chosen = [tuple(part.lower() for part in name) for name in named]
+    """Return the leaf columns, as logical paths, that the table's properties give statistics to."""
+    paths = [logical for path, logical, _ in leaves(columns) if path is not None]
+    names = properties.data_skipping_stats_columns
+    if names is not None:
+        chosen = [tuple(part.lower() for part in name) for name in names]
         return {
             leaf
-            for leaf in found
+            for leaf in paths
             if any(tuple(p.lower() for p in leaf[: len(name)]) == name for name in chosen)
         }
     limit = properties.data_skipping_num_indexed_cols
-    return set(found if limit < 0 else found[:limit])
+    return set(paths if limit < 0 else paths[:limit])
 
 
 @dataclass(slots=True)
 class ChunkBounds:
-    """What is known of one leaf column; bounds are None when any row group has none."""
+    """The statistics of one leaf column; the bounds are None when any row group has none."""
 
     minimum: Any = None
     maximum: Any = None
@@ -154,31 +156,31 @@ class ChunkBounds:
 
 
 def chunk_bounds(footer: pq.FileMetaData, index: int) -> ChunkBounds:
-    """The statistics of one leaf column over all row groups."""
-    found = ChunkBounds()
-    bounded = True
+    """Return the statistics of one leaf column over all row groups."""
+    bounds = ChunkBounds()
+    has_bounds = True
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(index)
         statistics = chunk.statistics
         nulls = None
         if statistics is not None and statistics.has_null_count:
             nulls = statistics.null_count
-        if found.null_count is not None:
-            found.null_count = None if nulls is None else found.null_count + nulls
+        if bounds.null_count is not None:
+            bounds.null_count = None if nulls is None else bounds.null_count + nulls
         if nulls == chunk.num_values:
             continue
-        limits = _limits(statistics)
-        if limits is None:
-            bounded = False
-        elif bounded:
-            low, high = limits
-            found.minimum = low if found.minimum is None else min(found.minimum, low)
-            found.maximum = high if found.maximum is None else max(found.maximum, high)
-    return found if bounded else ChunkBounds(null_count=found.null_count)
+        group_bounds = _bounds_of(statistics)
+        if group_bounds is None:
+            has_bounds = False
+        elif has_bounds:
+            low, high = group_bounds
+            bounds.minimum = low if bounds.minimum is None else min(bounds.minimum, low)
+            bounds.maximum = high if bounds.maximum is None else max(bounds.maximum, high)
+    return bounds if has_bounds else ChunkBounds(null_count=bounds.null_count)
 
 
-def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
-    """A row group's bounds; None where it has none, or they say nothing of a NaN."""
+def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
+    """Return a row group's bounds; None where it has none, or a bound is NaN."""
     if statistics is None or not statistics.has_min_max:
         return None
     try:
@@ -194,7 +196,7 @@ def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarro
 
 
 def is_old_time(value: object) -> bool:
-    """Whether a value is a time that the old calendar and today's tell apart."""
+    """Return whether a time is so early that the old and today's calendar tell it apart."""
     match value:
         case datetime():
             return value.replace(tzinfo=value.tzinfo or UTC) < _SAME_TIMES_FROM
@@ -203,8 +205,8 @@ def is_old_time(value: object) -> bool:
     return False
 
 
-def put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
-    """Sets a leaf in nested dicts."""
+def set_leaf(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
+    """Set a leaf in nested dicts."""
     for part in path[:-1]:
         inner = values.setdefault(part, {})
         assert isinstance(inner, dict)
@@ -216,7 +218,10 @@ _Leaf = tuple[tuple[str, ...] | None, tuple[str, ...], DataType]
 
 
 def leaves(columns: list[Field]) -> Iterator[_Leaf]:
-    """Each Parquet leaf in file order: physical path, None inside a list or map; logical path."""
+    """Yield the Parquet leaves in file order: physical path, logical path, type.
+
+    The physical path is None inside a list or map.
+    """
     for item in columns:
         yield from _leaves_of(item.type, (item.physical_name,), (item.name,))
 

@@ -1,4 +1,7 @@
-"""What Spark's tasks do where deletion vectors are too many to travel: they read them."""
+"""Filter deleted rows in Spark's tasks by deletion vectors that the tasks read themselves.
+
+For deletion vectors that are too many to be shipped with the tasks.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,16 @@ import pyarrow as pa
 
 from txlake.datafiles.stored_vectors import StoredVector
 
-_VECTORS_KEPT = 8
+_CACHED_VECTORS_MAX = 8
 
 
 @dataclass(frozen=True)
 class LiveRowFilter:
-    """Tells the live rows from the deleted ones.
+    """A task that tells live rows from deleted ones.
 
-    `vectors`: by file ordinal; rows of files without one are live.
+    Attributes:
+        vectors: deletion vectors by file ordinal; all rows of other files are live.
+        options: those of the vectors' store.
     """
 
     vectors: Mapping[int, StoredVector]
@@ -26,31 +31,32 @@ class LiveRowFilter:
     def __call__(
         self, batches: Iterator[tuple[pa.Array, pa.Array]], partition: int, attempt: int
     ) -> Iterator[pa.Array]:
-        """For each row (ordinal, position), whether it is live."""
-        kept: dict[int, np.ndarray] = {}
+        """Yield for each batch of (file ordinal, position) pairs whether the rows are live."""
+        cache: dict[int, np.ndarray] = {}
         for files, rows in batches:
             ordinals = files.to_numpy(zero_copy_only=False)
             positions = rows.to_numpy(zero_copy_only=False).astype(np.uint64)
             live = np.ones(len(positions), dtype=bool)
             for ordinal in np.unique(ordinals):
-                deleted = self._deleted(int(ordinal), kept)
+                deleted = self._deleted(int(ordinal), cache)
                 if len(deleted):
-                    places = np.flatnonzero(ordinals == ordinal)
-                    live[places] = ~contained_in(deleted, positions[places])
+                    indexes = np.flatnonzero(ordinals == ordinal)
+                    live[indexes] = ~contained_in(deleted, positions[indexes])
             yield pa.array(live)
 
-    def _deleted(self, ordinal: int, kept: dict[int, np.ndarray]) -> np.ndarray:
-        if ordinal not in kept:
-            if len(kept) >= _VECTORS_KEPT:
-                kept.pop(next(iter(kept)))
+    def _deleted(self, ordinal: int, cache: dict[int, np.ndarray]) -> np.ndarray:
+        """Return a file's deleted positions, through `cache`."""
+        if ordinal not in cache:
+            if len(cache) >= _CACHED_VECTORS_MAX:
+                cache.pop(next(iter(cache)))
             vector = self.vectors.get(ordinal)
             empty = np.empty(0, np.uint64)
-            kept[ordinal] = empty if vector is None else vector.positions(self.options)
-        return kept[ordinal]
+            cache[ordinal] = empty if vector is None else vector.positions(self.options)
+        return cache[ordinal]
 
 
-def contained_in(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of the wanted numbers are among the ordered ones."""
-    places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    found: np.ndarray = ordered[places] == wanted
-    return found
+def contained_in(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each of `values` whether the sorted array contains it."""
+    indexes = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    result: np.ndarray = ordered[indexes] == values
+    return result

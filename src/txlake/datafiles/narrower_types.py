@@ -1,4 +1,4 @@
-"""Which data files hold narrower types than their table's schema says, by their footers.
+"""Data files that hold narrower types than their table's schema, according to their footers.
 
 Source: PROTOCOL.md, "Type Widening".
 """
@@ -16,19 +16,19 @@ from txlake.protocol.types import Field, to_arrow_type
 
 
 def widened_columns(snapshot: Snapshot) -> list[Field]:
-    """The columns whose type, or that of a field inside, became wider."""
+    """Return the columns whose type, or that of a nested field, was widened."""
     return [item for item in snapshot.schema if _is_widened(item)]
 
 
 def _is_widened(item: Field) -> bool:
-    inside = all_fields(item.type)
-    return any(TYPE_CHANGES in one.metadata for one in (item, *inside))
+    nested = all_fields(item.type)
+    return any(TYPE_CHANGES in field.metadata for field in (item, *nested))
 
 
 def holds_narrower_types(footer: pq.FileMetaData, columns: list[Field], *, by_id: bool) -> bool:
-    """Whether one of these columns has another type in a file than in the table's schema.
+    """Return whether a column has another type in a file than in the table's schema.
 
-    Where the footer doesn't tell: yes.
+    True where the footer doesn't say.
     """
     try:
         fields = list(footer.schema.to_arrow_schema())
@@ -39,25 +39,27 @@ def holds_narrower_types(footer: pq.FileMetaData, columns: list[Field], *, by_id
 
 def _differs(fields: list[pa.Field], item: Field, by_id: bool) -> bool:
     identity = None if item.column_id is None else {"PARQUET:field_id": str(item.column_id)}
-    kind = to_arrow_type(item.type, physical=True)
-    wanted = pa.field(item.physical_name, kind, True, identity)
-    place = find_field(fields, wanted, by_id)
-    return place is not None and not _same(fields[place].type, wanted.type)
+    expected_type = to_arrow_type(item.type, physical=True)
+    expected = pa.field(item.physical_name, expected_type, True, identity)
+    index = find_field(fields, expected, by_id)
+    return index is not None and not _same(fields[index].type, expected.type)
 
 
-def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values have one type; fields of structs go by name, and may be missing."""
-    if pa.types.is_struct(wanted):
-        if not pa.types.is_struct(found):
+def _same(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Return whether two types are equal; structs may lack fields, which are compared by name."""
+    if pa.types.is_struct(expected):
+        if not pa.types.is_struct(actual):
             return False
-        known = {item.name: item.type for item in found}
-        return all(item.name not in known or _same(known[item.name], item.type) for item in wanted)
-    if pa.types.is_map(wanted):
-        return (
-            pa.types.is_map(found)
-            and _same(found.key_type, wanted.key_type)
-            and _same(found.item_type, wanted.item_type)
+        types = {item.name: item.type for item in actual}
+        return all(
+            item.name not in types or _same(types[item.name], item.type) for item in expected
         )
-    if pa.types.is_list(wanted):
-        return pa.types.is_list(found) and _same(found.value_type, wanted.value_type)
-    return bool(found.equals(wanted))
+    if pa.types.is_map(expected):
+        return (
+            pa.types.is_map(actual)
+            and _same(actual.key_type, expected.key_type)
+            and _same(actual.item_type, expected.item_type)
+        )
+    if pa.types.is_list(expected):
+        return pa.types.is_list(actual) and _same(actual.value_type, expected.value_type)
+    return bool(actual.equals(expected))

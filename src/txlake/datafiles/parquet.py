@@ -1,8 +1,8 @@
-"""Parquet data files as rows in a table's types: what the driver and Spark's tasks read by pyarrow.
+"""Reading Parquet data files as rows of a table's types by pyarrow.
 
-Owns how a column is found and what its values become, the one rule for times that may be of the
-calendar that was in use before 1582, and how much of a file is decoded at once. Source: Spark,
-"Parquet Files", rebase modes.
+The driver and Spark's tasks use it. Owns how a column is found and how its values are converted,
+the rule for times that may be of the calendar in use before 1582, and how much of a file is decoded
+at once. Source: Spark, "Parquet Files", rebase modes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _BATCH_ROWS_MIN = 64
 
 @contextmanager
 def corrupt_table_errors(url: str) -> Iterator[None]:
-    """Raises CorruptTable naming the file for what is raised inside because of its content."""
+    """Raise CorruptTable naming the file for errors that its content causes inside the block.
+
+    Errors of the operating system (with an errno) are raised as they are.
+    """
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -45,66 +48,70 @@ def corrupt_table_errors(url: str) -> Iterator[None]:
 
 
 def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """The file, its times in microseconds. Raises pyarrow's errors where it is no Parquet."""
+    """Open a file; INT96 times are read in microseconds. Raises pyarrow's errors."""
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=False)
 
 
 class Columns:
-    """The wanted columns of files; where they are is remembered while files are alike.
+    """The columns to read of a series of files, and where each file has them.
+
+    The places are computed again only where a file's schema differs from that of the file before.
 
     Attributes:
-        sources: what the file calls each of them; None where it lacks one.
+        sources: the file's name of each column; None where the file lacks the column.
         names: the columns of the file to read.
     """
 
     def __init__(self, schema: pa.Schema, *, by_id: bool, exact: bool = False) -> None:
-        """`schema` has them by physical name; they are found by field id with `by_id`.
+        """Find the columns of `schema` by physical name or, with `by_id`, by field id.
 
-        With `exact`, a column that Spark may read as other values than pyarrow is refused.
+        With `exact`, refuse a column that Spark may read with other values than pyarrow.
         """
         self.schema = schema
         self._by_id = by_id
         self._exact = exact
-        self._found: pa.Schema | None = None
+        self._schema: pa.Schema | None = None
         self.sources: list[str | None] = []
         self.names: list[str] = []
 
     def find(self, file: pq.ParquetFile) -> None:
-        """Looks the columns up in a file. Raises ValueError when one isn't clear, or refused."""
-        found = file.schema_arrow
-        if self._found is None or not found.equals(self._found, check_metadata=True):
-            fields = list(found)
-            places = [find_field(fields, wanted, self._by_id) for wanted in self.schema]
-            self.sources = [None if place is None else fields[place].name for place in places]
+        """Find the columns in a file. Raises ValueError for an ambiguous or refused column."""
+        file_schema = file.schema_arrow
+        if self._schema is None or not file_schema.equals(self._schema, check_metadata=True):
+            fields = list(file_schema)
+            indexes = [find_field(fields, field, self._by_id) for field in self.schema]
+            self.sources = [None if index is None else fields[index].name for index in indexes]
             # A file without any of the columns has rows all the same.
-            self.names = [name for name in self.sources if name is not None] or found.names[:1]
-            self._found = found
+            self.names = [name for name in self.sources if name is not None] or file_schema.names[
+                :1
+            ]
+            self._schema = file_schema
         for name in self.sources:
-            if name is not None and is_shredded(found.field(name).type):
+            if name is not None and is_shredded(file_schema.field(name).type):
                 raise UnsupportedFeature(f"column {name!r}: {SHREDDED}")
         if self._exact:
-            self._check(found, old=is_legacy(file.metadata.metadata))
+            self._check(file_schema, old=is_legacy(file.metadata.metadata))
 
-    def _check(self, found: pa.Schema, *, old: bool) -> None:
-        folded = [name.lower() for name in found.names]
-        for name, wanted in zip(self.sources, self.schema, strict=True):
+    def _check(self, file_schema: pa.Schema, *, old: bool) -> None:
+        folded = [name.lower() for name in file_schema.names]
+        for name, field in zip(self.sources, self.schema, strict=True):
             if name is None:
                 continue
             if folded.count(name.lower()) > 1:
                 raise ValueError(f"two columns have the name {name!r}")
-            if not _agrees(found.field(name).type, wanted.type):
-                raise ValueError(f"column {name!r} is {found.field(name).type}")
-            if old and pa.types.is_temporal(wanted.type):
+            if not _is_readable_as(file_schema.field(name).type, field.type):
+                raise ValueError(f"column {name!r} is {file_schema.field(name).type}")
+            if old and pa.types.is_temporal(field.type):
                 raise ValueError(f"column {name!r} may be in the calendar of old Spark versions")
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that was read."""
-        places = {name: place for place, name in enumerate(batch.schema.names)}
+        """Return a batch that was read from the file as the table's columns."""
+        indexes = {name: index for index, name in enumerate(batch.schema.names)}
         columns = [
-            pa.nulls(batch.num_rows, wanted.type)
+            pa.nulls(batch.num_rows, field.type)
             if name is None
-            else as_type(batch.column(places[name]), wanted.type, self._by_id)
-            for wanted, name in zip(self.schema, self.sources, strict=True)
+            else as_type(batch.column(indexes[name]), field.type, self._by_id)
+            for field, name in zip(self.schema, self.sources, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -112,22 +119,24 @@ class Columns:
 def iter_rows(
     file: pq.ParquetFile, columns: Columns, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, in batches of a bounded size.
+    """Yield the rows of a file, or of some of its row groups, in batches of a bounded size.
 
-    `columns` were found in this file. Raises ValueError for times that pyarrow reads as others than
-    Spark does, and for fewer or more rows than the footer says.
+    `columns`: already found in this file. Raises ValueError for times that pyarrow and Spark read
+    differently, and if the number of rows differs from the footer's.
     """
     footer = file.metadata
     numbers = range(footer.num_row_groups) if groups is None else groups
-    chosen = [footer.row_group(number) for number in numbers]
-    expected = sum(group.num_rows for group in chosen)
+    row_groups = [footer.row_group(number) for number in numbers]
+    expected = sum(group.num_rows for group in row_groups)
     is_old = is_legacy(footer.metadata)
-    rows = batch_rows(chosen, [item for item in file.schema_arrow if item.name in columns.names])
+    rows = batch_rows(
+        row_groups, [item for item in file.schema_arrow if item.name in columns.names]
+    )
     count = 0
     for batch in file.iter_batches(
         rows, row_groups=list(numbers), columns=columns.names, use_threads=False
     ):
-        if is_old and any(map(_is_old, batch.columns)):
+        if is_old and any(map(_has_old_time, batch.columns)):
             raise ValueError(OLD_TIMES)
         count += batch.num_rows
         yield columns.of(batch)
@@ -139,68 +148,68 @@ SHREDDED = "it holds shredded variants, which only Spark's own reader puts toget
 
 
 def is_shredded(data_type: pa.DataType) -> bool:
-    """Whether a type has a variant inside whose values stand in columns of their own."""
+    """Return whether a type contains a variant whose values are stored in columns of their own."""
     if isinstance(data_type, pa.ExtensionType):
         return is_shredded(data_type.storage_type)
-    parts = [data_type.field(place) for place in range(data_type.num_fields)]
-    names = {item.name for item in parts}
+    fields = [data_type.field(place) for place in range(data_type.num_fields)]
+    names = {item.name for item in fields}
     if pa.types.is_struct(data_type) and "typed_value" in names and names & {"value", "metadata"}:
         return True
-    return any(is_shredded(item.type) for item in parts)
+    return any(is_shredded(item.type) for item in fields)
 
 
 OLD_TIMES = "it holds times before 1900 in the calendar of old Spark versions"
 
 
 def has_old_times(file: pq.ParquetFile) -> bool:
-    """Whether a file holds times that aren't those that pyarrow reads."""
+    """Return whether a file holds times that pyarrow reads with wrong values."""
     if not is_legacy(file.metadata.metadata):
         return False
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     rows = batch_rows(groups, file.schema_arrow)
     batches = file.iter_batches(rows, use_threads=False)
-    return any(_is_old(column) for batch in batches for column in batch.columns)
+    return any(_has_old_time(column) for batch in batches for column in batch.columns)
 
 
 def is_legacy(footer: Mapping[bytes, bytes] | None) -> bool:
-    """Whether times in a file may be of the old calendar; writers other than Spark know one.
+    """Return whether a file may have times of the old calendar: old Spark versions wrote it.
 
-    `footer`: its keys and values.
+    `footer`: the footer's keys and values.
     """
-    known = footer or {}
-    if not _LEGACY.isdisjoint(known):
+    metadata = footer or {}
+    if not _LEGACY.isdisjoint(metadata):
         return True
-    if _SPARK not in known:
+    if _SPARK not in metadata:
         return False
-    version = _VERSION.match(known[_SPARK])
+    version = _VERSION.match(metadata[_SPARK])
     return version is None or (int(version[1]), int(version[2])) < _PROLEPTIC_SINCE
 
 
 def batch_rows(groups: Iterable[pq.RowGroupMetaData], fields: Iterable[pa.Field]) -> int:
-    """How many rows of these columns of a file take about as much memory as a batch may."""
-    widest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=1)
+    """Return how many rows of these columns take about as much memory as a batch may."""
+    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
     is_narrow = all(pa.types.is_primitive(item.type) for item in fields)
     rows_max = _BATCH_ROWS if is_narrow else _TEXT_BATCH_ROWS
     return max(min(_BATCH_ROWS_MIN, rows_max), min(rows_max, _BATCH_BYTES // max(1, widest)))
 
 
-def find_field(fields: Sequence[pa.Field], wanted: pa.Field, by_id: bool) -> int | None:
-    """Which of a file's fields a wanted field means: by id, or by name as Spark compares names.
+def find_field(fields: Sequence[pa.Field], field: pa.Field, by_id: bool) -> int | None:
+    """Return the index of the field that matches a table's field, by id or by name.
 
-    Fields without an id in the table are found by name, whatever the mode. Raises ValueError when
-    several names differ in case alone.
+    Names match as in Spark. Fields without an id in the table are found by name in either mode.
+    Raises ValueError if several names differ only in case.
     """
-    identity = _id_of(wanted) if by_id else None
+    identity = _id_of(field) if by_id else None
     if identity is not None:
         return next((i for i, item in enumerate(fields) if _id_of(item) == identity), None)
     for place, item in enumerate(fields):
-        if item.name == wanted.name:
+        if item.name == field.name:
             return place
-    folded = wanted.name.lower()
-    alike = [place for place, item in enumerate(fields) if item.name.lower() == folded]
-    if len(alike) > 1:
-        raise ValueError(f"column {wanted.name!r}: the file has {[fields[i].name for i in alike]}")
-    return alike[0] if alike else None
+    folded = field.name.lower()
+    matches = [place for place, item in enumerate(fields) if item.name.lower() == folded]
+    if len(matches) > 1:
+        raise ValueError(f"column {field.name!r}: the file has {[fields[i].name for i in matches]}")
+    return matches[0] if matches else None
 
 
 def _id_of(item: pa.Field) -> bytes | None:
@@ -208,122 +217,126 @@ def _id_of(item: pa.Field) -> bytes | None:
     return identity
 
 
-def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
-    """The values of a file's column in the table's type; struct fields that it lacks are null."""
-    if array.type.equals(wanted) and not _requires(wanted):
+def as_type(array: pa.Array, target: pa.DataType, by_id: bool) -> pa.Array:
+    """Return a file column's values in the table's type; missing struct fields are null."""
+    if array.type.equals(target) and not _requires(target):
         return array
     if isinstance(array, pa.ExtensionArray):
-        return as_type(array.storage, wanted, by_id)
-    if pa.types.is_struct(wanted):
-        parts = [_present(_field(array, one, by_id), one, array) for one in wanted]
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
-    if pa.types.is_list(wanted):
+        return as_type(array.storage, target, by_id)
+    if pa.types.is_struct(target):
+        children = [_present(_field(array, field, by_id), field, array) for field in target]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if pa.types.is_list(target):
         if not pa.types.is_list(array.type):  # as other writers hold lists in memory
             array = array.cast(pa.list_(array.type.value_field))
-        return _with_child(array, wanted, as_type(array.values, wanted.value_type, by_id))
-    if pa.types.is_map(wanted):
-        keys = as_type(array.keys, wanted.key_type, by_id)
-        items = as_type(array.items, wanted.item_type, by_id)
-        fields = [wanted.key_field, wanted.item_field]
+        return _with_child(array, target, as_type(array.values, target.value_type, by_id))
+    if pa.types.is_map(target):
+        keys = as_type(array.keys, target.key_type, by_id)
+        items = as_type(array.items, target.item_type, by_id)
+        fields = [target.key_field, target.item_field]
         entries = pa.StructArray.from_arrays([keys, items], fields=fields)
-        return _with_child(array, wanted, entries)
+        return _with_child(array, target, entries)
     # Text is bytes to Spark and to Parquet, whether it is UTF-8 or not.
-    return array.cast(wanted, safe=not pa.types.is_string(wanted))
+    return array.cast(target, safe=not pa.types.is_string(target))
 
 
-def with_field_names(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in a type that differs in the names of fields alone, struct by struct.
+def with_field_names(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return the same values in a type that differs only in the names of nested fields.
 
-    Texts and bytes may have the long offsets that Spark gives them by a setting.
+    Strings and bytes may have the 64-bit offsets that Spark gives them by a setting.
     """
-    if array.type.equals(wanted) and not _requires(wanted):
+    if array.type.equals(target) and not _requires(target):
         return array
-    if not _requires(wanted) and not _has_long_offsets(array.type):
-        return array.view(wanted)
-    if _is_variant(wanted):
-        return as_type(array, wanted, by_id=False)
-    if pa.types.is_struct(wanted):
-        parts = [with_field_names(array.field(place), one.type) for place, one in enumerate(wanted)]
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
-    if pa.types.is_map(wanted):
+    if not _requires(target) and not _has_long_offsets(array.type):
+        return array.view(target)
+    if _is_variant(target):
+        return as_type(array, target, by_id=False)
+    if pa.types.is_struct(target):
+        children = [
+            with_field_names(array.field(index), field.type) for index, field in enumerate(target)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if pa.types.is_map(target):
         entries = pa.StructArray.from_arrays(
             [
-                with_field_names(array.keys, wanted.key_type),
-                with_field_names(array.items, wanted.item_type),
+                with_field_names(array.keys, target.key_type),
+                with_field_names(array.items, target.item_type),
             ],
-            fields=[wanted.key_field, wanted.item_field],
+            fields=[target.key_field, target.item_field],
         )
-        return _with_child(array, wanted, entries)
-    if pa.types.is_list(wanted):
-        return _with_child(array, wanted, with_field_names(array.values, wanted.value_type))
-    return array.cast(wanted, safe=not pa.types.is_string(wanted))
+        return _with_child(array, target, entries)
+    if pa.types.is_list(target):
+        return _with_child(array, target, with_field_names(array.values, target.value_type))
+    return array.cast(target, safe=not pa.types.is_string(target))
 
 
-def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
-    """The field of the rows that a wanted field means, in its type; nulls when there is none."""
-    place = find_field(list(rows.type), wanted, by_id)
-    if place is None:
-        return pa.nulls(len(rows), wanted.type)
-    return as_type(rows.field(place), wanted.type, by_id)
+def _field(rows: pa.StructArray, field: pa.Field, by_id: bool) -> pa.Array:
+    """Return the struct's child that matches a field, in its type; nulls where there is none."""
+    index = find_field(list(rows.type), field, by_id)
+    if index is None:
+        return pa.nulls(len(rows), field.type)
+    return as_type(rows.field(index), field.type, by_id)
 
 
-def _has_long_offsets(kind: pa.DataType) -> bool:
-    """Whether texts or bytes in the type have offsets of 64 bits."""
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+def _has_long_offsets(data_type: pa.DataType) -> bool:
+    """Return whether strings or bytes in the type have 64-bit offsets."""
+    if pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type):
         return True
-    return any(_has_long_offsets(kind.field(place).type) for place in range(kind.num_fields))
-
-
-def _requires(wanted: pa.DataType) -> bool:
-    """Whether a field inside may not be null: those of a variant."""
-    if pa.types.is_map(wanted):
-        return _requires(wanted.key_type) or _requires(wanted.item_type)
-    if _is_variant(wanted):
-        return True
-    return any(_requires(wanted.field(place).type) for place in range(wanted.num_fields))
-
-
-def _is_variant(wanted: pa.DataType) -> bool:
-    """Whether a table's type is a variant, the one with fields that may not be null."""
-    return pa.types.is_struct(wanted) and any(not item.nullable for item in wanted)
-
-
-def _present(part: pa.Array, wanted: pa.Field, rows: pa.StructArray) -> pa.Array:
-    """A struct's field; a required one is empty where the struct itself is null."""
-    if wanted.nullable or not part.null_count:
-        return part
-    if pc.any(pc.and_(part.is_null(), rows.is_valid())).as_py():
-        raise ValueError(f"field {wanted.name!r} is null")
-    return part.fill_null(b"")
-
-
-def _with_child(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
-    """The lists or maps with other entries in the places of theirs."""
-    return pa.Array.from_buffers(
-        wanted, len(array), array.buffers()[:2], array.null_count, array.offset, [child]
+    return any(
+        _has_long_offsets(data_type.field(index).type) for index in range(data_type.num_fields)
     )
 
 
-def _agrees(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the file's values are the table's, as they are or in a wider type."""
-    t = pa.types
-    if pa.types.is_dictionary(found):
-        return _agrees(found.value_type, wanted)
-    if found.equals(wanted):
+def _requires(data_type: pa.DataType) -> bool:
+    """Return whether the type contains a required field, as variants do."""
+    if pa.types.is_map(data_type):
+        return _requires(data_type.key_type) or _requires(data_type.item_type)
+    if _is_variant(data_type):
         return True
-    if t.is_decimal(found) and t.is_decimal(wanted):
-        return bool(found.scale == wanted.scale and found.precision <= wanted.precision)
-    if t.is_large_string(found) or t.is_string_view(found):
-        return bool(t.is_string(wanted))
-    if t.is_large_binary(found) or t.is_binary_view(found):
-        return bool(t.is_binary(wanted))
-    both_signed = t.is_signed_integer(found) and t.is_signed_integer(wanted)
-    both_float = t.is_floating(found) and t.is_floating(wanted) and not t.is_float16(found)
-    return (both_signed or both_float) and bool(found.bit_width < wanted.bit_width)
+    return any(_requires(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
-def _is_old(array: pa.Array) -> bool:
-    """Whether a time in an array, or inside its values, is one that the calendars tell apart."""
+def _is_variant(data_type: pa.DataType) -> bool:
+    """Return whether a table's type is a variant, the only type with required fields."""
+    return pa.types.is_struct(data_type) and any(not item.nullable for item in data_type)
+
+
+def _present(child: pa.Array, field: pa.Field, rows: pa.StructArray) -> pa.Array:
+    """Return a struct's child; a required child is empty where the struct itself is null."""
+    if field.nullable or not child.null_count:
+        return child
+    if pc.any(pc.and_(child.is_null(), rows.is_valid())).as_py():
+        raise ValueError(f"field {field.name!r} is null")
+    return child.fill_null(b"")
+
+
+def _with_child(array: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
+    """Return the lists or maps with other entries."""
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, [child]
+    )
+
+
+def _is_readable_as(file_type: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether values of a file's type can be read as the table's, unchanged or widened."""
+    t = pa.types
+    if pa.types.is_dictionary(file_type):
+        return _is_readable_as(file_type.value_type, target)
+    if file_type.equals(target):
+        return True
+    if t.is_decimal(file_type) and t.is_decimal(target):
+        return bool(file_type.scale == target.scale and file_type.precision <= target.precision)
+    if t.is_large_string(file_type) or t.is_string_view(file_type):
+        return bool(t.is_string(target))
+    if t.is_large_binary(file_type) or t.is_binary_view(file_type):
+        return bool(t.is_binary(target))
+    both_signed = t.is_signed_integer(file_type) and t.is_signed_integer(target)
+    both_float = t.is_floating(file_type) and t.is_floating(target) and not t.is_float16(file_type)
+    return (both_signed or both_float) and bool(file_type.bit_width < target.bit_width)
+
+
+def _has_old_time(array: pa.Array) -> bool:
+    """Return whether an array contains a time that the old and today's calendar tell apart."""
     if pa.types.is_date32(array.type):
         first, limit = pc.min(array.cast(pa.int32())).as_py(), SAME_DAYS_FROM
         return first is not None and first < limit
@@ -332,9 +345,9 @@ def _is_old(array: pa.Array) -> bool:
         first, limit = pc.min(micros).as_py(), SAME_MICROS_FROM
         return first is not None and first < limit
     if pa.types.is_struct(array.type):
-        return any(_is_old(part) for part in array.flatten())
+        return any(_has_old_time(child) for child in array.flatten())
     if pa.types.is_map(array.type):
-        return _is_old(array.keys) or _is_old(array.items)
+        return _has_old_time(array.keys) or _has_old_time(array.items)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        return _is_old(array.flatten())
+        return _has_old_time(array.flatten())
     return False

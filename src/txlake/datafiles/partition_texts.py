@@ -1,4 +1,4 @@
-"""Partition values as the log writes them, of Arrow columns."""
+"""Partition values of Arrow columns, as the log writes them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from txlake.protocol.types import Field
 
 
 def partition_values(column: pa.ChunkedArray | pa.Array, item: Field) -> pa.ChunkedArray | pa.Array:
-    """The values of a partition column as the table will hold them, once they were texts.
+    """Return a partition column's values as the table holds them once the log has them as texts.
 
-    Empty texts and bytes become null, and zero loses its sign. What judges or computes by a
-    partition column has to see these; `spark.writing.partition_value` is Spark's way.
+    Empty strings and bytes become null, and zero loses its sign. Whatever judges or computes by a
+    partition column has to use these values. `spark.writing.partition_value` does the same in
+    Spark.
     """
-    kind = column.type
-    if pa.types.is_floating(kind):
-        return pc.add(column, pa.scalar(0.0, kind))
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    data_type = column.type
+    if pa.types.is_floating(data_type):
+        return pc.add(column, pa.scalar(0.0, data_type))
+    if not (pa.types.is_string(data_type) or pa.types.is_binary(data_type)):
         return column
     is_empty = pc.equal(pc.binary_length(column), 0)
-    return pc.if_else(is_empty, pa.scalar(None, kind), column)
+    return pc.if_else(is_empty, pa.scalar(None, data_type), column)
 
 
 def partition_texts(column: pa.Array, item: Field) -> pa.Array:
-    """The values of a partition column as texts; `spark.writing.partition_text` is Spark's way.
+    """Return a partition column's values as texts, as `spark.writing.partition_text` does in Spark.
 
-    Raises InvalidRequest for bytes that are no text in UTF-8.
+    Raises InvalidRequest for bytes that aren't valid UTF-8.
     """
     encoded = column.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
@@ -41,5 +42,5 @@ def partition_texts(column: pa.Array, item: Field) -> pa.Array:
 
 
 def invalid_text_message(item: Field) -> str:
-    """What is said of bytes, which follow, that are no text."""
+    """Return the start of the message about bytes that aren't valid UTF-8; the bytes follow."""
     return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "

@@ -1,6 +1,6 @@
-"""Batches that are read in a thread of their own while others are written.
+"""Read batches in a thread of their own while others are written.
 
-Arrow decodes and encodes without Python's lock, so that both go on at once.
+Arrow decodes and encodes without Python's lock, so both run at once.
 """
 
 from __future__ import annotations
@@ -17,70 +17,70 @@ import pyarrow as pa
 def read_ahead(
     source: Iterator[pa.RecordBatch], bytes_max: int
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """What the source gives, in its order, read until so many bytes wait to be asked for.
+    """Yield an iterator over the source's batches in order, which a thread reads in advance.
 
-    What the source raises is raised to who asks, after all that came before. At the end of the
-    block the source isn't asked any more, and its thread has ended.
+    The thread pauses while at least `bytes_max` bytes wait. An error of the source is raised to the
+    consumer after the batches before it. At the end of the block the thread has ended.
     """
-    held = _Held(bytes_max)
-    thread = threading.Thread(target=held.fill, args=(source,), name="read-ahead", daemon=True)
+    buffer = _Buffer(bytes_max)
+    thread = threading.Thread(target=buffer.fill, args=(source,), name="read-ahead", daemon=True)
     thread.start()
     try:
-        yield held.batches()
+        yield buffer.batches()
     finally:
-        held.end()
+        buffer.close()
         thread.join()
 
 
-class _Held:
-    """The batches that wait, and what the source raised; between two threads."""
+class _Buffer:
+    """A bounded queue of batches between the reading thread and the consumer."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._waiting: deque[pa.RecordBatch] = deque()
+        self._pending: deque[pa.RecordBatch] = deque()
         self._bytes = 0
         self._error: BaseException | None = None
-        self._is_whole = False
-        self._is_ended = False
+        self._is_complete = False
+        self._is_closed = False
         self._changed = threading.Condition()
 
     def fill(self, source: Iterator[pa.RecordBatch]) -> None:
-        """Asks the source for batches until there are no more, or nobody wants them."""
+        """Read the source into the queue until it ends or the consumer has closed the queue."""
         error: BaseException | None = None
         try:
             for batch in source:
                 with self._changed:
-                    self._waiting.append(batch)
+                    self._pending.append(batch)
                     self._bytes += batch.nbytes
                     self._changed.notify_all()
-                    self._changed.wait_for(self._may_go_on)
-                    if self._is_ended:
+                    self._changed.wait_for(self._may_read)
+                    if self._is_closed:
                         return
         except BaseException as raised:
             error = raised
         with self._changed:
-            self._error, self._is_whole = error, True
+            self._error, self._is_complete = error, True
             self._changed.notify_all()
 
-    def _may_go_on(self) -> bool:
-        return self._is_ended or not self._waiting or self._bytes < self._bytes_max
+    def _may_read(self) -> bool:
+        return self._is_closed or not self._pending or self._bytes < self._bytes_max
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches. Raises what the source raises."""
+        """Yield the batches. Raises what the source raised."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._is_whole)
-                if not self._waiting:
+                self._changed.wait_for(lambda: self._pending or self._is_complete)
+                if not self._pending:
                     if self._error is not None:
                         raise self._error
                     return
-                batch = self._waiting.popleft()
+                batch = self._pending.popleft()
                 self._bytes -= batch.nbytes
                 self._changed.notify_all()
             yield batch
 
-    def end(self) -> None:
-        """Nobody wants more."""
+    def close(self) -> None:
+        """Close the queue: the reading thread stops."""
         with self._changed:
-            self._is_ended = True
+            self._is_closed = True
             self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""A table's file, whoever wrote it: its Parquet footer, and statistics made anew from that.
+"""Statistics of a table's file recomputed from its Parquet footer, whatever engine wrote it.
 
-Owns what of a footer is trusted: a column is found by its name, and a bound counts where its value
-is one of the column's type. What the footer doesn't tell stays as it was. Source: PROTOCOL.md,
+Owns what is trusted in a footer: a column is found by its name, and a bound counts only if its
+value has the column's type. What the footer doesn't say keeps its old value. Source: PROTOCOL.md,
 "Per-file Statistics".
 """
 
@@ -24,8 +24,8 @@ from txlake.datafiles.footers import (
     indexed_columns,
     is_old_time,
     leaves,
-    put,
     read_footer,
+    set_leaf,
 )
 from txlake.datafiles.parquet import is_legacy
 from txlake.errors import CorruptTable
@@ -44,9 +44,10 @@ _Path = tuple[str, ...]
 def footer_of(
     snapshot: Snapshot, add: Add, store: Store, reach: Reach, options: Options
 ) -> pq.FileMetaData:
-    """The footer of a file of the table. `options` are the store's, for a file of another table.
+    """Return the footer of a file of the table.
 
-    Raises CorruptTable where it isn't there, or is no Parquet file.
+    `options` are those of the store, for a file of another table. Raises CorruptTable if the file
+    is missing or isn't a Parquet file.
     """
     read = partial(store.get_range, decode_path(add.path))
     if is_absolute(add.path):
@@ -61,45 +62,45 @@ def footer_of(
 
 
 def recomputed_statistics(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStatistics:
-    """The statistics that a live file gets, for the columns that the table's properties choose.
+    """Return a live file's recomputed statistics, for the columns that table properties choose.
 
-    A footer doesn't say whether there are NaNs, which are greater than its maximum: columns of
-    fractions keep the bounds that they had. Where columns are found by field ids (column mapping
-    `id`) only the number of rows is the footer's.
+    A footer doesn't say whether there are NaNs, which are greater than its maximum, so columns of
+    floating-point numbers keep their old bounds. Where columns are found by field ids (column
+    mapping `id`) only the number of rows is taken from the footer.
     """
     before = FileStatistics.from_json(add.stats)
     if snapshot.column_mapping_mode == "id":
         return replace(before, num_records=footer.num_rows)
     columns = [item for item in snapshot.schema if item.name not in snapshot.partition_columns]
     clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
-    wanted = indexed_columns(columns, snapshot.properties).union(clustered)
-    places = _places(footer)
+    indexed = indexed_columns(columns, snapshot.properties).union(clustered)
+    leaf_indexes = _leaf_indexes(footer)
     is_old = is_legacy(footer.metadata)
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     lists = {item.physical_name for item in columns if isinstance(item.type, Array | Map)}
     nulls = {name: count for name, count in before.null_count.items() if name in lists}
     for path, logical, data_type in leaves(columns):
-        if path is None or logical not in wanted:
+        if path is None or logical not in indexed:
             continue
-        told_by = (*path, "metadata") if data_type == Primitive("variant") else path
-        place = places.get(_folded(told_by))
-        found = None if place is None else chunk_bounds(footer, place)
-        null_count = None if found is None else found.null_count
-        low, high = _at(before.min_values, path), _at(before.max_values, path)
+        leaf_path = (*path, "metadata") if data_type == Primitive("variant") else path
+        leaf_index = leaf_indexes.get(_lower(leaf_path))
+        bounds = None if leaf_index is None else chunk_bounds(footer, leaf_index)
+        null_count = None if bounds is None else bounds.null_count
+        low, high = _bound_at(before.min_values, path), _bound_at(before.max_values, path)
         if (
-            found is not None
-            and _is_bound(found.minimum, data_type)
-            and not (is_old and is_old_time(found.minimum))
+            bounds is not None
+            and _is_bound(bounds.minimum, data_type)
+            and not (is_old and is_old_time(bounds.minimum))
         ):
-            low, high = found.minimum, found.maximum
+            low, high = bounds.minimum, bounds.maximum
         for values, value in (
             (minimum, low),
             (maximum, high),
-            (nulls, _at(before.null_count, path) if null_count is None else null_count),
+            (nulls, _bound_at(before.null_count, path) if null_count is None else null_count),
         ):
             if value is not None:
-                put(values, path, value)
+                set_leaf(values, path, value)
     return FileStatistics(
         num_records=footer.num_rows,
         min_values=minimum,
@@ -109,31 +110,34 @@ def recomputed_statistics(footer: pq.FileMetaData, add: Add, snapshot: Snapshot)
     )
 
 
-def _places(footer: pq.FileMetaData) -> Mapping[_Path, int]:
-    """The Parquet leaves outside of lists and maps; names don't tell case apart, as in Spark."""
+def _leaf_indexes(footer: pq.FileMetaData) -> Mapping[_Path, int]:
+    """Return the index of each Parquet leaf outside of lists and maps by its lower-case path.
+
+    Ambiguous paths are left out. Spark matches names without regard to case, too.
+    """
     try:
-        found = [path for item in footer.schema.to_arrow_schema() for path in _paths(item, ())]
+        paths = [path for item in footer.schema.to_arrow_schema() for path in _paths(item, ())]
     except (pa.ArrowException, NotImplementedError):  # a type that Arrow has no name for
         return {}
-    if len(found) != footer.num_columns:
+    if len(paths) != footer.num_columns:
         return {}
-    times = Counter(found)
+    counts = Counter(paths)
     return {
-        path: place for place, path in enumerate(found) if path is not None and times[path] == 1
+        path: index for index, path in enumerate(paths) if path is not None and counts[path] == 1
     }
 
 
-def _paths(item: pa.Field, above: _Path | None) -> Iterator[_Path | None]:
-    path = None if above is None else (*above, item.name.lower())
+def _paths(item: pa.Field, parent: _Path | None) -> Iterator[_Path | None]:
+    path = None if parent is None else (*parent, item.name.lower())
     if pa.types.is_struct(item.type):
-        parts, within = _fields(item.type), path
+        children, child_parent = _fields(item.type), path
     elif pa.types.is_nested(item.type):
-        parts, within = _fields(item.type), None
+        children, child_parent = _fields(item.type), None
     else:
         yield path
         return
-    for part in parts:
-        yield from _paths(part, within)
+    for child in children:
+        yield from _paths(child, child_parent)
 
 
 def _fields(data_type: pa.DataType) -> list[pa.Field]:
@@ -142,11 +146,11 @@ def _fields(data_type: pa.DataType) -> list[pa.Field]:
     return [data_type.field(place) for place in range(data_type.num_fields)]
 
 
-def _folded(path: _Path) -> _Path:
+def _lower(path: _Path) -> _Path:
     return tuple(name.lower() for name in path)
 
 
-def _at(bounds: Bounds, path: _Path) -> object:
+def _bound_at(bounds: Bounds, path: _Path) -> object:
     value: object = bounds
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -154,7 +158,7 @@ def _at(bounds: Bounds, path: _Path) -> object:
 
 
 def _is_bound(value: object, data_type: DataType) -> bool:
-    """Whether a footer's minimum is one of the column's type, and so its maximum another."""
+    """Return whether a footer's minimum, and so its maximum, has the column's type."""
     if value is None or not isinstance(data_type, Primitive) or data_type.name in WITHOUT_BOUNDS:
         return False
     match value:

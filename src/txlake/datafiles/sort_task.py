@@ -1,8 +1,8 @@
-"""What a Spark task does to write sorted rows: it may tell from where each of them comes.
+"""The Spark task that writes sorted rows; it can report where each row comes from.
 
-The rows of a row group stand by the files that they come from, and in these by their places: so
-where they went is told by one set of positions for each of those files. Row groups are the least
-that readers skip (the files have no page index), so no order within them is missed.
+Within a row group, rows are ordered by their source file and their position in it, so that one set
+of positions per source file describes the row group. Readers skip whole row groups at least (the
+files have no page index), so the order within a row group doesn't matter to them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from txlake.datafiles.write_task import (
 
 @dataclass(frozen=True)
 class SortTask:
-    """Writes rows that come sorted; their last columns say which file and place each had.
+    """Writes sorted rows whose last columns name the file and the position that each had.
 
     Attributes:
-        write: how files are written; its layout names the columns `file` and `row`, and a file may
-            have any number of rows: one is written of a table partition.
+        write: how files are written. Its layout has the columns `file` and `row`. Its `rows_max` is
+            None, as each table partition gets one file.
     """
 
     write: WriteTask
@@ -41,29 +41,29 @@ class SortTask:
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
     ) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one of a job's partitions; no other attempt has this number.
+        """Run the task over one of a job's partitions; `attempt` is unique in the job.
 
-        The report has a row "piece" for each set of positions, in the order of the rows: `text`,
-        the new file, `key`, the ordinal of the file that they come from, `data`, the positions.
+        The report has a row "piece" for each set of positions, in the order of the rows: `text`:
+        the new file; `key`: the source file's ordinal; `data`: the positions.
         """
         output = Output(self.write, f"part-{partition:05d}-{self.write.job_id}-{attempt}")
-        pieces = _Pieces(self.write, output)
+        writer = _RowGroupWriter(self.write, output)
         try:
             for batch in batches:
-                pieces.take(batch)
-            files = pieces.close()
+                writer.append(batch)
+            files = writer.close()
         except BaseException:
             output.discard()
             raise
-        told = [
+        piece_rows = [
             report_row("piece", key=ordinal, text=str(files[number]["text"]), data=positions)
-            for number, ordinal, positions in pieces.told
+            for number, ordinal, positions in writer.pieces
         ]
-        yield report([*files, *told])
+        yield report([*files, *piece_rows])
 
 
-class _Pieces:
-    """Gathers the rows of one row group after the other."""
+class _RowGroupWriter:
+    """Buffers rows and writes them a row group at a time."""
 
     def __init__(self, task: WriteTask, output: Output) -> None:
         assert task.layout.file is not None
@@ -75,10 +75,10 @@ class _Pieces:
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._number = -1
-        self.told: list[tuple[int, int, bytes]] = []
+        self.pieces: list[tuple[int, int, bytes]] = []
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Takes rows; those of one table partition come together."""
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows; the rows of a table partition come one after the other."""
         indexes = self._task.layout.partition
         start = 0
         for end in run_ends(batch, indexes) if batch.num_rows else ():
@@ -96,7 +96,7 @@ class _Pieces:
             start = end
 
     def _flush(self) -> None:
-        """Writes what was gathered as one row group."""
+        """Write the buffered rows as one row group."""
         if not self._pending:
             return
         rows = pa.concat_batches(self._pending)
@@ -110,9 +110,9 @@ class _Pieces:
         starts = np.flatnonzero(np.diff(files, prepend=files[0] - 1))
         for start, end in zip(starts, [*starts[1:], len(files)], strict=True):
             positions = pack_positions(places[start:end])
-            self.told.append((self._number, int(files[start]), positions))
+            self.pieces.append((self._number, int(files[start]), positions))
 
     def close(self) -> list[dict[str, object]]:
-        """Writes the rest; a report row a file, in the order written."""
+        """Write the rest; return a report row per file, in the order written."""
         self._flush()
         return self._output.close()

@@ -1,7 +1,7 @@
-"""What tasks do with rows that a data source of Spark's is given: files, not yet of the table.
+"""The task that writes the rows of a Spark data source to files that are not yet part of the table.
 
-Owns the way of rows to the table's columns where Spark can't be asked: by name, in the table's
-types or narrower ones, NOT NULL checked.
+Owns the conversion of rows to the table's columns where Spark can't do it: by name, in the table's
+types or narrower ones, with NOT NULL checked.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class StagedColumn:
 
     Attributes:
         name: its name.
-        source: its place among the rows' columns; None: they don't have it, and it is null.
+        source: its index among the rows' columns; None if the rows lack it, so that it is null.
         nullable: whether it may be null.
-        partition: the column, where its values aren't written to the files but name their folder.
+        partition: the field of a partition column, whose values name the folder and aren't written
+            to the files; None for other columns.
     """
 
     name: str
@@ -43,9 +44,9 @@ class StageTask:
     """Writes rows to data files.
 
     Attributes:
-        table: for messages.
-        columns: those that files hold, then the partition columns, as `write.layout` has them.
-        schema: the Arrow types of these, serialised.
+        table: the table's name, for messages.
+        columns: the columns in files, then the partition columns, as `write.layout` has them.
+        schema: the Arrow types of `columns`, serialised.
         write: how files are written.
     """
 
@@ -55,10 +56,10 @@ class StageTask:
     write: WriteTask
 
     def __call__(self, batches: Iterator[pa.RecordBatch], name: str) -> list[dict[str, object]]:
-        """Writes the rows to files whose names start with `name`; the report, see `write_task`.
+        """Write the rows to files whose names start with `name`; return the report.
 
-        Raises InvalidRequest for a null in a NOT NULL column, and for a value that a column can't
-        hold; nothing stays written.
+        The report is that of `write_task`. Raises InvalidRequest for a null in a NOT NULL column,
+        and for a value that a column can't hold; the files written so far are removed.
         """
         reports: list[dict[str, object]] = []
         for batch in run(self.write, self._rows(batches), name):
@@ -67,21 +68,21 @@ class StageTask:
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        fitted = (self._fitted(batch, schema) for batch in batches if batch.num_rows)
+        fitted = (self._as_table_columns(batch, schema) for batch in batches if batch.num_rows)
         keys = [f"c{place}" for place in self.write.layout.partition]
         if not keys:
             yield from fitted
             return
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         for batch in fitted:
-            held.append(batch)
-            if sum(one.nbytes for one in held) >= _SORTED_BYTES:
-                yield from _sorted(held, keys)
-                held = []
-        if held:
-            yield from _sorted(held, keys)
+            pending.append(batch)
+            if sum(batch.nbytes for batch in pending) >= _SORTED_BYTES:
+                yield from _sorted(pending, keys)
+                pending = []
+        if pending:
+            yield from _sorted(pending, keys)
 
-    def _fitted(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    def _as_table_columns(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         arrays = []
         for column, item in zip(self.columns, schema, strict=True):
             if column.source is None:
@@ -112,8 +113,8 @@ class StageTask:
             ) from error
 
 
-def _sorted(held: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows by partition, in their order inside of each."""
-    rows = pa.Table.from_batches(held)
+def _sorted(batches: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows ordered by partition; the order within a partition stays."""
+    rows = pa.Table.from_batches(batches)
     order = pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in keys])
     yield from rows.take(order).combine_chunks().to_batches()

@@ -1,7 +1,6 @@
-"""Deletion vectors where they stand, in files of a store or in themselves.
+"""Deletion vectors as Spark's tasks and the driver address them: inline, or in files of a store.
 
-Owns the one way in which their bytes are read, by the driver and by Spark's tasks. The bytes are
-`protocol.roaring`'s business.
+Owns how their bytes are fetched; `protocol.roaring` decodes them.
 """
 
 from __future__ import annotations
@@ -23,9 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredVector:
-    """Where a deletion vector stands: a frame in the file at an encoded URL.
+    """A deletion vector, addressed or packed.
 
-    With `data`, packed positions, it is itself there, and has no place.
+    Attributes:
+        url: the encoded URL of the file that holds it.
+        offset: the offset of its frame in that file.
+        size_in_bytes: the size of the frame's content.
+        cardinality: how many positions it has.
+        data: the packed positions themselves; the other attributes are unused then.
     """
 
     url: str = ""
@@ -35,9 +39,9 @@ class StoredVector:
     data: bytes | None = None
 
     def positions(self, options: Mapping[str, str]) -> np.ndarray:
-        """The deleted positions, sorted, unsigned 64-bit. `options` are those of the store.
+        """Return the deleted positions, sorted, unsigned 64-bit. `options` are those of the store.
 
-        Raises CorruptTable naming the vector's file when it is gone or damaged.
+        Raises CorruptTable naming the vector's file if it is missing or damaged.
         """
         if self.data is not None:
             return unpack_positions(self.data)
@@ -52,7 +56,7 @@ class StoredVector:
 
 
 def read_range(store: Store, path: str, offset: int, length: int) -> bytes:
-    """Some of the bytes of a vectors' file. Raises CorruptTable when it is gone."""
+    """Return bytes of a deletion vector file. Raises CorruptTable if the file is missing."""
     try:
         return store.get_range(path, offset, length)
     except FileNotFoundError as error:
@@ -64,5 +68,5 @@ def read_range(store: Store, path: str, offset: int, length: int) -> bytes:
 
 
 def as_array(bitmap: BitMap64) -> np.ndarray:
-    """The positions in ascending order, unsigned 64-bit."""
+    """Return the positions in ascending order, unsigned 64-bit."""
     return np.array(bitmap.to_array(), dtype=np.uint64)

@@ -1,6 +1,7 @@
-"""What Spark's tasks do for a data source: data files become rows with the table's columns.
+"""The task of a Spark data source that reads data files as rows with the table's columns.
 
-Owns the way of a file's rows to those that Spark takes: live rows, partition values, logical names.
+Owns what becomes of a file's rows: deleted rows are left out, partition values are added, and
+columns get their logical names.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from txlake.protocol.partition_values import PartitionScalar, arrow_values
 
 @dataclass(frozen=True)
 class StreamedFile:
-    """One file.
+    """A file to read.
 
     Attributes:
-        url: where it is, encoded.
+        url: its encoded URL.
         vector: its deletion vector.
         partition: the values of the table's partition columns, in order.
-        only: the positions of the rows to read, whatever the vector says; None for the live ones.
+        only: the positions of the rows to read, whatever `vector` says; None for all live rows.
     """
 
     url: str
@@ -49,65 +50,67 @@ class StreamTask:
 
     Attributes:
         schema: the columns that files hold, serialised Arrow, physical names.
-        shown: the columns of the rows, serialised Arrow.
-        sources: for each of those, its place among the files' columns; (-1 - n) for the n-th
-            partition column; None for a column without values.
-        padded: the lengths that texts are filled up to with spaces, by place among `shown`.
-        by_id: whether columns are found by field id, else by name; absent ones are null.
+        row_schema: the columns of the rows, serialised Arrow, logical names.
+        sources: for each column of `row_schema` its index among the files' columns; (-1 - n) for
+            the n-th partition column; None for a column without values.
+        padded: the lengths that texts are padded to with spaces, by index in `row_schema`.
+        by_id: whether columns are found by field id, else by name; absent columns are null.
         options: those of the table's store.
     """
 
     schema: bytes
-    shown: bytes
+    row_schema: bytes
     sources: tuple[int | None, ...]
     padded: Mapping[int, int]
     by_id: bool
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self, files: Sequence[StreamedFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of the files."""
-        shown = pa.ipc.read_schema(pa.py_buffer(self.shown))
+        """Yield the rows of the files."""
+        row_schema = pa.ipc.read_schema(pa.py_buffer(self.row_schema))
         columns = Columns(pa.ipc.read_schema(pa.py_buffer(self.schema)), by_id=self.by_id)
-        for one in files:
-            for batch in self._live(one, columns):
+        for file in files:
+            for batch in self._live_batches(file, columns):
                 if batch.num_rows:
-                    yield self._shown(batch, one, shown)
+                    yield self._as_rows(batch, file, row_schema)
 
-    def _live(self, one: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
-        chosen = one.vector if one.only is None else one.only
-        among = None if chosen is None else chosen.positions(self.options)
+    def _live_batches(self, file: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
+        vector = file.vector if file.only is None else file.only
+        positions = None if vector is None else vector.positions(self.options)
         try:
-            source = open_file(one.url, self.options)
+            source = open_file(file.url, self.options)
         except FileNotFoundError as error:
             raise CorruptTable(
-                f"data file {one.url} is gone, and wasn't read yet: VACUUM removed it. Read again; "
-                "a stream goes on as a new query with a new checkpoint. Keep files longer than a "
-                "stream may stop (delta.deletedFileRetentionDuration)"
+                f"data file {file.url} is gone, and wasn't read yet: VACUUM removed it. Read "
+                "again; a stream goes on as a new query with a new checkpoint. Keep files longer "
+                "than a stream may stop (delta.deletedFileRetentionDuration)"
             ) from error
-        with source, corrupt_table_errors(one.url):
-            file = open_parquet(source)
-            columns.find(file)
+        with source, corrupt_table_errors(file.url):
+            parquet = open_parquet(source)
+            columns.find(parquet)
             start = 0
-            for batch in iter_rows(file, columns):
+            for batch in iter_rows(parquet, columns):
                 end = start + batch.num_rows
-                if among is not None and len(among):
-                    found = contained_in(among, np.arange(start, end, dtype=np.uint64))
-                    batch = batch.filter(pa.array(found if one.only is not None else ~found))
+                if positions is not None and len(positions):
+                    matches = contained_in(positions, np.arange(start, end, dtype=np.uint64))
+                    batch = batch.filter(pa.array(matches if file.only is not None else ~matches))
                 start = end
                 yield batch
 
-    def _shown(self, batch: pa.RecordBatch, one: StreamedFile, shown: pa.Schema) -> pa.RecordBatch:
+    def _as_rows(
+        self, batch: pa.RecordBatch, file: StreamedFile, row_schema: pa.Schema
+    ) -> pa.RecordBatch:
         arrays = []
-        for place, (item, source) in enumerate(zip(shown, self.sources, strict=True)):
+        for index, (item, source) in enumerate(zip(row_schema, self.sources, strict=True)):
             if source is None:
                 array = pa.nulls(batch.num_rows, item.type)
             elif source < 0:
-                value = arrow_values((one.partition[-1 - source],), item.type)[0]
+                value = arrow_values((file.partition[-1 - source],), item.type)[0]
                 array = pa.repeat(value, batch.num_rows)
             else:
                 array = batch.column(source)
             array = with_field_names(array, item.type)
-            if place in self.padded:
-                array = pc.utf8_rpad(array, self.padded[place], " ")
+            if index in self.padded:
+                array = pc.utf8_rpad(array, self.padded[index], " ")
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=shown)
+        return pa.RecordBatch.from_arrays(arrays, schema=row_schema)

@@ -1,7 +1,6 @@
-"""Deletion vectors between a table's files and the driver.
+"""Reading and writing the deletion vectors of a table on the driver.
 
-Owns where their bytes are read and written; the bytes themselves are `protocol.deletion_vectors`'
-business.
+Owns where their bytes are; `protocol.deletion_vectors` encodes and decodes them.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _READERS = 8
 
 @dataclass(frozen=True, slots=True)
 class ExternalVectors:
-    """How vectors are read that lie outside of their table's folder, as shallow clones have them.
+    """Access to vectors outside of their table's folder, as shallow clones have them.
 
     Attributes:
         reach: where they may lie.
-        store_at: the store of a folder, an encoded URL.
+        store_at: opens the store of a folder, given as an encoded URL.
     """
 
     reach: Reach
@@ -41,21 +40,22 @@ class ExternalVectors:
 
     @classmethod
     def by_options(cls, reach: Reach, options: Mapping[str, str]) -> ExternalVectors:
-        """As it is with the options of a table's store."""
+        """Return the access with the options of the table's store."""
         return cls(reach, lambda folder: open_store(folder, options))
 
 
 def load_vector(
     store: Store, vector: DeletionVector, external: ExternalVectors | None = None
 ) -> BitMap64:
-    """The deleted positions that one descriptor names.
+    """Return the deleted positions of a descriptor.
 
-    Raises CorruptTable naming the vector's file when it is gone or damaged, and InvalidRequest
-    for one that lies where it may not: without `elsewhere` outside of the table's folder.
+    Raises CorruptTable naming the vector's file if it is missing or damaged, and InvalidRequest for
+    a vector in a place that isn't allowed: without `external`, anywhere outside of the table's
+    folder.
     """
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
-    store, path = _found(store, vector, external)
+    store, path = _locate(store, vector, external)
     data = read_range(store, path, *codec.slice_range(vector))
     return codec.read_from_file(data, vector, file=path)
 
@@ -65,22 +65,22 @@ def load_vectors(
     files: Iterable[tuple[int, DeletionVector]],
     external: ExternalVectors | None = None,
 ) -> dict[int, BitMap64]:
-    """The deleted positions of each file (ordinal, vector), read in parallel.
+    """Return the deleted positions of `files`, (ordinal, vector) pairs, by ordinal.
 
-    Raises what `load_vector` raises.
+    Reads in parallel. Raises as `load_vector`.
     """
-    wanted = list(files)
-    if len(wanted) < 2:
-        return {ordinal: load_vector(store, vector, external) for ordinal, vector in wanted}
+    vectors = list(files)
+    if len(vectors) < 2:
+        return {ordinal: load_vector(store, vector, external) for ordinal, vector in vectors}
     with ThreadPoolExecutor(_READERS) as pool:
-        bitmaps = pool.map(lambda item: load_vector(store, item[1], external), wanted)
-        return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
+        bitmaps = pool.map(lambda item: load_vector(store, item[1], external), vectors)
+        return dict(zip((ordinal for ordinal, _ in vectors), bitmaps, strict=True))
 
 
-def _found(
+def _locate(
     store: Store, vector: DeletionVector, external: ExternalVectors | None
 ) -> tuple[Store, str]:
-    """In which store a vector's file is, and its path there."""
+    """Return the store that has a vector's file, and the file's path in it."""
     reach = Reach(store.url) if external is None else external.reach
     path = reach.vector(vector)
     if external is None or not is_absolute(path):
@@ -95,7 +95,7 @@ def union_with_deleted(
     deleted: Mapping[int, BitMap64],
     external: ExternalVectors | None = None,
 ) -> dict[int, BitMap64]:
-    """For each file with new deletions, all its deleted positions, old and new."""
+    """Return for each file with new deletions all its deleted positions, old and new."""
     old = load_vectors(
         store,
         (
@@ -112,14 +112,14 @@ def union_with_deleted(
 
 
 def bitmap_of_report(data: bytes) -> BitMap64:
-    """The positions that a task reported."""
+    """Return the positions that a task reported."""
     return BitMap64(array("Q", unpack_positions(data).tobytes()))
 
 
 def write_vectors(
     store: Store, system: System, bitmaps: Sequence[BitMap64]
 ) -> list[DeletionVector]:
-    """Writes the bitmaps to one new file of the table; a descriptor each, in order."""
+    """Write the bitmaps to one new file of the table; return their descriptors, in order."""
     if not bitmaps:
         return []
     name = system.new_id()
@@ -132,7 +132,7 @@ def write_vectors(
 
 
 class VectorCache:
-    """A table's vectors, each read once: what the rules of conflict ask for."""
+    """A table's deletion vectors, each read once."""
 
     def __init__(self, store: Store, external: ExternalVectors | None = None) -> None:
         self._store = store
@@ -140,23 +140,25 @@ class VectorCache:
         self._known: dict[str, BitMap64] = {}
 
     def of(self, vector: DeletionVector) -> BitMap64:
-        """The deleted positions that a descriptor names."""
+        """Return the deleted positions of a descriptor."""
         key = vector.unique_id
         if key not in self._known:
             self._known[key] = load_vector(self._store, vector, self._external)
         return self._known[key]
 
     def of_id(self, vector_id: str) -> BitMap64:
-        """The deleted positions of the vector with that id, whose size is unknown."""
+        """Return the deleted positions of the vector with this unique id, whose size is unknown."""
         if vector_id not in self._known:
             self._known[vector_id] = self._unsized(codec.place_of(vector_id))
         return self._known[vector_id]
 
-    def _unsized(self, place: DeletionVector) -> BitMap64:
-        if place.storage_type == "i":
-            return codec.inline_positions(place.path_or_inline_dv, file="inline deletion vector")
-        store, path = _found(self._store, place, self._external)
-        offset = place.offset or 0
+    def _unsized(self, descriptor: DeletionVector) -> BitMap64:
+        if descriptor.storage_type == "i":
+            return codec.inline_positions(
+                descriptor.path_or_inline_dv, file="inline deletion vector"
+            )
+        store, path = _locate(self._store, descriptor, self._external)
+        offset = descriptor.offset or 0
         size = roaring.framed_size(read_range(store, path, offset, _SIZE_BYTES), file=path)
         frame = read_range(store, path, offset, roaring.framed_length(size))
         return roaring.read_framed(frame, file=f"{path}: deletion vector at {offset}")

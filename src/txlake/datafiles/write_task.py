@@ -1,7 +1,8 @@
-"""How rows become Parquet files at their final place, in Spark's tasks or on the driver.
+"""The task that writes rows as Parquet files at their final place; also run on the driver.
 
-A task gets Arrow batches whose first columns are the data, in the order of the target schema, and
-whose last columns say what to do with a row (`Layout`). It yields report rows of `REPORT_SCHEMA`.
+A task gets Arrow batches. Their first columns are the data, in the order of the target schema; the
+last columns are control columns that say what to do with a row (`Layout`). It yields report rows of
+`REPORT_SCHEMA`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from txlake.protocol.paths import encode_path, partition_folder
 from txlake.protocol.types import DataType
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
-# Parquet footer, key: size in bytes, count: rows, group: the bin that it holds), "rows" (key: file
+# Parquet footer, key: size in bytes, count: rows, group: the bin's number), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
 # action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
 # "origins" (text: path of a file, data: which rows its rows were made of, see `origins`),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
-# data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
-# why it stays as it is); of rows that were sorted "piece" (`sort_task`).
+# data: the number of live rows of each of its files, 64 bits each) and "skipped" (key: file
+# ordinal, text: why the file stays as it is); of rows that were sorted "piece" (`sort_task`).
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
     "group bigint"
@@ -70,9 +71,16 @@ _FRACTIONS_MIN = 1_000
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a batch's control columns stand: indexes of columns, None when absent.
+    """The indexes of a batch's control columns; None for absent columns.
 
-    `partition`: indexes of the partition values as text.
+    Attributes:
+        data: the number of data columns.
+        action: what is done with the row: COPY, INSERT, UPDATE, ...
+        file, row: ordinal and position of the source row.
+        violation: the name of the constraint that the row violates.
+        violation_row: that row as JSON.
+        source: the number of the MERGE source row.
+        partition: the partition values, as texts.
     """
 
     data: int
@@ -87,7 +95,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Materialized:
-    """The partition columns, where files hold them too.
+    """The partition columns of a table whose files hold them too.
 
     Attributes:
         schema: their fields in the files, serialised Arrow, in the order of the values.
@@ -98,7 +106,7 @@ class Materialized:
     types: tuple[DataType, ...]
 
     def columns(self, key: tuple[str | None, ...]) -> list[tuple[pa.Field, pa.Scalar]]:
-        """The columns of a file of the partition whose values have these texts."""
+        """Return the partition columns' fields and values for the partition with these texts."""
         fields = pa.ipc.read_schema(pa.py_buffer(self.schema))
         return [
             (item, parse_column(pa.array([text], pa.string()), data_type).cast(item.type)[0])
@@ -108,17 +116,20 @@ class Materialized:
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Everything that a task must know.
+    """What a task needs to write rows.
 
     Attributes:
-        schema: the columns that rows bring to a file, as Parquet has them, serialised Arrow.
-        root: the table's encoded URL; `options` are those of its store.
-        folder_of: names a partition's folder, encoded; see `folder_of`.
-        row_group_rows, row_group_bytes: a row group ends at the first of them, in memory.
-        rows_max: the most rows in one file; None for no limit.
-        kind: what the names of the files begin with.
-        tells_origins: whether it reports which rows each row of its files was made of.
-        materialized: the columns that files have after those of the rows; None for none.
+        schema: the rows' data columns as Parquet has them, serialised Arrow.
+        layout: the control columns.
+        root: the table's encoded URL.
+        job_id: a unique id, part of the files' names.
+        folder_of: returns a partition's folder, encoded, from its values; see `folder_of`.
+        options: those of the table's store.
+        row_group_rows, row_group_bytes: a row group ends at the first of these limits, in memory.
+        rows_max: the most rows in a file; None for no limit.
+        kind: the prefix of the files' names.
+        reports_origins: whether it reports which rows each row of its files was made of.
+        materialized: the partition columns that files have after the data columns; None for none.
     """
 
     schema: bytes
@@ -138,22 +149,22 @@ class WriteTask:
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
     ) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one of a job's partitions; no other attempt has this number."""
+        """Run the task over one of a job's partitions; `attempt` is unique in the job."""
         yield from run(self, batches, f"{self.kind}-{partition:05d}-{self.job_id}-{attempt}")
 
 
 def folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
-    """The folder, encoded, of a partition whose columns have these names and values."""
+    """Return the folder, encoded, of the partition with these columns and values."""
     return encode_path(partition_folder(list(zip(names, values, strict=True))))
 
 
 def change_folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
-    """The folder of change data of that partition. Source: PROTOCOL.md, "Change Data Files"."""
+    """Return the folder of a partition's change data. Source: PROTOCOL.md, "Change Data Files"."""
     return f"{CHANGE_FOLDER}/{folder_of(names, values)}".rstrip("/")
 
 
 def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Writes the batches to files that start with `name`; yields the report."""
+    """Write the batches to files whose names start with `name`; yield the report."""
     output = Output(task, name)
     replaced = ReplacedPositions()
     sources: list[np.ndarray] = []
@@ -181,8 +192,8 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
         raise
     rows = replaced.report()
     if sources:
-        met = pack_positions(_distinct(np.concatenate(sources)))
-        rows.append(report_row("source", data=met))
+        matched = pack_positions(_distinct(np.concatenate(sources)))
+        rows.append(report_row("source", data=matched))
     counts = [report_row("action", key=action, count=count) for action, count in actions.items()]
     yield report([*written, *rows, *counts])
 
@@ -197,7 +208,7 @@ def report_row(
     data: bytes | None = None,
     group: int | None = None,
 ) -> dict[str, object]:
-    """One row of the report; see REPORT_SCHEMA."""
+    """Return one row of the report; see REPORT_SCHEMA."""
     return {
         "kind": kind,
         "key": key,
@@ -210,7 +221,7 @@ def report_row(
 
 
 def report(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    """The rows as Spark takes them."""
+    """Return report rows as the batch that Spark gets."""
     return pa.RecordBatch.from_pylist(rows, schema=_REPORT)
 
 
@@ -241,13 +252,13 @@ def _images(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
 
 
 class ReplacedPositions:
-    """The positions of rows that are replaced or deleted, by file ordinal."""
+    """The positions of replaced or deleted rows, by file ordinal."""
 
     def __init__(self) -> None:
         self._positions: dict[int, list[np.ndarray]] = {}
 
     def collect(self, files: pa.Array, rows: pa.Array) -> None:
-        """Adds the rows whose file isn't null."""
+        """Add the rows whose file isn't null."""
         valid = pc.is_valid(files)
         ordinals = files.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
         positions = rows.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -258,7 +269,7 @@ class ReplacedPositions:
             self._positions.setdefault(int(ordinal), []).append(positions[ordinals == ordinal])
 
     def report(self) -> list[dict[str, object]]:
-        """A row a file: the smaller of sorted positions and packed bits, by its first byte."""
+        """Return a "rows" report row per file, with its packed positions."""
         rows = []
         for ordinal, parts in self._positions.items():
             every = np.concatenate(parts)
@@ -271,7 +282,10 @@ class ReplacedPositions:
 
 
 def _distinct(positions: np.ndarray) -> np.ndarray:
-    """The positions in order, each once. Mostly they come so; numpy's `unique` hashes them all."""
+    """Return the distinct positions in order.
+
+    Positions mostly come sorted already; numpy's `unique` would hash all of them.
+    """
     if np.all(positions[1:] > positions[:-1]):
         return positions
     ordered = np.sort(positions)
@@ -280,7 +294,7 @@ def _distinct(positions: np.ndarray) -> np.ndarray:
 
 
 class Output:
-    """The files that one task writes: one open at a time, a new one at each new partition."""
+    """The files of one task: one is open at a time, and each partition begins a new one."""
 
     def __init__(self, task: WriteTask, name: str) -> None:
         self._task = task
@@ -293,7 +307,7 @@ class Output:
         self._paths: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends the rows in their order."""
+        """Append the rows in their order."""
         if batch.num_rows == 0:
             return
         indexes = self._task.layout.partition
@@ -304,7 +318,7 @@ class Output:
             start = end
 
     def append(self, key: tuple[str | None, ...], batch: pa.RecordBatch) -> None:
-        """Appends rows of one partition, `key` being its values as text."""
+        """Append rows of one partition; `key`: its values as texts."""
         if self._file is not None and key != self._key:
             self._close_file()
         rows_max = self._task.rows_max
@@ -318,7 +332,7 @@ class Output:
             part = batch.slice(0, room)
             self._file.append(self._data(part))
             if self._task.reports_origins:
-                self._file.made_of(part)
+                self._file.add_origins(part)
             batch = batch.slice(room)
             if rows_max is not None and self._file.rows >= rows_max:
                 self._close_file()
@@ -326,12 +340,12 @@ class Output:
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
         columns = [
-            with_field_names(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)
+            with_field_names(batch.column(i), field.type) for i, field in enumerate(self._schema)
         ]
         columns += [pa.repeat(value, batch.num_rows) for _, value in self._constants]
-        return pa.RecordBatch.from_arrays(columns, schema=self._in_file())
+        return pa.RecordBatch.from_arrays(columns, schema=self._file_schema())
 
-    def _in_file(self) -> pa.Schema:
+    def _file_schema(self) -> pa.Schema:
         if not self._constants:
             return self._schema
         return pa.schema([*self._schema, *(item for item, _ in self._constants)])
@@ -341,7 +355,7 @@ class Output:
         name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
         path = f"{folder}/{name}" if folder else name
         self._paths.append(path)
-        return _OpenFile(self._task, self._in_file(), path, list(values))
+        return _OpenFile(self._task, self._file_schema(), path, list(values))
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -349,12 +363,12 @@ class Output:
             self._file = None
 
     def close(self) -> list[dict[str, object]]:
-        """Finishes the last file; a report row a file, in the order written."""
+        """Finish the last file; return a report row per file, in the order written."""
         self._close_file()
         return self._written
 
     def discard(self) -> None:
-        """Drops what was written, as far as that works; the rest are orphans for VACUUM."""
+        """Remove the files written so far. Files that can't be removed are orphans for VACUUM."""
         if self._file is not None:
             self._file.abandon()
             self._file = None
@@ -363,7 +377,7 @@ class Output:
 
 
 def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
-    """The ends of the runs of equal keys."""
+    """Return the ends of the runs of rows with equal values in the columns `indexes`."""
     if not indexes or batch.num_rows == 1:
         return [batch.num_rows]
     changed = np.zeros(batch.num_rows - 1, dtype=bool)
@@ -375,7 +389,7 @@ def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
 
 
 class _OpenFile:
-    """One Parquet file that is being written."""
+    """A Parquet file that is being written."""
 
     def __init__(
         self,
@@ -412,8 +426,8 @@ class _OpenFile:
         ):
             self._flush()
 
-    def made_of(self, batch: pa.RecordBatch) -> None:
-        """Notes which rows these ones, with their control columns, were made of."""
+    def add_origins(self, batch: pa.RecordBatch) -> None:
+        """Record the origins of these rows, which have their control columns."""
         layout = self._task.layout
         if layout.file is None or layout.row is None:
             return
@@ -436,12 +450,12 @@ class _OpenFile:
         if self._pending:
             table = pa.Table.from_batches(self._pending)
             if self._writer is None:
-                self._writer = self._started(table)
+                self._writer = self._create_writer(table)
             self._writer.write_table(table, row_group_size=table.num_rows)
             self._groups += 1
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
-    def _started(self, rows: pa.Table) -> pq.ParquetWriter:
+    def _create_writer(self, rows: pa.Table) -> pq.ParquetWriter:
         return pq.ParquetWriter(
             self._sink,
             self._schema,
@@ -493,9 +507,9 @@ class _OpenFile:
 
 
 def _repetitive_leaves(rows: pa.Table) -> list[str]:
-    """The Parquet columns for which a dictionary is worth trying, told from a sample of the rows.
+    """Return the Parquet columns that may profit from a dictionary, judged by a sample of the rows.
 
-    Trying one costs more than writing the values, and is given up when it outgrows a page.
+    Trying a dictionary costs more than writing the values; it is given up when it outgrows a page.
     """
     step = max(1, rows.num_rows // _SAMPLE_ROWS)
     places = pa.array(np.arange(0, rows.num_rows, step))
@@ -515,19 +529,19 @@ def _is_repetitive(sample: pa.ChunkedArray) -> bool:
         return False  # where one holds a zero, the footer is written twice
     distinct = len(sample.unique())
     width = sample.nbytes / len(sample)
-    few: bool = distinct <= len(sample) * _DISTINCT_SHARE_MAX
-    return few and distinct * width <= _DICTIONARY_BYTES_MAX
+    repeats: bool = distinct <= len(sample) * _DISTINCT_SHARE_MAX
+    return repeats and distinct * width <= _DICTIONARY_BYTES_MAX
 
 
 def _leaf_paths(path: str, data_type: pa.DataType) -> list[str]:
-    """The Parquet columns of an Arrow column, as pyarrow names them."""
+    """Return the Parquet columns of an Arrow column, as pyarrow names them."""
     if pa.types.is_struct(data_type):
-        inner = [(f"{path}.{item.name}", item.type) for item in data_type]
+        children = [(f"{path}.{item.name}", item.type) for item in data_type]
     elif pa.types.is_map(data_type):
         entry = f"{path}.key_value"
-        inner = [(f"{entry}.key", data_type.key_type), (f"{entry}.value", data_type.item_type)]
+        children = [(f"{entry}.key", data_type.key_type), (f"{entry}.value", data_type.item_type)]
     elif pa.types.is_list(data_type):
-        inner = [(f"{path}.list.element", data_type.value_type)]
+        children = [(f"{path}.list.element", data_type.value_type)]
     else:
         return [path]
-    return [leaf for name, part in inner for leaf in _leaf_paths(name, part)]
+    return [leaf for name, child_type in children for leaf in _leaf_paths(name, child_type)]

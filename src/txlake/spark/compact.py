@@ -245,7 +245,7 @@ def _outcome(
         for row in reports
         if row["kind"] == "moved"
     }
-    kept = {row["key"]: row["text"] for row in reports if row["kind"] == "kept"}
+    kept = {row["key"]: row["text"] for row in reports if row["kind"] == "skipped"}
     by_number = dict(zip(done.groups, done.adds, strict=True))
     ordinals = count()
     sources: list[Add] = []

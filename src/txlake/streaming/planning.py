@@ -66,7 +66,7 @@ def stream_task(
     ]
     return StreamTask(
         schema=pa.schema(map(parquet_field, held)).serialize().to_pybytes(),
-        shown=pa.schema(columns).serialize().to_pybytes(),
+        row_schema=pa.schema(columns).serialize().to_pybytes(),
         sources=tuple(sources),
         padded={
             place: length

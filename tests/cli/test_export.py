@@ -21,7 +21,7 @@ from txlake.cli import app as app_module
 from txlake.cli.app import app
 from txlake.cli.export import Exported, csv_file, parquet_file
 from txlake.errors import InvalidRequest
-from txlake.sql import script
+from txlake.sql import parse_script
 from txlake.views.results import Column, Result, collected
 
 if TYPE_CHECKING:
@@ -116,18 +116,18 @@ def test_parquet_refuses_what_it_would_lose(spark: SparkSession, query: str) -> 
 )
 def test_a_script_without_just_one_query_is_refused(text: str, found: str) -> None:
     with pytest.raises(InvalidRequest, match=f"rows of one query, and the script has {found}"):
-        Exported("csv").check(script(text))
+        Exported("csv").check(parse_script(text))
 
 
 @pytest.mark.parametrize("query", ["VALUES (1)", "SHOW TABLES", "DESCRIBE HISTORY t"])
 def test_what_counts_as_a_query(query: str) -> None:
-    Exported("parquet").check(script(f"USE sales; {query}; DELETE FROM t"))
+    Exported("parquet").check(parse_script(f"USE sales; {query}; DELETE FROM t"))
 
 
 def test_other_answers_are_notes() -> None:
     out, err = io.BytesIO(), io.StringIO()
     output = Exported("csv", out, err)
-    first, second, third, query = script("USE a;\nDELETE FROM t;\nVACUUM t;\nSELECT 1")
+    first, second, third, query = parse_script("USE a;\nDELETE FROM t;\nVACUUM t;\nSELECT 1")
     output.answer(Result(columns=(), rows=(), total=0), first, 0)
     output.answer(rows(3, name="num_affected_rows"), second, 0)
     output.answer(rows(1, 2, total=2000), third, 0)

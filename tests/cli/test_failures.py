@@ -11,7 +11,7 @@ from txlake import errors
 from txlake.cli.failures import EXIT_CODES, EXIT_HELP, error_facts, exit_code
 from txlake.cli.output import Drawn, JsonLines
 from txlake.errors import ConcurrentAppendException, Evidence, LockTimeout, TxlakeError
-from txlake.sql import script
+from txlake.sql import parse_script
 
 KINDS = {
     "Conflict": 3,
@@ -85,6 +85,6 @@ def test_an_error_is_drawn_with_its_name_and_line() -> None:
 def printed(kind: type[Drawn | JsonLines], error: BaseException) -> str:
     out, err = io.StringIO(), io.StringIO()
     output = Drawn(None, out, err) if kind is Drawn else JsonLines(out, err)
-    output.error(error, script("\nDELETE FROM t")[0])
+    output.error(error, parse_script("\nDELETE FROM t")[0])
     assert out.getvalue() == ""
     return err.getvalue()

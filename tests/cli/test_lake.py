@@ -30,7 +30,7 @@ from txlake.lake.lake import Lake, LakeSession, open_session
 from txlake.protocol.types import Array, Field, Map, Primitive, Struct
 from txlake.session.command import AsRows
 from txlake.spark.types import spark_schema
-from txlake.sql import script
+from txlake.sql import parse_script
 from txlake.views import VIEWS
 from txlake.views.describe import Rows
 from txlake.views.results import Column, Result, collected, held
@@ -123,7 +123,7 @@ def test_what_asks_for_no_query_starts_no_spark(warehouse: str, spark: SparkSess
 
     with Lake(open_session(warehouse, make_spark=no_spark)) as opened:
         worker = worker_on(opened)
-        told = {piece.text: worker.run(piece.text, None) for piece in script(WITHOUT_SPARK)}
+        told = {piece.text: worker.run(piece.text, None) for piece in parse_script(WITHOUT_SPARK)}
         assert not opened._session.engine.plane.is_started
     assert [row for text, one in told.items() if "UPDATE" in text for row in one.rows] == [
         (1,),
@@ -216,7 +216,7 @@ def test_a_retried_script_adds_every_row_once(lake: Lake) -> None:
     out, err = io.StringIO(), io.StringIO()
     runner = Runner(worker=worker, output=JsonLines(out, err), system=FakeSystem(), retries=2)
     runner.script(
-        script(
+        parse_script(
             "INSERT INTO done VALUES (7);\n"
             "BEGIN ISOLATION LEVEL SERIALIZABLE;\n"
             "SELECT max(id) AS newest FROM t; INSERT INTO t SELECT max(id) + 1 FROM t; COMMIT;\n"

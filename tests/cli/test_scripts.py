@@ -19,7 +19,7 @@ from txlake.errors import (
     OutcomeUnknown,
     SerializableIsolationViolation,
 )
-from txlake.sql import script
+from txlake.sql import parse_script
 
 LOST = ConcurrentAppendException("lost")
 
@@ -35,7 +35,7 @@ class Ran:
         )
         self.error: BaseException | None = None
         try:
-            runner.script(script(text))
+            runner.script(parse_script(text))
         except BaseException as error:
             self.error = error
         self.at = runner.at
@@ -228,12 +228,12 @@ def test_a_transaction_of_before_is_not_run_again_and_the_next_one_is() -> None:
     worker = FakeWorker({"COMMIT": [LOST]})
     out = JsonLines(io.StringIO(), io.StringIO())
     runner = Runner(worker=worker, output=out, system=FakeSystem(), retries=3)
-    runner.run(script("BEGIN"))
+    runner.run(parse_script("BEGIN"))
     with pytest.raises(ConcurrentAppendException):
-        runner.run(script("SELECT 1; COMMIT"))
+        runner.run(parse_script("SELECT 1; COMMIT"))
     assert worker.ran == ["BEGIN", "SELECT 1", "COMMIT"]
     worker.answers["COMMIT"] = [NOTHING, LOST, NOTHING]
-    runner.run(script("BEGIN"))
-    runner.run(script("COMMIT; BEGIN; SELECT 1; COMMIT"))
+    runner.run(parse_script("BEGIN"))
+    runner.run(parse_script("COMMIT; BEGIN; SELECT 1; COMMIT"))
     again = ["BEGIN", "SELECT 1", "COMMIT"]
     assert worker.ran[3:] == ["BEGIN", "COMMIT", *again, *again]

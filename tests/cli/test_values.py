@@ -11,12 +11,12 @@ import pytest
 
 from txlake.cli.output import Drawn, JsonLines
 from txlake.cli.values import text_value
-from txlake.sql import script
+from txlake.sql import parse_script
 from txlake.views.json_values import json_text, json_value
 from txlake.views.results import Column, Result, listed
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
-(PIECE,) = script("SELECT 1")
+(PIECE,) = parse_script("SELECT 1")
 
 
 @pytest.mark.parametrize(

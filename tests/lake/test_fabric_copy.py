@@ -58,7 +58,7 @@ def test_terminators_quotes_and_field_numbers(table: txlake.Lake, files: Path) -
         WITH (FIELDTERMINATOR = '|;', ROWTERMINATOR = '0x7E', FIELDQUOTE = "'")
     """)
     assert shown(table) == [(1, "z", None), (2, "it's", None)]
-    with pytest.raises(InvalidRequest, match="field 6 is asked for, and the files have 5 fields"):
+    with pytest.raises(InvalidRequest, match="field 6 is requested, but the files have 5 fields"):
         table.sql(
             f"COPY INTO t (name 6) FROM '{files}/a.txt' "
             "WITH (FIELDTERMINATOR = '|;', ROWTERMINATOR = '~')"

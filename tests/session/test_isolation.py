@@ -57,7 +57,7 @@ def test_what_it_makes_of_a_session(
     made = set_isolation(statement, before, database)
     assert made.level is after
     ((said, level, told),) = made.rows.rows
-    assert said == f"SET TRANSACTION ISOLATION LEVEL {statement.said}"
+    assert said == f"SET TRANSACTION ISOLATION LEVEL {statement.spelling}"
     assert level == in_force
     assert message in str(told)
     assert [column.name for column in made.rows.schema.fields] == [

@@ -15,7 +15,7 @@ from tests.spark.session_settings import settings_made
 from txlake.errors import InvalidRequest
 from txlake.spark.plans import OPERATORS, refusal_of_plan
 from txlake.spark.served import served_session
-from txlake.statements.calls import refusal_of_stored
+from txlake.statements.calls import stored_expression_problem
 from txlake.statements.functions import PURE, REFUSED, why_refused
 
 
@@ -142,7 +142,7 @@ def test_the_examples_of_sparks_functions_are_split_into_calls(spark: SparkSessi
             text = line.strip()
             if not text.startswith("> SELECT ") or text.count("SELECT") > 1 or " FROM " in text:
                 continue
-            reason = refusal_of_stored(text[len("> SELECT ") :].rstrip(";"))
+            reason = stored_expression_problem(text[len("> SELECT ") :].rstrip(";"))
             if reason is not None and "OVER" not in text:
                 wrong.append((text, reason))
     assert not wrong
@@ -213,7 +213,7 @@ def test_what_is_judged_harmless_calls_nothing_for_sparks_parser(spark: SparkSes
     for _ in range(12_000):
         pieces = chance.choices(PIECES, k=chance.randint(1, 9))
         text = f"x = 1 AND {''.join(pieces)}{chance.choice(ENDINGS)}"
-        if refusal_of_stored(text) is not None:
+        if stored_expression_problem(text) is not None:
             continue
         try:
             tree = parser.parseExpression(text)

@@ -45,7 +45,7 @@ def is_passed_on(text: str) -> bool:
     if len(statements) != 1 or not isinstance(statements[0], Select):
         return False
     query = statements[0].query
-    return not (query.references or query.questions) and query.text == text.strip()
+    return not (query.references or query.session_functions) and query.text == text.strip()
 
 
 def answers(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import one, refused
-from txlake.sql.brackets import backquoted
-from txlake.sql.parser import is_closed
+from txlake.sql.brackets import backquote_brackets
+from txlake.sql.parser import is_complete
 from txlake.statements import Insert, TableName
 
 
@@ -31,7 +31,7 @@ from txlake.statements import Insert, TableName
 )
 def test_names_in_brackets(text: str, made: str | None) -> None:
     expected = text.replace("[[b]]", "[`b`]") if made is None else made
-    assert backquoted(text) == expected
+    assert backquote_brackets(text) == expected
     assert len(expected) == len(text)
 
 
@@ -41,7 +41,7 @@ def test_a_statement_in_brackets() -> None:
     assert statement.table == TableName(("my db", "dbo", "t x"))
     assert statement.columns == ("a b",)
     assert str(statement.source).count("'[c]'")
-    assert is_closed("SELECT [it's];")
+    assert is_complete("SELECT [it's];")
 
 
 def test_errors_point_at_the_text_as_it_was_written() -> None:

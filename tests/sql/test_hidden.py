@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.parsing import one
 from txlake.errors import InvalidRequest
-from txlake.sql.metadata_column import hiding, names_files
+from txlake.sql.metadata_column import exclude_metadata, names_metadata
 from txlake.statements import Select, SqlText, TableName
 
 
@@ -20,7 +20,7 @@ def _hiding(text: str) -> str:
     """The text where the tables `t` and `u` show the column."""
     query = _query(text)
     shown = (TableName(("t",)), TableName(("u",)))
-    found = hiding(query, [one.start for one in query.references if one.table in shown])
+    found = exclude_metadata(query, [one.start for one in query.references if one.table in shown])
     assert [found.text[one.start : one.end] for one in found.references] == [
         text[one.start : one.end] for one in query.references
     ]
@@ -38,7 +38,7 @@ def _hiding(text: str) -> str:
     ],
 )
 def test_who_names_the_column(text: str, names: bool) -> None:
-    assert names_files(text) is names
+    assert names_metadata(text) is names
 
 
 @pytest.mark.parametrize(

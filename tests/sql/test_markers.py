@@ -12,7 +12,7 @@ import pytest
 from tests.sql.parsing import one, refused
 from txlake.errors import InvalidRequest
 from txlake.sql import parse, sql_literal
-from txlake.sql.markers import Arguments, as_spark_binds, bind
+from txlake.sql.markers import Arguments, bind, spark_arguments
 from txlake.statements import Insert, Select, Values
 
 UTC = datetime.UTC
@@ -23,16 +23,16 @@ def test_values_are_taken_as_pyspark_takes_them(monkeypatch: pytest.MonkeyPatch)
     time.tzset()
     try:
         naive = datetime.datetime(2026, 1, 2, 3)  # noqa: DTZ001
-        given = as_spark_binds("SELECT :a, ':c'", {"a": [naive], "b": 1, "c": 2})
+        given = spark_arguments("SELECT :a, ':c'", {"a": [naive], "b": 1, "c": 2})
         assert (
             bind("SELECT :a", given).text == "SELECT array(TIMESTAMP '2026-01-02 03:00:00+09:00')"
         )
         aware = naive.replace(tzinfo=UTC)
-        assert as_spark_binds("SELECT ?, ?", (aware, naive)) == [aware, naive.astimezone()]
+        assert spark_arguments("SELECT ?, ?", (aware, naive)) == [aware, naive.astimezone()]
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert as_spark_binds("SELECT 1", None) is None
+    assert spark_arguments("SELECT 1", None) is None
 
 
 @pytest.mark.parametrize(

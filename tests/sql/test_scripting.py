@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import name, one, refused, sql
-from txlake.sql import is_closed
+from txlake.sql import is_complete
 from txlake.statements import Atomic, Delete, ExecuteImmediate, SparkCommand, SqlText, Truncate
 from txlake.statements.scripting import (
     Block,
     Branch,
-    Choice,
+    Conditional,
     DeclareVariable,
     ForEach,
     Handler,
@@ -42,19 +42,19 @@ D = Delete(table=name("t"), condition=sql("a = x"))
         ("DELETE FROM t WHERE a = x", D),
         (
             "IF x > 1 THEN TRUNCATE TABLE t; END IF",
-            Choice(branches=(Branch(sql("x > 1"), (T,)),)),
+            Conditional(branches=(Branch(sql("x > 1"), (T,)),)),
         ),
         (
             (
                 "IF CASE WHEN a THEN b END THEN TRUNCATE TABLE t; ELSEIF c THEN IF d THEN "
                 "TRUNCATE TABLE t; END IF; ELSE TRUNCATE TABLE t; TRUNCATE TABLE t; END IF"
             ),
-            Choice(
+            Conditional(
                 branches=(
                     Branch(sql("CASE WHEN a THEN b END"), (T,)),
-                    Branch(sql("c"), (Choice(branches=(Branch(sql("d"), (T,)),)),)),
+                    Branch(sql("c"), (Conditional(branches=(Branch(sql("d"), (T,)),)),)),
                 ),
-                otherwise=(T, T),
+                else_steps=(T, T),
             ),
         ),
         (
@@ -62,20 +62,20 @@ D = Delete(table=name("t"), condition=sql("a = x"))
                 "CASE WHEN a THEN TRUNCATE TABLE t; WHEN b THEN TRUNCATE TABLE t; "
                 "ELSE DELETE FROM t WHERE a = x; END CASE"
             ),
-            Choice(branches=(Branch(sql("a"), (T,)), Branch(sql("b"), (T,))), otherwise=(D,)),
+            Conditional(branches=(Branch(sql("a"), (T,)), Branch(sql("b"), (T,))), else_steps=(D,)),
         ),
         (
             "CASE x WHEN 1 THEN TRUNCATE TABLE t; END CASE",
-            Choice(branches=(Branch(sql("(x) = (1)"), (T,)),), otherwise=None),
+            Conditional(branches=(Branch(sql("(x) = (1)"), (T,)),), else_steps=None),
         ),
-        ("WHILE x DO TRUNCATE TABLE t; END WHILE", Loop(steps=(T,), before=sql("x"))),
+        ("WHILE x DO TRUNCATE TABLE t; END WHILE", Loop(steps=(T,), while_condition=sql("x"))),
         (
             "a: LOOP LEAVE a; ITERATE A; END LOOP a",
             Loop(steps=(Jump("LEAVE", "a"), Jump("ITERATE", "a")), label="a"),
         ),
         (
             "REPEAT TRUNCATE TABLE t; UNTIL x END REPEAT",
-            Loop(steps=(T,), until=sql("x")),
+            Loop(steps=(T,), until_condition=sql("x")),
         ),
         (
             "FOR r AS SELECT 1 AS a DO TRUNCATE TABLE t; END FOR",
@@ -135,8 +135,8 @@ D = Delete(table=name("t"), condition=sql("a = x"))
 def test_steps(text: str, step: object) -> None:
     found = one(f"BEGIN ATOMIC {text}; TRUNCATE TABLE t; END")
     assert found == Atomic((step, T))  # type: ignore[arg-type]
-    assert is_closed(f"BEGIN ATOMIC {text}; TRUNCATE TABLE t; END;")
-    assert not is_closed(f"BEGIN ATOMIC {text}; TRUNCATE TABLE t;")
+    assert is_complete(f"BEGIN ATOMIC {text}; TRUNCATE TABLE t; END;")
+    assert not is_complete(f"BEGIN ATOMIC {text}; TRUNCATE TABLE t;")
 
 
 def test_steps_read_the_tables_that_they_name() -> None:
@@ -145,7 +145,7 @@ def test_steps_read_the_tables_that_they_name() -> None:
     )
     assert isinstance(found, Atomic)
     [choice] = found.statements
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, Conditional)
     condition = choice.branches[0].condition
     assert [str(one.table) for one in condition.references] == ["d.t", "u"]
     assert [condition.text[one.start : one.end] for one in condition.references] == ["d.t", "u"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txlake.errors import InvalidRequest
-from txlake.sql import Piece, is_closed, parse, script
+from txlake.sql import ScriptStatement, is_complete, parse, parse_script
 from txlake.statements import Atomic, Begin, Select, Truncate
 
 SCRIPT = """\
@@ -21,7 +21,7 @@ SELECT 1 -- the end
 
 
 def test_the_statements_have_their_texts_and_lines() -> None:
-    pieces = script(SCRIPT)
+    pieces = parse_script(SCRIPT)
     assert [(piece.line, type(piece.statement)) for piece in pieces] == [
         (2, Begin),
         (3, Select),
@@ -36,18 +36,18 @@ def test_the_statements_have_their_texts_and_lines() -> None:
 
 
 def test_each_text_means_what_it_meant_in_the_script() -> None:
-    for piece in script(SCRIPT):
+    for piece in parse_script(SCRIPT):
         assert parse(piece.text) == (piece.statement,)
 
 
 @pytest.mark.parametrize("text", ["", " ;; ", "-- nothing", "/* nothing; */"])
 def test_a_text_without_a_statement(text: str) -> None:
-    assert script(text) == ()
+    assert parse_script(text) == ()
 
 
 def test_a_block_alone() -> None:
-    (piece,) = script("BEGIN ATOMIC TRUNCATE TABLE t; END")
-    assert isinstance(piece, Piece)
+    (piece,) = parse_script("BEGIN ATOMIC TRUNCATE TABLE t; END")
+    assert isinstance(piece, ScriptStatement)
     assert isinstance(piece.statement, Atomic)
     assert len(piece.statement.statements) == 1
     assert isinstance(piece.statement.statements[0], Truncate)
@@ -55,7 +55,7 @@ def test_a_block_alone() -> None:
 
 def test_what_is_not_understood_is_shown_in_the_script() -> None:
     with pytest.raises(InvalidRequest, match="line 2, column 8"):
-        script("BEGIN;\nDELETE t")
+        parse_script("BEGIN;\nDELETE t")
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_what_is_not_understood_is_shown_in_the_script() -> None:
     ],
 )
 def test_whether_more_is_to_come(text: str, closed: bool) -> None:
-    assert is_closed(text) is closed
+    assert is_complete(text) is closed

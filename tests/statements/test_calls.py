@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from txlake.errors import InvalidRequest
-from txlake.statements.calls import SIZE_MAX, calls_in, refusal_of_served, refusal_of_stored
+from txlake.statements.calls import (
+    SIZE_MAX,
+    function_calls,
+    served_text_problem,
+    stored_expression_problem,
+)
 from txlake.statements.functions import PURE, REFUSED, why_refused
 
 HARMLESS = (
@@ -62,16 +67,16 @@ DANGEROUS = (
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_pure_expressions_are_evaluated(text: str) -> None:
-    assert refusal_of_stored(text) is None
+    assert stored_expression_problem(text) is None
 
 
 @pytest.mark.parametrize("text", DANGEROUS)
 def test_other_expressions_are_refused(text: str) -> None:
-    assert refusal_of_stored(text) is not None
+    assert stored_expression_problem(text) is not None
 
 
 def test_calls_are_found_with_their_owners() -> None:
-    names = [call.name for call in calls_in("a.b(c(1), `D`(2)) + IF (x, 'e(3)', f)")]
+    names = [call.name for call in function_calls("a.b(c(1), `D`(2)) + IF (x, 'e(3)', f)")]
     assert names == ["c", "d", "a.b", "if"]
 
 
@@ -87,7 +92,7 @@ def test_sizes_of_served_calls_are_bounded() -> None:
         "SELECT upper(repeat('a', ((2000000000))))",
         "SELECT /*+ H('*/ ') */ repeat('a', 2000000000) -- '",
     ):
-        assert f"at most {SIZE_MAX}" in str(refusal_of_served(text)), text
+        assert f"at most {SIZE_MAX}" in str(served_text_problem(text)), text
     for text in (
         "SELECT repeat('a', 1000000), lpad(s, 10, '0'), explode(sequence(1, 1000000))",
         "SELECT sequence(DATE'2020-01-01', DATE'2026-01-01', INTERVAL 1 DAY)",
@@ -95,13 +100,13 @@ def test_sizes_of_served_calls_are_bounded() -> None:
         "INSERT INTO repeat (a, 2000000000) SELECT 1",
         "WITH reports (a, b) AS (VALUES (1, 2)) SELECT * FROM reports",
     ):
-        assert refusal_of_served(text) is None, text
+        assert served_text_problem(text) is None, text
 
 
 def test_computed_names_are_not_served() -> None:
     for text in ("SELECT IDENTIFIER(concat('a', 'b'))(1)", "SELECT identifier (:f)(1)"):
-        assert "IDENTIFIER" in str(refusal_of_served(text))
-    assert refusal_of_served("SELECT `identifier`(1)") is None  # a function that there isn't
+        assert "IDENTIFIER" in str(served_text_problem(text))
+    assert served_text_problem("SELECT `identifier`(1)") is None  # a function that there isn't
 
 
 def test_functions_are_either_pure_or_refused() -> None:
@@ -114,13 +119,13 @@ def test_functions_are_either_pure_or_refused() -> None:
 
 def test_a_text_that_is_not_understood_names_its_place() -> None:
     with pytest.raises(InvalidRequest, match="closed"):
-        calls_in("a = 'closed")
+        function_calls("a = 'closed")
 
 
 def test_long_texts_are_judged_in_linear_time() -> None:
     depth = 100_000
-    assert refusal_of_served("SELECT " + "upper(" * depth + "'a'" + ")" * depth) is None
-    assert refusal_of_served("SELECT " + "repeat(" * depth + "'a'" + ", 2)" * depth) is None
-    assert refusal_of_served("SELECT '" + "a" * 1_000_000 + "'") is None
+    assert served_text_problem("SELECT " + "upper(" * depth + "'a'" + ")" * depth) is None
+    assert served_text_problem("SELECT " + "repeat(" * depth + "'a'" + ", 2)" * depth) is None
+    assert served_text_problem("SELECT '" + "a" * 1_000_000 + "'") is None
     for opening in ("'", '"', "`", "/*", "r'"):
-        assert refusal_of_served("SELECT " + opening + "a" * 1_000_000) is not None
+        assert served_text_problem("SELECT " + opening + "a" * 1_000_000) is not None

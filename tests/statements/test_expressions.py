@@ -30,16 +30,28 @@ def test_a_reference_without_a_replacement_stays_with_its_qualifiers() -> None:
 def test_a_fuller_name_means_the_table_where_its_database_is_in_use() -> None:
     sales = TableName(("sales", "t"))
     reference = Reference(
-        TableName(("t",)), None, 22, 23, alias="t", alias_at=23, fuller=((7, 14, sales),)
+        TableName(("t",)),
+        None,
+        22,
+        23,
+        alias="t",
+        alias_at=23,
+        possible_qualifiers=((7, 14, sales),),
     )
     other = Reference(
-        TableName(("t",)), None, 25, 26, alias="t", alias_at=26, fuller=((7, 14, sales),)
+        TableName(("t",)),
+        None,
+        25,
+        26,
+        alias="t",
+        alias_at=26,
+        possible_qualifiers=((7, 14, sales),),
     )
     sql = SqlText("SELECT sales.t.a FROM t, t", (reference, other))
     assert sql.in_database(lambda *_: False).rewritten(lambda _: "v") == (
         "SELECT sales.t.a FROM v AS `t`, v AS `t`"
     )
-    found = sql.after("  ").in_database(lambda *names: names == (sales, TableName(("t",))))
+    found = sql.with_prefix("  ").in_database(lambda *names: names == (sales, TableName(("t",))))
     assert found.rewritten(lambda _: "v") == "  SELECT `t`.a FROM v AS `t`, v AS `t`"
 
 

@@ -18,7 +18,7 @@ from txlake.release import VERSION
 if TYPE_CHECKING:
     from txlake.cli.lakes import Place
     from txlake.cli.output import Output
-    from txlake.sql import Piece
+    from txlake.sql import ScriptStatement
     from txlake.views.results import Result
 
 app = typer.Typer(
@@ -390,12 +390,12 @@ def _run_script(
     from txlake.cli.export import Exported
     from txlake.cli.lakes import working
     from txlake.cli.scripts import Runner
-    from txlake.sql import script
+    from txlake.sql import parse_script
     from txlake.system import System
 
     runner: Runner | None = None
     with _ending(output, lambda: None if runner is None else runner.at):
-        pieces = script(text, args)  # what isn't understood is said before anything runs
+        pieces = parse_script(text, args)  # what isn't understood is said before anything runs
         exported = output if isinstance(output, Exported) else None
         if exported is not None:
             exported.check(pieces)
@@ -414,7 +414,9 @@ def _list(as_json: bool, look: Callable[[], Result]) -> None:
 
 
 @contextmanager
-def _ending(output: Output, at: Callable[[], Piece | None] = lambda: None) -> Iterator[None]:
+def _ending(
+    output: Output, at: Callable[[], ScriptStatement | None] = lambda: None
+) -> Iterator[None]:
     """What goes wrong inside is shown, and is the exit code."""
     try:
         yield

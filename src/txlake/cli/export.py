@@ -19,7 +19,7 @@ from txlake.cli.output import Messages
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, to_arrow_type
-from txlake.sql import Piece
+from txlake.sql import ScriptStatement
 from txlake.statements import InspectionStatement, Select, Statement
 from txlake.statements.descriptions import DescribeDetail, DescribeHistory
 from txlake.views.json_values import json_text, json_value
@@ -40,7 +40,7 @@ class Exported(Messages):
         self._out = out
         self._result: Result | None = None
 
-    def check(self, pieces: Sequence[Piece]) -> None:
+    def check(self, pieces: Sequence[ScriptStatement]) -> None:
         """Raises InvalidRequest unless one statement of the script is a query."""
         found = [piece.line for piece in pieces if _is_query(piece.statement)]
         if len(found) != 1:
@@ -51,7 +51,7 @@ class Exported(Messages):
                 "json, which shows every answer"
             )
 
-    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+    def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
         if _is_query(piece.statement):
             self._result = result
             return

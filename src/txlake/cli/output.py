@@ -15,7 +15,7 @@ from rich.text import Text
 
 from txlake.cli.failures import error_facts
 from txlake.cli.values import text_value
-from txlake.sql import Piece
+from txlake.sql import ScriptStatement
 from txlake.views.json_values import json_text
 from txlake.views.results import Result
 
@@ -31,7 +31,7 @@ class Output(Protocol):
 
     rows_max: int | None
 
-    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+    def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
         """What a statement answered."""
 
     def listing(self, result: Result) -> None:
@@ -40,7 +40,7 @@ class Output(Protocol):
     def note(self, text: str) -> None:
         """What a user should know besides."""
 
-    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+    def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
         """What ended the command, and in which statement."""
 
 
@@ -52,7 +52,7 @@ class JsonLines:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
 
-    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+    def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
         names = [column.name for column in result.columns]
         self._print(
             {
@@ -72,7 +72,7 @@ class JsonLines:
     def note(self, text: str) -> None:
         self._tell({"note": text})
 
-    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+    def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
         facts = error_facts(error)
         if piece is not None:
             facts |= {"statement": piece.text, "line": piece.line}
@@ -99,7 +99,7 @@ class Messages:
     def note(self, text: str) -> None:
         self._err.print(Text(text, "yellow"))
 
-    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+    def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
         where = f" (line {piece.line})" if piece is not None and not self.is_prompt else ""
         name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
         message = f": {error}" if str(error) else ""
@@ -123,7 +123,7 @@ class Drawn(Messages):
         self.shows_times = False
         self._out = _console(out or sys.stdout)
 
-    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+    def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
         if result.columns:
             self._out.print(_table(result, self._out.is_terminal))
         self._out.print(Text(_summary(result, elapsed_ms if self.shows_times else None), "dim"))

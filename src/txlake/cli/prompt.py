@@ -19,7 +19,7 @@ from txlake.cli.output import Drawn, Output
 from txlake.cli.scripts import Runner
 from txlake.cli.work import Standing, Worker
 from txlake.errors import TxlakeError
-from txlake.sql import is_closed, script
+from txlake.sql import is_complete, parse_script
 from txlake.system import System
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Prompt:
         """Runs what was typed; what goes wrong is shown."""
         self._runner.at = None
         try:
-            self._runner.run(script(self._sql(text)))
+            self._runner.run(parse_script(self._sql(text)))
         except TxlakeError as error:
             if self._runner.at is None:
                 self._worker.misread(error)
@@ -167,7 +167,7 @@ def is_command(text: str) -> bool:
 def is_whole(text: str) -> bool:
     """Whether Enter runs the text rather than beginning another line."""
     stripped = text.strip()
-    return not stripped or is_command(stripped) or is_closed(text)
+    return not stripped or is_command(stripped) or is_complete(text)
 
 
 def _continuation(width: int, line_number: int, wrap_count: int) -> str:

@@ -15,7 +15,7 @@ from txlake.conflict.evidence import is_futile
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
 from txlake.settings import RetrySettings
-from txlake.sql import Piece
+from txlake.sql import ScriptStatement
 from txlake.statements import Atomic, CreateTemporaryView, ExecuteImmediate, SparkCommand
 from txlake.statements.scripting import DeclareVariable, SetVariables, steps_of
 from txlake.views.results import Result
@@ -23,7 +23,7 @@ from txlake.views.results import Result
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    piece: Piece
+    piece: ScriptStatement
     result: Result
     elapsed_ms: float
 
@@ -42,10 +42,10 @@ class Runner:
     system: System
     retries: int = 0
     waits: RetrySettings = field(default_factory=RetrySettings)
-    at: Piece | None = None
+    at: ScriptStatement | None = None
     _held_back: list[_Answered] = field(default_factory=list)
 
-    def script(self, pieces: Sequence[Piece]) -> None:
+    def script(self, pieces: Sequence[ScriptStatement]) -> None:
         """Runs a whole script. A transaction that is open when it ends is rolled back.
 
         Raises what a statement raised, and InvalidRequest for a script that ends in a transaction.
@@ -62,7 +62,7 @@ class Runner:
                 self.output.note("the open transaction was rolled back: nothing of it is kept")
             raise
 
-    def run(self, pieces: Sequence[Piece]) -> None:
+    def run(self, pieces: Sequence[ScriptStatement]) -> None:
         """Runs statements; a transaction that they leave open stays open.
 
         Answers of a transaction that may be run again are shown when it has ended.
@@ -95,7 +95,7 @@ class Runner:
         finally:
             self._show()
 
-    def _run(self, piece: Piece) -> None:
+    def _run(self, piece: ScriptStatement) -> None:
         self.at = piece
         start_ms = self.system.monotonic_ms()
         result = self.worker.run(piece.text, self.output.rows_max)
@@ -106,7 +106,7 @@ class Runner:
             self.output.answer(one.result, one.piece, one.elapsed_ms)
         self._held_back.clear()
 
-    def _is_unrepeatable(self, pieces: Sequence[Piece]) -> bool:
+    def _is_unrepeatable(self, pieces: Sequence[ScriptStatement]) -> bool:
         """Whether a second run would start from another session than the first one did."""
         for piece in pieces:
             if _changes_spark(piece.statement):
@@ -117,7 +117,7 @@ class Runner:
                 return True
         return False
 
-    def _wait(self, conflict: Conflict, losses: int, first: Piece) -> None:
+    def _wait(self, conflict: Conflict, losses: int, first: ScriptStatement) -> None:
         self.output.note(
             f"{type(conflict).__name__}: run again from line {first.line} "
             f"({losses} of {self.retries})"

@@ -222,8 +222,8 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
     start, end = statement.location_span
     place = Reference(TablePath(statement.location), None, start, end)
     query = replace(statement.select, references=(place,))
-    if metadata_column.names_files(query.text) and metadata_column.COLUMN not in frame.columns:
-        query = metadata_column.hiding(query, [start])
+    if metadata_column.names_metadata(query.text) and metadata_column.COLUMN not in frame.columns:
+        query = metadata_column.exclude_metadata(query, [start])
         frame = frame.select("*", metadata_column.COLUMN)
     view = quote(context.view_of(frame))
     return context.plane.query(query.rewritten(lambda _: view), {})

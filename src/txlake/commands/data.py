@@ -538,7 +538,7 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
 
 def read_changes(context: Context, statement: ReadChanges) -> DataFrame:
     """Carry out `lake.changes`: read the change data feed."""
-    return context.changes(statement.table, statement.asked)
+    return context.changes(statement.table, statement.change_range)
 
 
 def _with_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -15,7 +15,7 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import Field, Struct, has_variant
 from txlake.sql.dialect import DIALECT, PARSER_FAILURES
-from txlake.statements.calls import refusal_of_stored
+from txlake.statements.calls import stored_expression_problem
 
 GENERATION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -167,7 +167,7 @@ def _check_expression(text: str, where: str) -> None:
 
 def _check_pure(text: str, where: str) -> None:
     """Raise InvalidRequest for an expression that may do more than compute a value."""
-    reason = refusal_of_stored(text)
+    reason = stored_expression_problem(text)
     if reason is not None:
         raise InvalidRequest(f"{where}: {reason}; use Spark's pure functions of what a row holds")
 

@@ -22,8 +22,14 @@ from txlake.doors.errors import as_spark
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
 from txlake.sql import parse
-from txlake.sql.foreign import bound, foreign, insert_into_spark, subject, tables_in
-from txlake.sql.markers import as_spark_binds
+from txlake.sql.markers import spark_arguments
+from txlake.sql.spark_statements import (
+    bind_text,
+    insert_into_spark,
+    parse_spark_statement,
+    possible_table_names,
+    target_name,
+)
 from txlake.statements import (
     AlterView,
     Clone,
@@ -108,7 +114,7 @@ def _formatter(spark: SparkSession) -> Any:
 def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     plain = partial(plain, text, *(() if args is None else (args,)))
     try:
-        args = as_spark_binds(text, args)
+        args = spark_arguments(text, args)
         reader = door.session.engine.plane.relations
         statements = parse(text, args, door.text_rules, reader=reader)
     except InvalidRequest as error:
@@ -127,7 +133,7 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     with door.asked():
         for place in _places(statement):
             door.require_place(place)
-    about = None if isinstance(statement, _MAKING) else subject(statement)
+    about = None if isinstance(statement, _MAKING) else target_name(statement)
     if about is not None and door.meaning(about) is None:
         if door.spark_has(about):
             with door.asked():
@@ -154,7 +160,7 @@ def _of_spark(
 ) -> DataFrame:
     """A statement about a table or view of Spark's own."""
     if isinstance(statement, Insert):
-        command = insert_into_spark(bound(text, args, door.text_rules), statement)
+        command = insert_into_spark(bind_text(text, args, door.text_rules), statement)
         if command is not None:
             return door.session.execute(_with_temporary_views(door, command))
     return door.from_spark(plain)
@@ -165,7 +171,7 @@ def _not_understood(
 ) -> DataFrame:
     """What the lake's SQL isn't: Spark's, or nobody's."""
     try:
-        found = foreign(text, args, door.text_rules)
+        found = parse_spark_statement(text, args, door.text_rules)
     except InvalidRequest:
         found = None
     about_lake = _is_unbound(door, text, args)
@@ -196,7 +202,7 @@ def _not_understood(
 def _require_sparks(door: Door, text: str, args: _Arguments, error: InvalidRequest) -> None:
     """Raises an AnalysisException for a text that names what is the lake's, or stands elsewhere."""
     try:
-        named = tables_in(text, args, door.text_rules)
+        named = possible_table_names(text, args, door.text_rules)
     except InvalidRequest:
         return
     with door.asked():
@@ -226,7 +232,7 @@ def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
     for statement in statements:
         if isinstance(statement, _MAKING):
             return True
-        named = {subject(statement), *(one.table for one in references_of(statement))} - {None}
+        named = {target_name(statement), *(one.table for one in references_of(statement))} - {None}
         if any(door.meaning(table) is not None for table in named if table is not None):
             return True
     return False

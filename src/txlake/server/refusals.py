@@ -90,7 +90,7 @@ from txlake.statements import (
     UseDatabase,
     Vacuum,
 )
-from txlake.statements.calls import NO_PLACES, refusal_of_expression, refusal_of_served
+from txlake.statements.calls import NO_PLACES, served_expression_problem, served_text_problem
 from txlake.statements.scripting import DeclareVariable, ForEach, SetVariables
 
 READ_STATEMENTS: frozenset[type] = frozenset(
@@ -147,9 +147,9 @@ def _part_refusal_reason(part: object) -> str | None:
             "all callers share"
         )
     if isinstance(part, SqlText):
-        return refusal_of_served(part.text)
+        return served_text_problem(part.text)
     if isinstance(part, TimeTravel) and part.timestamp_expression is not None:
-        return refusal_of_expression(part.timestamp_expression)
+        return served_expression_problem(part.timestamp_expression)
     is_place = isinstance(part, TablePath) or getattr(part, "location", None) is not None
     if is_place or (isinstance(part, TableName) and any(map(_PATH_CHARACTERS.search, part.parts))):
         return NO_PLACES

@@ -14,8 +14,16 @@ from typing import TypeVar
 from txlake.session.engine import Engine
 from txlake.session.transaction import State, Transaction
 from txlake.sql import sql_literal
-from txlake.sql.brackets import backquoted
-from txlake.statements import Atomic, Question, Select, SqlText, Statement, TableName, table_of
+from txlake.sql.brackets import backquote_brackets
+from txlake.statements import (
+    Atomic,
+    Select,
+    SessionFunction,
+    SqlText,
+    Statement,
+    TableName,
+    table_of,
+)
 
 _Part = TypeVar("_Part")
 _TABLE_TYPES = frozenset({"U"})
@@ -43,7 +51,7 @@ class Answers:
             return 0
         return 1 if self.transaction.state is State.ACTIVE else -1
 
-    def of(self, question: Question) -> list[str]:
+    def of(self, question: SessionFunction) -> list[str]:
         """What stands before, between and after the question's operands."""
         match question.name:
             case "@@SPID":
@@ -79,7 +87,7 @@ class Answers:
         return {one.name: one.number for one in self.engine.catalog.databases()}
 
     def _object_number(self, name: str, kind: str = "U") -> int | None:
-        table = table_of(backquoted(name))
+        table = table_of(backquote_brackets(name))
         if kind.strip().upper() not in _TABLE_TYPES or not isinstance(table, TableName):
             return None
         engine, transaction = self.engine, self.transaction
@@ -114,7 +122,7 @@ def asks_only(statement: Statement) -> bool:
     """Whether it is a query that asks about its session and reads no table."""
     if not isinstance(statement, Select):
         return False
-    return bool(statement.query.questions) and not statement.query.references
+    return bool(statement.query.session_functions) and not statement.query.references
 
 
 def _answered_in(part: _Part, answers: Callable[[], Answers]) -> _Part:
@@ -132,7 +140,7 @@ def _answered_in(part: _Part, answers: Callable[[], Answers]) -> _Part:
 
 def _answered_value(value: object, answers: Callable[[], Answers]) -> object:
     if isinstance(value, SqlText):
-        return value.answered(answers().of) if value.questions else value
+        return value.with_session_values(answers().of) if value.session_functions else value
     if isinstance(value, tuple):
         made = tuple(_answered_value(one, answers) for one in value)
         return value if all(one is other for one, other in zip(made, value)) else made

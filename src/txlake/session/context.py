@@ -331,10 +331,10 @@ class Context:
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
         sql = sql.in_database(self._is_same)
-        names_files = metadata_column.names_files(sql.text)
-        if names_files:
+        names_metadata = metadata_column.names_metadata(sql.text)
+        if names_metadata:
             places = [one.start for one in sql.references if self._hides_files(one)]
-            sql = metadata_column.hiding(sql, places)
+            sql = metadata_column.exclude_metadata(sql, places)
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
         condition = condition_of(sql) if self.rules.reads(sql.text) else None
@@ -343,7 +343,9 @@ class Context:
             mark += "\u2987"
 
         def replaced(reference: Reference) -> str | None:
-            frame = self._referenced(reference, condition, names_files=names_files, at_once=at_once)
+            frame = self._referenced(
+                reference, condition, names_metadata=names_metadata, at_once=at_once
+            )
             if frame is None:
                 return None
             name = f"t{len(frames)}"
@@ -388,11 +390,11 @@ class Context:
         reference: Reference,
         where: Filter | None = None,
         *,
-        names_files: bool = False,
+        names_metadata: bool = False,
         at_once: bool = False,
     ) -> DataFrame | None:
-        if reference.shown is not None:
-            rows = self.described(reference.shown)
+        if reference.description is not None:
+            rows = self.described(reference.description)
             return self.plane.frame(rows.schema, rows.rows)
         table = reference.table
         if reference.changes is not None:
@@ -401,7 +403,7 @@ class Context:
         if handle is None:
             return self._view_in_text(table, reference.travel)
         if isinstance(table, TableName) or self.exists(handle):
-            shows = names_files and self._hides_files(reference)
+            shows = names_metadata and self._hides_files(reference)
             snapshot = self.snapshot(handle, reference.travel)
             predicate = None
             if where is not None:
@@ -499,7 +501,7 @@ class Context:
 
     def _hides_files(self, reference: Reference) -> bool:
         """Whether the column `_metadata` is the hidden one of a table of the lake."""
-        has_no_files = reference.shown is not None or reference.changes is not None
+        has_no_files = reference.description is not None or reference.changes is not None
         handle = None if has_no_files else self.find(reference.table)
         if handle is None or not self.exists(handle):
             return False

@@ -7,7 +7,7 @@ import re
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import TextRules
 from txlake.session.scripting import Ground
-from txlake.sql import has_names, parse
+from txlake.sql import has_named_markers, parse
 from txlake.statements import ExecuteImmediate, Select, SqlText, Statement
 
 
@@ -37,7 +37,7 @@ def _arguments(
     if not statement.using:
         return None
     values: list[object] = [ground.constant(value) for value, _ in statement.using]
-    if not has_names(text):
+    if not has_named_markers(text):
         return values
     names = [name or _variable(value) for value, name in statement.using]
     if None in names:

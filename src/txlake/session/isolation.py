@@ -89,8 +89,8 @@ def set_isolation(
         message = f"ignored: database {database.name} has {IGNORED} = true"
     elif asked is None:
         message = (
-            f"{statement.said} changes nothing: a transaction reads one snapshot, which gives at "
-            "least that"
+            f"{statement.spelling} changes nothing: a transaction reads one snapshot, which gives "
+            "at least that"
         )
     elif asked is in_force:
         message = "the session's transactions from the next on run at this level"
@@ -103,6 +103,6 @@ def set_isolation(
     if is_open:
         in_force = strictest(of_database, of_open)
         message += f"; the open transaction, whose level is never lowered, runs at {in_force.value}"
-    said = f"SET TRANSACTION ISOLATION LEVEL {statement.said}"
+    said = f"SET TRANSACTION ISOLATION LEVEL {statement.spelling}"
     rows = Rows(schema=_COLUMNS, rows=[(said, in_force.value, message)])
     return IsolationSet(level, of_open, rows)

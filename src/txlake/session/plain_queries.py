@@ -51,7 +51,7 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
 
     So it has where it is started: its session may have settings and views of its own.
     """
-    if context.plane.is_started or query.questions:
+    if context.plane.is_started or query.session_functions:
         return None
     if context.rules != DEFAULT_RULES or not context.rules.reads(query.text):
         return None
@@ -103,7 +103,7 @@ def _given(node: exp.Expression) -> set[str]:
 
 def _names_rows(query: SqlText) -> bool:
     [reference] = query.references
-    return reference.travel is None and reference.shown is None and reference.changes is None
+    return reference.travel is None and reference.description is None and reference.changes is None
 
 
 def _is_table(source: exp.Expression) -> bool:

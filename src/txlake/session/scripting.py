@@ -14,7 +14,7 @@ from txlake.errors import InvalidRequest
 from txlake.statements import SqlText, Statement
 from txlake.statements.scripting import (
     Block,
-    Choice,
+    Conditional,
     DeclareVariable,
     ForEach,
     Handler,
@@ -141,7 +141,7 @@ class Script:
         match step:
             case Block():
                 self.run(step)
-            case Choice():
+            case Conditional():
                 self._choose(step)
             case Loop():
                 self._loop(step)
@@ -162,7 +162,7 @@ class Script:
 
     # Branches and loops
 
-    def _choose(self, step: Choice) -> None:
+    def _choose(self, step: Conditional) -> None:
         for branch in step.branches:
             found = self._truth(branch.condition)
             if found is None:
@@ -170,16 +170,16 @@ class Script:
             if found:
                 self._steps(branch.steps)
                 return
-        if step.otherwise is None:
+        if step.else_steps is None:
             self._guarded(_no_branch)
             return
-        self._steps(step.otherwise)
+        self._steps(step.else_steps)
 
     def _loop(self, step: Loop) -> None:
-        while step.before is None or self._truth(step.before):
+        while step.while_condition is None or self._truth(step.while_condition):
             if not self._once(step.steps, step.label):
                 return
-            if step.until is not None and self._truth(step.until) is not False:
+            if step.until_condition is not None and self._truth(step.until_condition) is not False:
                 return
 
     def _once(self, steps: Sequence[Step], label: str | None) -> bool:

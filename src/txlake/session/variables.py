@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import quote
-from txlake.sql import is_literal, selected, sql_literal
+from txlake.sql import as_query, is_literal, sql_literal
 from txlake.statements import Select, SqlText, Statement
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SessionGround:
 
     def truth(self, condition: SqlText) -> bool:
         """Whether a condition is true; null is not."""
-        value = self._value(selected(condition))
+        value = self._value(as_query(condition))
         if value is not None and not isinstance(value, bool):
             raise InvalidRequest(f"expected a condition, found {value!r} of {condition.text!r}")
         return bool(value)
@@ -65,7 +65,7 @@ class SessionGround:
         """
         if is_literal(expression.text):
             return expression
-        frame = self._query(selected(expression)).toDF("value")
+        frame = self._query(as_query(expression)).toDF("value")
         kind = frame.schema[0].dataType
         if isinstance(kind, T.TimestampType):
             # Python's own times have another zone, and two of them are one in autumn.

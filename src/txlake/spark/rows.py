@@ -41,7 +41,7 @@ from txlake.spark.writing import (
     partition_fields,
     partition_value,
 )
-from txlake.statements.calls import refusal_of_stored
+from txlake.statements.calls import stored_expression_problem
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -286,7 +286,7 @@ def stored_expression(text: str, what: str, table: str) -> Column:
     return F.expr(text)
 
 
-_refusal = lru_cache(maxsize=1_000)(refusal_of_stored)
+_refusal = lru_cache(maxsize=1_000)(stored_expression_problem)
 
 
 def filled(

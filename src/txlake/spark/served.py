@@ -25,7 +25,7 @@ from txlake.spark.plans import refusal_of_plan
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.spark_sessions import context_class, dataset_of, is_connect
 from txlake.statements import Expression, NativeColumn, Reference
-from txlake.statements.calls import refusal_of_expression, refusal_of_served
+from txlake.statements.calls import served_expression_problem, served_text_problem
 from txlake.statements.functions import PURE
 
 _SETTINGS = {
@@ -129,7 +129,7 @@ class ServedPlane(SparkPlane):
         spark = self.spark
         names = {key: f"txlake_{self.system.new_id().replace('-', '')}" for key in frames}
         given = text.format(**names) if frames else text
-        _refuse(refusal_of_served(given))
+        _refuse(served_text_problem(given))
         try:
             for key, name in names.items():
                 frames[key].createOrReplaceTempView(name)
@@ -160,12 +160,12 @@ class ServedPlane(SparkPlane):
             return name
 
         text = expression.rewritten(known)
-        _refuse(refusal_of_expression(text))
+        _refuse(served_expression_problem(text))
         return F.expr(text)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
         _ = self.spark
-        _refuse(refusal_of_expression(text))
+        _refuse(served_expression_problem(text))
         return SparkPlane.type_of(self, text, schema)
 
     # Bounding

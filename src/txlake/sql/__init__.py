@@ -1,21 +1,21 @@
-"""SQL text becomes statements; what isn't understood is an error that points at its place."""
+"""The SQL parser: from text to statements, with errors that point at their position."""
 
 from __future__ import annotations
 
-from txlake.sql.clauses import selected
+from txlake.sql.clauses import as_query
 from txlake.sql.constants import constant_text
-from txlake.sql.markers import has_names, is_literal, sql_literal
-from txlake.sql.parser import is_closed, parse
-from txlake.sql.scripts import Piece, script
+from txlake.sql.markers import has_named_markers, is_literal, sql_literal
+from txlake.sql.parser import is_complete, parse
+from txlake.sql.scripts import ScriptStatement, parse_script
 
 __all__ = [
-    "Piece",
+    "ScriptStatement",
+    "as_query",
     "constant_text",
-    "has_names",
-    "is_closed",
+    "has_named_markers",
+    "is_complete",
     "is_literal",
     "parse",
-    "script",
-    "selected",
+    "parse_script",
     "sql_literal",
 ]

@@ -1,4 +1,4 @@
-"""ALTER TABLE and its kin: ALTER DATABASE, COMMENT ON."""
+"""The grammar of ALTER TABLE, ALTER DATABASE and COMMENT ON."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def alter(cursor: Cursor) -> Statement:
     if cursor.accept_any("DATABASE", "SCHEMA"):
         name = database(cursor)
         if cursor.accept("SET") and cursor.accept_any("DBPROPERTIES", "PROPERTIES"):
-            given = properties(cursor)
+            pairs = properties(cursor)
             cursor.expect_end()
-            return AlterDatabase(name, properties=given)
+            return AlterDatabase(name, properties=pairs)
         cursor.expect("ISOLATION", "LEVEL")
         level = database_isolation(cursor)
         cursor.expect_end()
@@ -77,7 +77,7 @@ def comment_on(cursor: Cursor) -> Statement:
             owner = TablePath(parts[1])
         elif len(parts) > 3:
             cursor.refuse("expected table.column or database.table.column", start)
-        # No comment is the empty one: Spark's way to take a column's comment off.
+        # NULL is the empty comment, which removes a column's comment in Spark.
         statement = AlterColumn(table=owner, column=parts[-1:], comment=_comment(cursor) or "")
     cursor.expect_end()
     return statement
@@ -97,7 +97,7 @@ def _set(cursor: Cursor, table: Table) -> Statement:
 def _unset(cursor: Cursor, table: Table) -> Statement:
     cursor.expect("TBLPROPERTIES")
     if_exists = cursor.accept("IF", "EXISTS")
-    return UnsetProperties(table, cursor.enclosed(lambda: property_key(cursor)), if_exists)
+    return UnsetProperties(table, cursor.parenthesized(lambda: property_key(cursor)), if_exists)
 
 
 def _add(cursor: Cursor, table: Table) -> Statement:
@@ -107,12 +107,16 @@ def _add(cursor: Cursor, table: Table) -> Statement:
         cursor.fail("COLUMN, COLUMNS, CONSTRAINT or a column")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
 
-    def one() -> AddedColumn:
+    def added_column() -> AddedColumn:
         path = cursor.path("a column's name")
         spec = definition(cursor, path[-1])
         return AddedColumn(column=spec, parent=path[:-1], position=position(cursor))
 
-    columns = cursor.enclosed(one) if cursor.at("(") else cursor.listed(one)
+    columns = (
+        cursor.parenthesized(added_column)
+        if cursor.at("(")
+        else cursor.comma_separated(added_column)
+    )
     return AddColumns(table, columns, if_not_exists)
 
 
@@ -130,7 +134,9 @@ def _drop(cursor: Cursor, table: Table) -> Statement:
     if cursor.accept_any("COLUMN", "COLUMNS") is None:
         cursor.fail("COLUMN, COLUMNS, CONSTRAINT or FEATURE")
     if_exists = cursor.accept("IF", "EXISTS")
-    columns = cursor.enclosed(cursor.path) if cursor.at("(") else cursor.listed(cursor.path)
+    columns = (
+        cursor.parenthesized(cursor.path) if cursor.at("(") else cursor.comma_separated(cursor.path)
+    )
     return DropColumns(table, columns, if_exists)
 
 
@@ -140,7 +146,7 @@ def _drop_key(cursor: Cursor, table: Table) -> DropKey:
     if_exists = cursor.accept("IF", "EXISTS")
     columns = None
     if not is_primary:
-        columns = cursor.enclosed(lambda: cursor.name("a column"))
+        columns = cursor.parenthesized(lambda: cursor.name("a column"))
     cursor.accept_any("RESTRICT", "CASCADE")
     return DropKey(table=table, columns=columns, if_exists=if_exists)
 
@@ -161,7 +167,7 @@ def _rename(cursor: Cursor, table: Table) -> Statement:
 
 def _replace(cursor: Cursor, table: Table) -> Statement:
     cursor.expect_any("COLUMNS", "COLUMN")
-    return ReplaceColumns(table, cursor.enclosed(lambda: column(cursor)))
+    return ReplaceColumns(table, cursor.parenthesized(lambda: column(cursor)))
 
 
 def _alter(cursor: Cursor, table: Table) -> Statement:
@@ -181,14 +187,14 @@ def _alter(cursor: Cursor, table: Table) -> Statement:
         return SyncIdentity(table, path)
     if cursor.accept("DROP", "DEFAULT"):
         return AlterColumn(table=table, column=path, drop_default=True)
-    place = position(cursor)
-    if place is None:
+    new_position = position(cursor)
+    if new_position is None:
         cursor.fail("TYPE, COMMENT, SET or DROP (NOT NULL, DEFAULT), SYNC IDENTITY, FIRST or AFTER")
-    return AlterColumn(table=table, column=path, position=place)
+    return AlterColumn(table=table, column=path, position=new_position)
 
 
 def _change(cursor: Cursor, table: Table) -> Statement:
-    """Hive's way: CHANGE [COLUMN] name [name] type [COMMENT '...'] [FIRST | AFTER c]."""
+    """Hive's form: CHANGE [COLUMN] name [name] type [COMMENT '...'] [FIRST | AFTER c]."""
     mark = cursor.mark
     cursor.accept("COLUMN")
     path = cursor.path()

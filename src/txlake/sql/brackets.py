@@ -1,7 +1,7 @@
-"""T-SQL's `[names]` become names in backquotes, each as long as it was, so that places hold.
+"""T-SQL's `[names]` as names in backquotes of the same length, so that positions hold.
 
-Owns which brackets are names. One that follows an operand is Spark's subscript, `tags[0]`; where a
-name or an operand may begin, Spark has no use for a bracket.
+A bracket after an operand is Spark's subscript, `tags[0]`; where a name or an operand may begin,
+Spark has no brackets, so one there opens a name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECE = re.compile(
     | .""",
     re.VERBOSE | re.DOTALL,
 )
-# Words that no operand ends with, if a space follows.
+# Words that end no operand if a space follows.
 _BEFORE_NAMES = words(
     "ADD ALL ALTER AND APPLY AS BETWEEN BY CASE CLONE COLUMN COLUMNS CONSTRAINT CROSS"
     " DATABASE DELETE DESC DESCRIBE DETAIL DISTINCT DIV DROP ELSE EXCEPT EXISTS EXTENDED"
@@ -30,8 +30,8 @@ _BEFORE_NAMES = words(
 )
 
 
-def backquoted(text: str) -> str:
-    """The text with its names in brackets in backquotes.
+def backquote_brackets(text: str) -> str:
+    """Return the text with names in brackets rewritten in backquotes.
 
     Raises InvalidRequest for a name in brackets that has a backquote.
     """
@@ -41,12 +41,12 @@ def backquoted(text: str) -> str:
     before, is_spaced, was_name = "", True, False
     position = 0
     while position < len(text):
-        found = _PIECE.match(text, position)
-        assert found is not None
-        piece, name = found[0], found["name"]
-        is_name = name is not None and _begins(before, name, spaced=is_spaced, named=was_name)
+        match = _PIECE.match(text, position)
+        assert match is not None
+        piece, name = match[0], match["name"]
+        is_name = name is not None and _opens_name(before, name, spaced=is_spaced, named=was_name)
         if name is not None and not is_name:
-            piece = "["  # what is inside is scanned by itself
+            piece = "["  # the text inside is scanned separately
         if is_name:
             if "`" in name:
                 raise SourceText(text, text).error(
@@ -59,16 +59,19 @@ def backquoted(text: str) -> str:
         else:
             pieces.append(piece)
         position += len(piece)
-        if found["skipped"] is not None:
+        if match["skipped"] is not None:
             is_spaced = True
             continue
-        before = ")" if is_name or found["operand"] is not None else piece
+        before = ")" if is_name or match["operand"] is not None else piece
         is_spaced, was_name = False, is_name
     return "".join(pieces)
 
 
-def _begins(before: str, name: str, *, spaced: bool, named: bool) -> bool:
-    """Whether a bracket opens a name; `before` is what stands before it, `)` for any operand."""
+def _opens_name(before: str, name: str, *, spaced: bool, named: bool) -> bool:
+    """Return whether a bracket opens a name.
+
+    `before`: the text before the bracket, `)` for any operand.
+    """
     if before == ")":
         return named and spaced and not name.strip().isdecimal()  # an alias: `[orders] [o]`
     if before[-1:].isalnum() or before.endswith("_"):

@@ -1,11 +1,11 @@
-"""UPDATE, DELETE, MERGE and TRUNCATE."""
+"""The grammar of UPDATE, DELETE, MERGE and TRUNCATE."""
 
 from __future__ import annotations
 
 from txlake.sql.clauses import (
     alias,
-    assigned_once,
     assignments,
+    check_assigned_once,
     expression,
     scope_of,
     value,
@@ -149,21 +149,21 @@ def _insert(cursor: Cursor, scope: Scope) -> tuple[Assignment, ...] | Star:
         return STAR
     if not cursor.at("("):
         cursor.fail("* or the columns in parentheses")
-    seen: set[tuple[str, ...]] = set()
+    assigned: set[tuple[str, ...]] = set()
 
     def column() -> tuple[str, ...]:
         start = cursor.token
         path = cursor.path()
-        assigned_once(cursor, path, seen, start)
+        check_assigned_once(cursor, path, assigned, start)
         return path
 
-    columns = cursor.enclosed(column)
+    columns = cursor.parenthesized(column)
     cursor.expect("VALUES")
     start = cursor.token
-    given = cursor.enclosed(lambda: value(cursor, scope))
-    if len(given) != len(columns):
-        cursor.refuse(f"{len(columns)} columns, but {len(given)} values", start)
-    return tuple(Assignment(path, new) for path, new in zip(columns, given, strict=True))
+    values = cursor.parenthesized(lambda: value(cursor, scope))
+    if len(values) != len(columns):
+        cursor.refuse(f"{len(columns)} columns, but {len(values)} values", start)
+    return tuple(Assignment(path, new) for path, new in zip(columns, values, strict=True))
 
 
 def _where(cursor: Cursor, scope: Scope) -> SqlText | None:

@@ -1,4 +1,4 @@
-"""Clauses that several statements have: aliases, conditions, properties, time travel."""
+"""The grammar of clauses that several statements share: aliases, conditions, properties, ..."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUERY_WORDS = words("SELECT WITH VALUES FROM TABLE")
 
 
 def alias(cursor: Cursor, stops: Collection[str]) -> str | None:
-    """`[AS] name`, unless one of the stops comes next."""
+    """Read `[AS] name`, unless one of the stops is next."""
     if cursor.accept("AS"):
         return cursor.name("an alias")
     if cursor.at_end or cursor.at_any(*stops):
@@ -33,7 +33,7 @@ def alias(cursor: Cursor, stops: Collection[str]) -> str | None:
 
 
 def scope_of(table: Table, alias_name: str | None) -> Scope:
-    """How a statement's own table may be named in full by its expressions."""
+    """Return the full name by which expressions may qualify a statement's target table."""
     if alias_name is None and isinstance(table, TableName) and len(table.parts) > 1:
         return ((table, table.name),)
     return ()
@@ -47,7 +47,7 @@ def expression(
     comma: bool = False,
     what: str = "an expression",
 ) -> SqlText:
-    """An expression up to a stop."""
+    """Read an expression up to a stop."""
     tokens = cursor.skip(stops, comma=comma)
     if not tokens:
         cursor.fail(what)
@@ -55,7 +55,7 @@ def expression(
 
 
 def constant_expression(cursor: Cursor, stops: Collection[str] = ()) -> str:
-    """An expression without tables, as text: a default, a generation expression."""
+    """Read an expression without tables, as text: a default, a generation expression."""
     start = cursor.token
     sql = expression(cursor, (), stops, comma=True)
     if sql.references:
@@ -64,7 +64,7 @@ def constant_expression(cursor: Cursor, stops: Collection[str] = ()) -> str:
 
 
 def value(cursor: Cursor, scope: Scope, stops: Collection[str] = ()) -> SqlText | Default:
-    """The right side of an assignment: an expression or DEFAULT."""
+    """Read the right side of an assignment: an expression or DEFAULT."""
     if cursor.at("DEFAULT"):
         following = cursor.ahead()
         if following.kind is Kind.END or following.text in {",", ")"} or following.upper in stops:
@@ -74,37 +74,39 @@ def value(cursor: Cursor, scope: Scope, stops: Collection[str] = ()) -> SqlText 
 
 
 def assignments(cursor: Cursor, scope: Scope, stops: Collection[str]) -> tuple[Assignment, ...]:
-    """`column = value, ...`, each column once."""
-    seen: set[tuple[str, ...]] = set()
+    """Read `column = value, ...`, each column once."""
+    assigned: set[tuple[str, ...]] = set()
 
-    def one() -> Assignment:
+    def assignment() -> Assignment:
         start = cursor.token
         column = cursor.path()
         cursor.expect("=")
-        assigned_once(cursor, column, seen, start)
+        check_assigned_once(cursor, column, assigned, start)
         return Assignment(column, value(cursor, scope, stops))
 
-    return cursor.listed(one)
+    return cursor.comma_separated(assignment)
 
 
-def assigned_once(
-    cursor: Cursor, column: tuple[str, ...], seen: set[tuple[str, ...]], start: Token
+def check_assigned_once(
+    cursor: Cursor, column: tuple[str, ...], assigned: set[tuple[str, ...]], start: Token
 ) -> None:
-    """Raises when a column was assigned before; notes it otherwise."""
+    """Add a column to those assigned. Raises InvalidRequest if it was assigned before."""
     key = tuple(part.lower() for part in column)
-    if key in seen:
+    if key in assigned:
         cursor.refuse(f"column {'.'.join(column)} is assigned twice", start)
-    seen.add(key)
+    assigned.add(key)
 
 
-def selected(value: SqlText) -> SqlText:
-    """The query of a value."""
+def as_query(value: SqlText) -> SqlText:
+    """Turn an expression into a one-row query."""
     start = "SELECT "
-    return SqlText(f"{start}{value.text}", tuple(one.moved(len(start)) for one in value.references))
+    return SqlText(
+        f"{start}{value.text}", tuple(reference.moved(len(start)) for reference in value.references)
+    )
 
 
 def rest_query(cursor: Cursor) -> SqlText:
-    """Everything that is left, as a query."""
+    """Read the rest of the statement as a query."""
     if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.fail("a query (SELECT, WITH, VALUES, TABLE, FROM)")
     tokens = cursor.skip()
@@ -113,30 +115,30 @@ def rest_query(cursor: Cursor) -> SqlText:
 
 
 def properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """`('key' = 'value', ...)`; a key may be words with dots, a value a number or a word too."""
-    seen: dict[str, str] = {}
+    """Read `('key' = 'value', ...)`; a key may be dotted words, a value a number or a word."""
+    pairs: dict[str, str] = {}
 
-    def one() -> None:
+    def pair() -> None:
         start = cursor.token
         key = property_key(cursor)
         cursor.accept("=")
-        if key in seen:
+        if key in pairs:
             cursor.refuse(f"property {key!r} is given twice", start)
-        seen[key] = property_value(cursor)
+        pairs[key] = property_value(cursor)
 
-    cursor.enclosed(one)
-    return tuple(seen.items())
+    cursor.parenthesized(pair)
+    return tuple(pairs.items())
 
 
 def property_key(cursor: Cursor) -> str:
-    """A property's key: a string, or words with dots."""
+    """Read a property's key: a string, or words with dots."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     return ".".join(cursor.path("a property's key"))
 
 
 def property_value(cursor: Cursor) -> str:
-    """A property's value as its text."""
+    """Read a property's value as text."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     if cursor.token.kind is Kind.WORD and not cursor.at_any("TRUE", "FALSE"):
@@ -148,19 +150,19 @@ def property_value(cursor: Cursor) -> str:
 
 
 def time_travel(cursor: Cursor) -> TimeTravel | None:
-    """`[FOR] { VERSION | TIMESTAMP } AS OF ...`, if it comes next."""
+    """Read `[FOR] { VERSION | TIMESTAMP } AS OF ...`, if it is next."""
     mark = cursor.mark
     tokens = cursor.remaining()
-    taken = parse_clause(cursor.source, tokens, 0)
-    if taken is None:
+    clause = parse_clause(cursor.source, tokens, 0)
+    if clause is None:
         return None
-    travel, length = taken
+    travel, length = clause
     cursor.back(mark + length)
     return travel
 
 
 def database(cursor: Cursor) -> str:
-    """A database's name: one part."""
+    """Read a database's name, of one part."""
     start = cursor.token
     parts = cursor.path("a database's name")
     if len(parts) > 1:

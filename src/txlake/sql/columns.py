@@ -1,4 +1,4 @@
-"""Column definitions: types, constraints of a column, defaults, generation."""
+"""The grammar of column definitions: types, column constraints, defaults, generation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _AFTER_DEFAULT = words(
 def column(cursor: Cursor, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
     """`name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...]`
 
-    `keys`: where the column's own keys go; None where it can't have any.
+    `keys`: the list to which the column's keys are added; None where it can't have any.
     """
     return definition(cursor, cursor.name("a column's name"), keys)
 
 
 def definition(cursor: Cursor, name: str, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
-    """A column's definition after its name, which may end in a colon; `keys` as in `column`."""
+    """Read a column's definition after its name, which may end in a colon.
+
+    `keys` as in `column`.
+    """
     cursor.accept(":")
     kind = data_type(cursor)
     nullable = True
@@ -88,7 +91,7 @@ def _at_named_key(cursor: Cursor) -> bool:
 
 
 def data_type(cursor: Cursor) -> str:
-    """A type's text, as it was written."""
+    """Read a type, as its text."""
     first = cursor.token
     if first.kind is not Kind.WORD or first.upper not in _TYPES:
         cursor.fail("a type (INT, STRING, DECIMAL(p, s), ARRAY<...>, STRUCT<name: ...>, ...)")
@@ -103,7 +106,7 @@ def data_type(cursor: Cursor) -> str:
         if not cursor.accept(")"):
             cursor.refuse("this ( is never closed", opening)
     elif first.upper in {"ARRAY", "MAP", "STRUCT"}:
-        end = _angles(cursor)
+        end = _angle_brackets(cursor)
     if cursor.accept("COLLATE"):
         cursor.path("a collation")
         end = cursor.ahead(-1).end
@@ -111,7 +114,7 @@ def data_type(cursor: Cursor) -> str:
 
 
 def position(cursor: Cursor) -> Position | None:
-    """`FIRST` or `AFTER column`, if one comes next."""
+    """Read `FIRST` or `AFTER column`, if it is next."""
     if cursor.accept("FIRST"):
         return First()
     if cursor.accept("AFTER"):
@@ -119,7 +122,7 @@ def position(cursor: Cursor) -> Position | None:
     return None
 
 
-def _angles(cursor: Cursor) -> int:
+def _angle_brackets(cursor: Cursor) -> int:
     opening = cursor.token
     if cursor.accept("<>"):
         return opening.end
@@ -158,12 +161,12 @@ def _identity(cursor: Cursor, always: bool) -> Identity:
     start, step = 1, 1
     if not cursor.accept("("):
         return Identity(always)
-    said: set[str] = set()
+    options: set[str] = set()
     while not cursor.accept(")"):
         option = cursor.token
-        if option.upper in said:
+        if option.upper in options:
             cursor.refuse(f"an identity's {option.upper} is there twice", option)
-        said.add(option.upper)
+        options.add(option.upper)
         if cursor.accept("START", "WITH"):
             start = cursor.integer()
         elif cursor.accept("INCREMENT", "BY"):

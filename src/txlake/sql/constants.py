@@ -1,4 +1,4 @@
-"""Literals as Python values: the rows of VALUES that need no Spark, and constants in clauses."""
+"""Literals as Python values: rows of VALUES that need no Spark, and constants in clauses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NUMBERS = {int, float, Decimal}
 
 
 class NotConstantError(Exception):
-    """What stands there isn't a plain literal; the caller falls back to an expression."""
+    """The next tokens aren't a literal; the caller falls back to an expression."""
 
 
 def values_rows(cursor: Cursor) -> Values | None:
-    """The rows of `VALUES (...), ...` when every cell is a literal or DEFAULT and nothing follows.
+    """Read the rows of `VALUES (...), ...` of literals and DEFAULT to the end of the text.
 
-    None, with the cursor where it was, when Spark has to evaluate them: an expression, literals
-    in one column that Spark finds a common type for, such as a date and a timestamp, and what
-    the session's settings may make something else.
+    Return None, with the cursor unmoved, where Spark has to evaluate them: expressions, literals of
+    several types in one column, such as a date and a timestamp, and texts that the session's
+    settings give another meaning.
 
     Raises:
         InvalidRequest: rows of different lengths.
@@ -63,7 +63,7 @@ def values_rows(cursor: Cursor) -> Values | None:
 
 
 def constant(cursor: Cursor) -> Constant:
-    """One literal. Raises NotConstantError, with the cursor anywhere, when there is none."""
+    """Read one literal. Raises NotConstantError, with the cursor anywhere, if there is none."""
     token = cursor.token
     if cursor.accept("("):
         value = constant(cursor)
@@ -94,13 +94,13 @@ def constant(cursor: Cursor) -> Constant:
 
 
 def _is_mixed(column: tuple[Constant | Default, ...]) -> bool:
-    """Whether there are several types in a column, where numbers count as one."""
+    """Return whether a column has several types; all numbers count as one."""
     kinds = {_kind(cell) for cell in column if cell is not None and cell is not DEFAULT}
     return len(kinds) > 1 and not kinds <= _NUMBERS
 
 
 def _kind(cell: Constant | Default) -> object:
-    """The type of a cell; of times whether they are instants."""
+    """Return the type of a cell; for times, whether they have a zone."""
     if isinstance(cell, datetime.datetime | FarTime):
         return LocalTime if is_zoned(cell) else FarTime
     return type(cell)
@@ -131,7 +131,7 @@ def _number(sign: str, text: str) -> int | float | Decimal:
     if kind in _INTEGER_BITS and digits.isdecimal():
         value = int(sign + digits)
         if not -(2 ** (_INTEGER_BITS[kind] - 1)) <= value < 2 ** (_INTEGER_BITS[kind] - 1):
-            raise NotConstantError  # Spark's own message says it best
+            raise NotConstantError  # Spark's error message is better
         return value
     if kind not in {"", "D", "BD"}:
         raise NotConstantError  # a float of 32 bits, or no number at all
@@ -153,17 +153,17 @@ def _time(cursor: Cursor) -> datetime.date | Time | LocalTime:
     if cursor.token.kind is not Kind.STRING:
         raise NotConstantError
     read = {"DATE": as_date, "TIMESTAMP": as_timestamp, "TIMESTAMP_NTZ": as_wall_time}[kind]
-    found = read(cursor.string())
-    if found is None:
+    value = read(cursor.string())
+    if value is None:
         raise NotConstantError
-    return found
+    return value
 
 
 def constant_text(value: Constant, rules: TextRules = DEFAULT_RULES) -> str:
-    """The literal that is read as a constant, or as a partition value of a column of its type.
+    """Return the SQL literal of a constant, or of a partition value, for a session with the rules.
 
-    Raises InvalidRequest as `sql_literal`, by which parameters become literals: there a datetime
-    without a zone is a TIMESTAMP. A session with the rules reads it as the value.
+    Unlike in `sql_literal`, which makes literals of parameters, a datetime without a zone is a
+    TIMESTAMP_NTZ. Raises InvalidRequest as `sql_literal`.
     """
     match value:
         case LocalTime(wall):
@@ -177,14 +177,15 @@ def constant_text(value: Constant, rules: TextRules = DEFAULT_RULES) -> str:
 
 
 def _zoned_type(rules: TextRules) -> str:
-    """The word TIMESTAMP may name the type without a zone."""
+    """Return the name of the timestamp type with a zone; TIMESTAMP may be the type without."""
     return "TIMESTAMP" if rules.zoned else "TIMESTAMP_LTZ"
 
 
 def _cast(cursor: Cursor) -> float | str:
-    """What `sql_literal` writes for values without a literal: CAST('nan' AS DOUBLE).
+    """Read the casts that `sql_literal` writes for values without a literal.
 
-    And for a text whose literal the session would read otherwise: CAST(X'5c' AS STRING).
+    CAST('nan' AS DOUBLE), and CAST(X'5c' AS STRING) for a text whose literal the session would
+    read differently.
     """
     cursor.expect("CAST", "(")
     if cursor.token.kind is Kind.BYTES:

@@ -1,12 +1,12 @@
-"""Transaction statements, in the spellings of T-SQL, PostgreSQL, Redshift and Databricks."""
+"""The grammar of transaction statements of T-SQL, PostgreSQL, Redshift and Databricks."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from txlake.sql.clauses import expression, selected
+from txlake.sql.clauses import as_query, expression
 from txlake.sql.cursor import Cursor
-from txlake.sql.spark import spark_command
+from txlake.sql.spark_commands import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     Begin,
@@ -48,46 +48,47 @@ _DISTRIBUTED = (
     "commits in its catalog, which takes part in no two-phase commit; BEGIN TRANSACTION opens one"
 )
 
-_KILLED = (
+_KILL_TAKES = (
     "KILL takes a session's number, as @@SPID and sys.dm_exec_sessions give it; a transaction "
     "alone is ended by its id with `txlake transactions --kill ID`"
 )
 
 
 def isolation_level(cursor: Cursor) -> tuple[Isolation | None, str]:
-    """A level after ISOLATION LEVEL, and how it was said.
+    """Read a level after ISOLATION LEVEL. Return the level and its spelling.
 
-    None for READ UNCOMMITTED, READ COMMITTED and REPEATABLE READ: a snapshot gives at least these.
+    The level is None for READ UNCOMMITTED, READ COMMITTED and REPEATABLE READ: a snapshot gives at
+    least these guarantees.
     """
     for weak in (("READ", "UNCOMMITTED"), ("READ", "COMMITTED"), ("REPEATABLE", "READ")):
         if cursor.accept(*weak):
             return None, " ".join(weak)
     if cursor.accept("WRITE", "SERIALIZABLE"):
         return "write_serializable", "WRITE SERIALIZABLE"
-    said = cursor.accept_any(*_LEVELS)
-    if said is None:
+    spelling = cursor.accept_any(*_LEVELS)
+    if spelling is None:
         cursor.fail(
             "SERIALIZABLE, SNAPSHOT, WriteSerializable, REPEATABLE READ, READ COMMITTED or "
             "READ UNCOMMITTED"
         )
-    return _LEVELS[said], said
+    return _LEVELS[spelling], spelling
 
 
 def begin(cursor: Cursor) -> Begin:
     """BEGIN [TRAN[SACTION] | WORK] [modes], START TRANSACTION [modes]"""
-    said = None
+    spelling = None
     if cursor.accept("START"):
         cursor.expect("TRANSACTION")
     else:
         cursor.expect("BEGIN")
         if cursor.at("DISTRIBUTED"):
             cursor.refuse(_DISTRIBUTED)
-        said = cursor.accept_any(*_TRANSACTION)
-    if said is not None and not cursor.at_any(*_MODES):
-        for place in (cursor.token, cursor.ahead(), cursor.ahead(2)):  # after a name or a @variable
-            if place.upper == "WITH":
-                cursor.refuse(_MARKED, place)
-        _unnamed(cursor)
+        spelling = cursor.accept_any(*_TRANSACTION)
+    if spelling is not None and not cursor.at_any(*_MODES):
+        for token in (cursor.token, cursor.ahead(), cursor.ahead(2)):  # after a name or a @variable
+            if token.upper == "WITH":
+                cursor.refuse(_MARKED, token)
+        _refuse_name(cursor)
     isolation: Isolation | None = None
     read_only = False
     first = True
@@ -114,12 +115,12 @@ def commit(cursor: Cursor) -> Commit:
     cursor.expect_any("COMMIT", "END")
     if cursor.at("PREPARED"):
         cursor.refuse(_DISTRIBUTED)
-    said = cursor.accept_any(*_TRANSACTION)
+    spelling = cursor.accept_any(*_TRANSACTION)
     if cursor.accept("WITH"):
         cursor.refuse("WITH (DELAYED_DURABILITY = ...) is not known: a commit is always durable")
-    if said is not None and not cursor.at("AND"):
-        _unnamed(cursor)
-    _no_chain(cursor)
+    if spelling is not None and not cursor.at("AND"):
+        _refuse_name(cursor)
+    _refuse_chain(cursor)
     cursor.expect_end()
     return Commit()
 
@@ -140,7 +141,7 @@ def rollback(cursor: Cursor) -> Rollback | RollbackTo:
         name = cursor.name("the savepoint's name, or TO")
         cursor.expect_end()
         return RollbackTo(name)
-    _no_chain(cursor)
+    _refuse_chain(cursor)
     cursor.expect_end()
     return Rollback()
 
@@ -181,16 +182,16 @@ def execute_immediate(cursor: Cursor) -> ExecuteImmediate:
     sql = _constant(cursor, ["INTO", "USING"], "the statement's text")
     into: tuple[str, ...] = ()
     if cursor.accept("INTO"):
-        into = cursor.listed(lambda: cursor.name("a variable"))
+        into = cursor.comma_separated(lambda: cursor.name("a variable"))
     using: tuple[tuple[SqlText, str | None], ...] = ()
     if cursor.accept("USING"):
-        listed = cursor.enclosed if _is_enclosed(cursor) else cursor.listed
-        using = listed(lambda: _value(cursor))
-    return ExecuteImmediate(sql=selected(sql), into=into, using=using)
+        read_values = cursor.parenthesized if _is_enclosed(cursor) else cursor.comma_separated
+        using = read_values(lambda: _value(cursor))
+    return ExecuteImmediate(sql=as_query(sql), into=into, using=using)
 
 
 def _is_enclosed(cursor: Cursor) -> bool:
-    """Whether all that is left stands in one pair of parentheses."""
+    """Return whether the rest of the statement is one pair of parentheses."""
     mark = cursor.mark
     is_enclosed = cursor.accept("(")
     if is_enclosed:
@@ -218,12 +219,12 @@ def lock(cursor: Cursor) -> LockTable:
     cursor.expect("LOCK")
     cursor.accept("TABLE")
     cursor.accept("ONLY")
-    tables = cursor.listed(cursor.table)
+    tables = cursor.comma_separated(cursor.table)
     mode = None
     if cursor.accept("IN"):
-        said = cursor.skip(["MODE"])
+        spelling = cursor.skip(["MODE"])
         cursor.expect("MODE")
-        mode = " ".join(token.upper for token in said)
+        mode = " ".join(token.upper for token in spelling)
     if cursor.at("NOWAIT"):
         cursor.refuse("SET LOCK_TIMEOUT 0 before LOCK TABLE is the way not to wait")
     cursor.expect_end()
@@ -237,12 +238,12 @@ def kill(cursor: Cursor) -> Kill:
     if place.kind is Kind.STRING:
         text = cursor.string()
         if not text.strip().isdecimal():
-            cursor.refuse(_KILLED, place)
+            cursor.refuse(_KILL_TAKES, place)
         session_id = int(text)
     elif place.kind is Kind.NUMBER and place.text.isdecimal():
         session_id = cursor.integer()
     else:
-        cursor.refuse(_KILLED, place)
+        cursor.refuse(_KILL_TAKES, place)
     if cursor.at("WITH"):
         cursor.refuse("KILL ends a session's transactions at once: there is no status of it to ask")
     cursor.expect_end()
@@ -257,9 +258,9 @@ def set_statement(cursor: Cursor) -> Statement:
         if cursor.at("READ"):
             cursor.refuse("say READ ONLY when the transaction begins: BEGIN READ ONLY")
         cursor.expect("ISOLATION", "LEVEL")
-        level, said = isolation_level(cursor)
+        level, spelling = isolation_level(cursor)
         cursor.expect_end()
-        return SetIsolation(level, said)
+        return SetIsolation(level, spelling)
     if cursor.accept("LOCK_TIMEOUT"):
         place = cursor.token
         timeout_ms = cursor.integer("milliseconds, or -1 to wait without end")
@@ -271,17 +272,17 @@ def set_statement(cursor: Cursor) -> Statement:
         on = cursor.expect_any("ON", "OFF") == "ON"
         cursor.expect_end()
         return SetXactAbort(on)
-    if cursor.at_any("VAR", "VARIABLE") and "=" in {one.text for one in cursor.remaining()}:
+    if cursor.at_any("VAR", "VARIABLE") and "=" in {token.text for token in cursor.remaining()}:
         return _set_variable(cursor)
     return spark_command(cursor)
 
 
 def _set_variable(cursor: Cursor) -> Statement:
-    """SET VAR[IABLE] name = value, ..., or (names) = (query): tables in it are the lake's"""
+    """SET VAR[IABLE] name = value, ..., or (names) = (query), which may read the lake's tables"""
     start = cursor.first.start
     references: list[Reference] = []
 
-    def one() -> None:
+    def assignment() -> None:
         while not cursor.at("="):
             if cursor.at_end:
                 cursor.fail("=")
@@ -291,18 +292,18 @@ def _set_variable(cursor: Cursor) -> Statement:
         value = expression(cursor, (), comma=True, what="a value")
         references.extend(reference.moved(shift) for reference in value.references)
 
-    cursor.listed(one)
+    cursor.comma_separated(assignment)
     text = cursor.source.text[start : cursor.token.start].rstrip()
     return SparkCommand(SqlText(text, tuple(references)))
 
 
-def _unnamed(cursor: Cursor) -> None:
-    """Nothing may follow that would be the transaction's name, or a variable that holds it."""
+def _refuse_name(cursor: Cursor) -> None:
+    """Raise InvalidRequest for a transaction's name, or a variable that holds it."""
     if not cursor.at_end:
         cursor.refuse(f"expected the end of the statement: {_NAMED}")
 
 
-def _no_chain(cursor: Cursor) -> None:
+def _refuse_chain(cursor: Cursor) -> None:
     if cursor.at("AND", "CHAIN"):
         cursor.refuse("AND CHAIN is not known: begin the next transaction by BEGIN")
     cursor.accept("AND", "NO", "CHAIN")

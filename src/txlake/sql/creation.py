@@ -1,4 +1,4 @@
-"""CREATE, DROP and UNDROP of tables and databases; CLONE."""
+"""The grammar of CREATE, DROP and UNDROP of tables and databases, and of CLONE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from txlake.sql.columns import column, data_type
 from txlake.sql.control import isolation_level
 from txlake.sql.cursor import Cursor
 from txlake.sql.keys import at_key, key_constraint
-from txlake.sql.spark import spark_command
+from txlake.sql.spark_commands import spark_command
 from txlake.sql.views import create_temporary, create_view, drop_view
 from txlake.statements import (
     CheckConstraint,
@@ -136,7 +136,7 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
         return _like(cursor, table, mode)
     clauses = _Clauses()
     if cursor.at("(") and cursor.ahead().upper not in QUERY_WORDS:
-        cursor.enclosed(lambda: _element(cursor, clauses))
+        cursor.parenthesized(lambda: _element(cursor, clauses))
     _table_clauses(cursor, clauses)
     query = None
     if cursor.accept("AS") or cursor.at_any(*QUERY_WORDS) or cursor.at("("):
@@ -162,26 +162,25 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
 
 def _element(cursor: Cursor, clauses: _Clauses) -> None:
     if cursor.at("CONSTRAINT") or cursor.at("CHECK", "(") or cursor.at("UNIQUE", "("):
-        made = constraint(cursor)
-        if isinstance(made, KeyConstraint):
-            clauses.keys.append(made)
+        parsed = constraint(cursor)
+        if isinstance(parsed, KeyConstraint):
+            clauses.keys.append(parsed)
         else:
-            clauses.constraints.append(made)
+            clauses.constraints.append(parsed)
         return
     if at_key(cursor):
         clauses.keys.append(key_constraint(cursor, None))
         return
     start = cursor.token
-    added = column(cursor, clauses.keys)
-    if any(added.name.lower() == known.name.lower() for known in clauses.columns):
-        cursor.refuse(f"column {added.name} is there twice", start)
-    clauses.columns.append(added)
+    spec = column(cursor, clauses.keys)
+    if any(spec.name.lower() == known.name.lower() for known in clauses.columns):
+        cursor.refuse(f"column {spec.name} is there twice", start)
+    clauses.columns.append(spec)
 
 
 def constraint(cursor: Cursor) -> CheckConstraint | KeyConstraint:
     """`[CONSTRAINT name] key`, `CONSTRAINT name CHECK (condition)`"""
-    named = cursor.accept("CONSTRAINT")
-    name = cursor.name("the constraint's name") if named else None
+    name = cursor.name("the constraint's name") if cursor.accept("CONSTRAINT") else None
     if at_key(cursor):
         return key_constraint(cursor, name)
     if cursor.at("UNIQUE"):
@@ -209,7 +208,7 @@ def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
                 cursor.refuse("the lake's tables are Delta tables: USING DELTA", provider)
         elif cursor.accept("PARTITIONED", "BY"):
             clause = "PARTITIONED BY"
-            clauses.partition_by = cursor.enclosed(lambda: _partition_column(cursor, clauses))
+            clauses.partition_by = cursor.parenthesized(lambda: _partition_column(cursor, clauses))
         elif cursor.at("CLUSTER", "BY"):
             clause = "CLUSTER BY"
             clauses.cluster_by = cluster_columns(cursor)
@@ -239,7 +238,7 @@ def _partition_column(cursor: Cursor, clauses: _Clauses) -> str:
     if cursor.at("(") or cursor.at("."):
         cursor.refuse("a partition column is a whole column of the table; generate one", start)
     if not cursor.at_any(",", ")"):
-        # Hive's way: the column is declared where it partitions.
+        # Hive's form: PARTITIONED BY declares the column.
         clauses.columns.append(ColumnSpec(name=name, data_type=data_type(cursor)))
         if cursor.accept("COMMENT"):
             cursor.string()
@@ -253,7 +252,7 @@ def cluster_columns(cursor: Cursor) -> tuple[str, ...]:
         return ()
     if cursor.at("AUTO"):
         cursor.refuse("CLUSTER BY AUTO is not known: name the columns")
-    return cursor.enclosed(lambda: column_text(cursor.path()))
+    return cursor.parenthesized(lambda: column_text(cursor.path()))
 
 
 def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
@@ -296,9 +295,9 @@ def _clone_of(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
 
 
 def _utc_moment(text: str) -> str | None:
-    """A moment with its zone, which is UTC where the text has none; None for no moment."""
+    """Return a timestamp with its zone, UTC by default; None for a text that is no timestamp."""
     try:
-        found = parse_time(text)
+        parsed = parse_time(text)
     except ValueError:
         try:
             moment = datetime.datetime.fromisoformat(text.strip())
@@ -306,7 +305,7 @@ def _utc_moment(text: str) -> str | None:
             return None
         utc = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
         return utc.isoformat()
-    return time_text(found.wall, zoned=True) if found.offset_s is None else text
+    return time_text(parsed.wall, zoned=True) if parsed.offset_s is None else text
 
 
 def _like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:
@@ -359,9 +358,9 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
 
 
 def database_isolation(cursor: Cursor) -> Isolation:
-    """The level of a database, of those that txlake knows."""
+    """Read a database's isolation level."""
     start = cursor.token
-    level, said = isolation_level(cursor)
+    level, spelling = isolation_level(cursor)
     if level is None:
-        cursor.refuse(f"a database's level is SNAPSHOT or SERIALIZABLE, found {said}", start)
+        cursor.refuse(f"a database's level is SNAPSHOT or SERIALIZABLE, found {spelling}", start)
     return level

@@ -1,4 +1,4 @@
-"""A cursor over one statement's tokens: the small words of every grammar rule here."""
+"""A cursor over one statement's tokens: the primitives of the grammar rules."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 class Cursor:
-    """The tokens of one statement, read from left to right. The last one is of kind END."""
+    """The tokens of one statement, read from left to right. The last token is of kind END."""
 
     def __init__(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
         self.source = source
         self._tokens = tokens
         self._index = 0
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- looking ahead
+    # ------------------------------------------------------------------------------
 
     @property
     def first(self) -> Token:
@@ -32,7 +33,7 @@ class Cursor:
 
     @property
     def last(self) -> Token:
-        """The one of kind END."""
+        """The token of kind END."""
         return self._tokens[-1]
 
     @property
@@ -41,17 +42,17 @@ class Cursor:
         return self._tokens[self._index]
 
     def ahead(self, distance: int = 1) -> Token:
-        """The token `distance` after the next."""
+        """Return the token `distance` after the next."""
         return self._tokens[min(self._index + distance, len(self._tokens) - 1)]
 
     def at(self, *words: str) -> bool:
-        """Whether the next tokens are these words or signs."""
+        """Return whether the next tokens are these words or signs."""
         if not self._is(self.token, words[0]):
             return False
         return all(self._is(self.ahead(i), word) for i, word in enumerate(words[1:], start=1))
 
     def at_any(self, *words: str) -> bool:
-        """Whether the next token is one of these."""
+        """Return whether the next token is one of these words or signs."""
         token = self.token
         return token.upper in words and (token.kind is Kind.WORD or token.kind is Kind.SYMBOL)
 
@@ -62,77 +63,77 @@ class Cursor:
 
     @property
     def mark(self) -> int:
-        """The place, for `back`."""
+        """The position, for `back`."""
         return self._index
 
     def back(self, mark: int) -> None:
-        """Returns to a place."""
+        """Return to a position."""
         self._index = mark
 
-    # --- taking -------------------------------------------------------------------------------
+    # --- consuming -------------------------------------------------------------------------------
 
     def advance(self) -> Token:
-        """Takes the next token."""
+        """Consume the next token."""
         token = self.token
         if token.kind is not Kind.END:
             self._index += 1
         return token
 
     def accept(self, *words: str) -> bool:
-        """Takes these words if they are next, all or none."""
+        """Consume these words if they are next, all or none."""
         if not self.at(*words):
             return False
         self._index += len(words)
         return True
 
     def accept_any(self, *words: str) -> str | None:
-        """Takes the next token if it is one of these, and says which."""
+        """Consume the next token if it is one of these words. Return the word, in capitals."""
         return self.advance().upper if self.at_any(*words) else None
 
     def expect(self, *words: str) -> None:
-        """Takes these words, or raises."""
+        """Consume these words. Raises InvalidRequest if they aren't next."""
         for word in words:
             if not self.accept(word):
                 self.fail(word)
 
     def expect_any(self, *words: str) -> str:
-        """Takes one of these words, or raises."""
-        found = self.accept_any(*words)
-        if found is None:
+        """Consume and return one of these words. Raises InvalidRequest if none is next."""
+        word = self.accept_any(*words)
+        if word is None:
             self.fail(" or ".join(words))
-        return found
+        return word
 
     def expect_end(self) -> None:
-        """Nothing may be left."""
+        """Raise InvalidRequest unless all tokens are consumed."""
         if not self.at_end:
             self.fail("the end of the statement")
 
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
-        """Raises: expected this, found that, there."""
-        found = token or self.token
-        raise self.source.error(f"expected {expected}, found {describe(found)}", found.start)
+        """Raise a syntax error: what was expected, and the token found instead."""
+        actual = token or self.token
+        raise self.source.error(f"expected {expected}, found {describe(actual)}", actual.start)
 
     def refuse(self, problem: str, token: Token | None = None) -> NoReturn:
-        """Raises: understood, but it can't be done."""
+        """Raise an error for valid syntax that isn't supported or makes no sense."""
         raise self.source.error(problem, (token or self.token).start)
 
     # --- values -------------------------------------------------------------------------------
 
     def name(self, what: str = "a name") -> str:
-        """One identifier, plain or in backquotes."""
+        """Read one identifier, plain or in backquotes."""
         if self.token.kind not in {Kind.WORD, Kind.QUOTED}:
             self.fail(what)
         return self.advance().name
 
     def path(self, what: str = "a column") -> tuple[str, ...]:
-        """Identifiers joined by dots."""
+        """Read identifiers joined by dots."""
         parts = [self.name(what)]
         while self.accept("."):
             parts.append(self.name(what))
         return tuple(parts)
 
     def string(self, what: str = "a string") -> str:
-        """A string literal's value."""
+        """Read a string literal, as its value."""
         if self.token.kind is not Kind.STRING:
             self.fail(what)
         tokens = [self.advance()]
@@ -141,7 +142,7 @@ class Cursor:
         return string_value(tokens)
 
     def integer(self, what: str = "a whole number") -> int:
-        """A whole number, with or without a sign."""
+        """Read a whole number, with or without a minus sign."""
         negative = self.accept("-")
         if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
             self.fail(what)
@@ -149,7 +150,7 @@ class Cursor:
         return -value if negative else value
 
     def table(self, what: str = "a table's name") -> Table:
-        """A table: its name, or ``delta.`/place` ``."""
+        """Read a table: its name, or ``delta.`/place` ``."""
         first = self.token
         parts = self.path(what)
         quoted_place = self._tokens[self._index - 1].kind is Kind.QUOTED
@@ -163,22 +164,22 @@ class Cursor:
         return TableName(parts)
 
     def table_or_place(self) -> Table:
-        """A table, or a place as a string, as Delta's utility commands take it."""
+        """Read a table, or its location as a string, as Delta's utility commands take it."""
         if self.token.kind is Kind.STRING:
             return TablePath(self.string())
         return self.table()
 
-    def listed(self, element: Callable[[], T]) -> tuple[T, ...]:
-        """Elements separated by commas, at least one."""
+    def comma_separated(self, element: Callable[[], T]) -> tuple[T, ...]:
+        """Read elements separated by commas, at least one."""
         elements = [element()]
         while self.accept(","):
             elements.append(element())
         return tuple(elements)
 
-    def enclosed(self, element: Callable[[], T]) -> tuple[T, ...]:
-        """Elements separated by commas in parentheses, at least one."""
+    def parenthesized(self, element: Callable[[], T]) -> tuple[T, ...]:
+        """Read elements separated by commas in parentheses, at least one."""
         self.expect("(")
-        elements = self.listed(element)
+        elements = self.comma_separated(element)
         if not self.accept(")"):
             self.fail(", or )")
         return elements
@@ -186,9 +187,9 @@ class Cursor:
     # --- ranges -------------------------------------------------------------------------------
 
     def skip(self, stops: Iterable[str] = (), *, comma: bool = False) -> tuple[Token, ...]:
-        """Takes tokens up to one of the stops (or a comma) outside parentheses and CASE ... END.
+        """Consume the tokens up to a stop (or a comma) outside parentheses and CASE ... END.
 
-        A closing parenthesis that isn't opened here stops too.
+        A closing parenthesis without an opening one is a stop too.
         """
         stopping = frozenset(stops)
         start = self._index
@@ -220,11 +221,11 @@ class Cursor:
         return self._tokens[start : self._index]
 
     def since(self, mark: int) -> tuple[Token, ...]:
-        """What was taken since a place."""
+        """Return the tokens consumed since a position."""
         return self._tokens[mark : self._index]
 
     def remaining(self) -> tuple[Token, ...]:
-        """What is left, without END; nothing is taken."""
+        """Return the remaining tokens without END; nothing is consumed."""
         return self._tokens[self._index : -1]
 
     def _after_dot(self) -> bool:

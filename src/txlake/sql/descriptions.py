@@ -1,4 +1,4 @@
-"""DESCRIBE of one table, as a statement and where a query reads FROM (DESCRIBE HISTORY t)."""
+"""The grammar of DESCRIBE of a table, as a statement and in FROM (DESCRIBE HISTORY t)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _NAMES = frozenset({Kind.WORD, Kind.QUOTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A DESCRIBE in parentheses; `start` and `end` (exclusive) are those of the parentheses."""
+class DescriptionSpan:
+    """A DESCRIBE in parentheses; `start` and `end` (exclusive) are the parentheses' positions."""
 
     statement: Description
     start: int
     end: int
 
 
-def described(source: SourceText, tokens: Sequence[Token]) -> list[Described]:
-    """The DESCRIBEs that stand where a query may have a table.
+def find_descriptions(source: SourceText, tokens: Sequence[Token]) -> list[DescriptionSpan]:
+    """Return the DESCRIBEs at positions where a query may have a table.
 
-    Raises InvalidRequest for one that isn't understood.
+    Raises InvalidRequest for a DESCRIBE with a syntax error.
     """
     return [
-        _described(source, tokens, index)
+        _parse_description(source, tokens, index)
         for index, token in enumerate(tokens[:-2])
         if token.text == "("
         and index
@@ -39,7 +39,7 @@ def described(source: SourceText, tokens: Sequence[Token]) -> list[Described]:
     ]
 
 
-def _described(source: SourceText, tokens: Sequence[Token], index: int) -> Described:
+def _parse_description(source: SourceText, tokens: Sequence[Token], index: int) -> DescriptionSpan:
     end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
     cursor = Cursor(source, (*tokens[index + 1 :], end))
     cursor.expect_any("DESCRIBE", "DESC")
@@ -48,7 +48,7 @@ def _described(source: SourceText, tokens: Sequence[Token], index: int) -> Descr
     statement = description(cursor)
     if not cursor.at(")"):
         cursor.fail(")")
-    return Described(statement, tokens[index].start, cursor.token.end)
+    return DescriptionSpan(statement, tokens[index].start, cursor.token.end)
 
 
 def description(cursor: Cursor) -> Description:

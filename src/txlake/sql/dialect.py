@@ -1,8 +1,8 @@
-"""The SQL dialect of txlake: sqlglot's Databricks dialect, read for its positions, never written.
+"""txlake's SQL dialect: sqlglot's Databricks dialect, used for positions, never to generate SQL.
 
-Three differences: no statement is swallowed whole as a command, because their heads are parsed
-here; hints are comments, because Spark gets them as they stand in the text; and functions are just
-names, because their arguments are Spark's to judge.
+Three differences: no statement is one opaque command, because txlake parses the heads of
+statements; hints are comments, because Spark gets them in the text; and functions are just names,
+because Spark checks their arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from txlake.log.text_rules import TextRules
 
-# Beside its own errors sqlglot raises these on texts that break its rules' assumptions.
+# Besides its own errors sqlglot raises these on texts that break its parser's assumptions.
 PARSER_FAILURES = (
     SqlglotError,
     AssertionError,
@@ -47,11 +47,11 @@ class TxlakeSql(Databricks):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
 
         def _warn_unsupported(self) -> None:
-            """No log line: the caller gets an error that points at the place."""
+            """Log nothing: the caller gets an error that points at the position."""
 
 
 class NamesInDoubleQuotes(TxlakeSql):
-    """The same where `"a"` is a name: `spark.sql.ansi.doubleQuotedIdentifiers`."""
+    """The dialect where `"a"` is a name: `spark.sql.ansi.doubleQuotedIdentifiers`."""
 
     class Tokenizer(TxlakeSql.Tokenizer):
         """The tokenizer with one kind of quotation marks for strings."""
@@ -65,5 +65,5 @@ _NAMES_IN_DOUBLE_QUOTES = NamesInDoubleQuotes()
 
 
 def dialect_of(rules: TextRules) -> TxlakeSql:
-    """The dialect of a session's texts."""
+    """Return the dialect of a session's texts."""
     return _NAMES_IN_DOUBLE_QUOTES if rules.names_in_double_quotes else DIALECT

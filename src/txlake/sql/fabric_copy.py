@@ -1,7 +1,7 @@
-"""COPY INTO in Fabric's words: what WITH (FILE_TYPE = ...) says of files, as options of Spark's.
+"""The WITH (FILE_TYPE = ...) options of Fabric's COPY INTO, as Spark's reader options.
 
-Options as Microsoft Learn has them in "COPY INTO (Transact-SQL)". What would be accepted without
-being done is refused.
+Options of "COPY INTO (Transact-SQL)" at Microsoft Learn. An option without an effect here is
+refused.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _REFUSED = {
 }
 _ENCODINGS = {"UTF8": "UTF-8", "UTF16": "UTF-16"}
 _NEWLINES = frozenset({"\n", "\r\n", "\r"})
-# Told apart from a field that is empty in quotes.
+# An unquoted empty field is NULL, a quoted one the empty text.
 _NO_FIELD = "\0"
 
 
 def copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """`(name = value, ...)` after WITH. Fabric copies a file as often as it is told to.
+    """Read `(name = value, ...)` after WITH. As in Fabric, a file may be copied again.
 
-    Raises InvalidRequest for an option or a value that can't be followed.
+    Raises InvalidRequest for an option or a value that isn't supported.
     """
     given: dict[str, tuple[str, Token]] = {}
-    cursor.enclosed(lambda: _option(cursor, given))
+    cursor.parenthesized(lambda: _option(cursor, given))
     cursor.expect_end()
     kind, place = given.pop("FILE_TYPE", ("CSV", cursor.first))
     errors, at = given.pop("MAXERRORS", ("0", cursor.first))
@@ -67,7 +67,7 @@ def _option(cursor: Cursor, given: dict[str, tuple[str, Token]]) -> None:
     place = cursor.token
     name = cursor.name("an option, such as FILE_TYPE").upper()
     if name in {"CREDENTIAL", "ERRORFILE_CREDENTIAL", "REJECTED_ROW_LOCATION_CREDENTIAL"}:
-        raise InvalidRequest(_CREDENTIAL)  # whose text shows no secret
+        raise InvalidRequest(_CREDENTIAL)  # without the statement's text, which has a secret
     if name in _REFUSED:
         cursor.refuse(f"{name}: {_REFUSED[name]}", place)
     if name not in {"FILE_TYPE", "MAXERRORS", *_OF_CSV}:
@@ -84,7 +84,7 @@ def _option(cursor: Cursor, given: dict[str, tuple[str, Token]]) -> None:
 
 
 def _csv(cursor: Cursor, statement: CopyInto, given: Mapping[str, tuple[str, Token]]) -> CopyInto:
-    """A file as RFC 4180 has it: a quote in a field is written twice, rows may span lines."""
+    """Return the options for CSV by RFC 4180: quotes in fields are doubled, rows may span lines."""
     start = cursor.first
     first, at = given.get("FIRSTROW", ("1", start))
     if first not in {"1", "2"}:
@@ -120,7 +120,7 @@ def _csv(cursor: Cursor, statement: CopyInto, given: Mapping[str, tuple[str, Tok
 
 
 def _characters(cursor: Cursor, text: str, place: Token) -> str:
-    """A separator as it was given, or in hexadecimal: `0x0D0A`. Never empty."""
+    """Return a separator from its text or hexadecimal form (`0x0D0A`). Never empty."""
     if text[:2].lower() == "0x":
         try:
             text = bytes.fromhex(text[2:]).decode("ascii")

@@ -1,4 +1,4 @@
-"""INSERT, with all of its clauses, and COPY INTO."""
+"""The grammar of INSERT, with all of its clauses, and of COPY INTO."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from txlake.statements import (
 
 
 def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
-    """INSERT; `with_tokens` is the WITH clause that stood before it and belongs to its query."""
+    """INSERT; `with_tokens` is the WITH clause before the statement, which belongs to its query."""
     start = cursor.token
     cursor.expect("INSERT")
     schema_evolution = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
@@ -58,11 +58,11 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
     if not by_name and cursor.at("(") and not _at_query(cursor):
         start_of_columns = cursor.token
         columns = _columns(cursor)
-        given = {one.column.lower() for one in partition or () if not one.dynamic}
-        twice = next((name for name in columns if name.lower() in given), None)
-        if twice is not None:
+        static = {entry.column.lower() for entry in partition or () if not entry.dynamic}
+        duplicate = next((name for name in columns if name.lower() in static), None)
+        if duplicate is not None:
             cursor.refuse(
-                f"column {twice} has its value in PARTITION; leave it out", start_of_columns
+                f"column {duplicate} has its value in PARTITION; leave it out", start_of_columns
             )
     replace_where = replace_on = source_alias = None
     replace_using: tuple[str, ...] = ()
@@ -107,22 +107,22 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
 
 
 def _alias(cursor: Cursor) -> str | None:
-    """The table's alias, which it may have before REPLACE ON alone."""
+    """Read the table's alias, which is allowed before REPLACE ON alone."""
     mark = cursor.mark
-    found = alias(cursor, ["PARTITION", "IF", "BY", "REPLACE", *QUERY_WORDS])
+    name = alias(cursor, ["PARTITION", "IF", "BY", "REPLACE", *QUERY_WORDS])
     if cursor.at("REPLACE", "ON") or cursor.at("BY", "NAME", "REPLACE", "ON"):
-        return found
+        return name
     cursor.back(mark)
     return None
 
 
 def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
-    """An expression up to the query after it, which may stand in parentheses."""
+    """Read an expression up to the query after it, which may be in parentheses."""
     tokens = cursor.remaining()
     depth = 0
     for place, token in enumerate(tokens):
-        opens = next((one for one in tokens[place:] if one.text != "("), token)
-        if not depth and opens.kind is Kind.WORD and opens.upper in QUERY_WORDS:
+        first = next((inner for inner in tokens[place:] if inner.text != "("), token)
+        if not depth and first.kind is Kind.WORD and first.upper in QUERY_WORDS:
             break
         depth += {"(": 1, ")": -1}.get(token.text, 0)
     else:
@@ -146,7 +146,7 @@ def copy_into(cursor: Cursor) -> CopyInto:
         statement = _copy_columns(cursor, statement)
     cursor.expect("FROM")
     if cursor.token.kind is Kind.STRING:
-        location, *more_locations = cursor.listed(cursor.string)
+        location, *more_locations = cursor.comma_separated(cursor.string)
         statement = replace(statement, location=location, more_locations=tuple(more_locations))
         if not by_position and cursor.accept("WITH"):
             return fabric_copy.copy_options(cursor, statement)
@@ -178,7 +178,7 @@ def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
             statement = replace(statement, validate_rows=rows)
         elif word == "FILES":
             cursor.expect("=")
-            statement = replace(statement, files=cursor.enclosed(cursor.string))
+            statement = replace(statement, files=cursor.parenthesized(cursor.string))
         elif word == "PATTERN":
             cursor.expect("=")
             statement = replace(statement, pattern=cursor.string())
@@ -190,7 +190,7 @@ def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
 
 def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """`(SELECT ... FROM 'location' [WHERE ...])`: the place stands where a table would."""
+    """`(SELECT ... FROM 'location' [WHERE ...])`, with the location in the place of a table"""
     if not cursor.at("(", "SELECT"):
         cursor.fail("a place in quotes, or (SELECT ... FROM 'place')")
     cursor.advance()
@@ -206,20 +206,20 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
     )
     if place is None:
         cursor.refuse("this query must read FROM 'place'", tokens[0])
-    # To sqlglot the place is a table's name of the same length.
-    named = replace(
+    # For sqlglot the location becomes a table's name of the same length.
+    masked = replace(
         cursor.source,
         text=cursor.source.text[: place.start]
         + "`" + "x" * (place.end - place.start - 2) + "`"
         + cursor.source.text[place.end :],
     )  # fmt: skip
-    kept = tuple(
-        replace(token, kind=Kind.QUOTED, text=named.text[token.start : token.end])
+    masked_tokens = tuple(
+        replace(token, kind=Kind.QUOTED, text=masked.text[token.start : token.end])
         if token is place
         else token
         for token in tokens
     )
-    sql = query_text(named, kept)
+    sql = query_text(masked, masked_tokens)
     if len(sql.references) != 1:
         cursor.refuse("this query may read nothing but its place", tokens[0])
     start = tokens[0].start
@@ -232,7 +232,7 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
 
 def _copy_columns(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """`(column [field number], ...)`: all of the columns have a number, or none."""
+    """Read `(column [field number], ...)`: all columns have a number, or none."""
     fields: list[int] = []
     start = cursor.token
 
@@ -256,27 +256,27 @@ def _string(cursor: Cursor, token: Token) -> str:
 
 
 def _columns(cursor: Cursor, then: Callable[[], None] = lambda: None) -> tuple[str, ...]:
-    """Names of columns; `then` takes what follows each."""
-    seen: set[str] = set()
+    """Read column names in parentheses; `then` reads what follows each name."""
+    names: set[str] = set()
 
     def column() -> str:
         start = cursor.token
         path = cursor.path()
         if len(path) > 1:
             cursor.refuse("an INSERT names whole columns, no fields of structs", start)
-        if path[0].lower() in seen:
+        if path[0].lower() in names:
             cursor.refuse(f"column {path[0]} is named twice", start)
-        seen.add(path[0].lower())
+        names.add(path[0].lower())
         then()
         return path[0]
 
-    return cursor.enclosed(column)
+    return cursor.parenthesized(column)
 
 
 def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
     seen: set[str] = set()
 
-    def one() -> PartitionValue:
+    def partition_value() -> PartitionValue:
         place = cursor.token
         column = cursor.name("a partition column")
         if column.lower() in seen:
@@ -286,17 +286,17 @@ def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
             return PartitionValue(column, dynamic=True)
         start = cursor.token
         try:
-            found = constant(cursor)
+            literal = constant(cursor)
         except NotConstantError:
             cursor.refuse("the value of a partition column is a literal", start)
-        _check_partition(cursor, found, start)
-        return PartitionValue(column, found)
+        _check_partition(cursor, literal, start)
+        return PartitionValue(column, literal)
 
-    return cursor.enclosed(one)
+    return cursor.parenthesized(partition_value)
 
 
 def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
-    """Raises InvalidRequest for a value that a setting of the session makes another one."""
+    """Raise InvalidRequest for a literal that a session setting gives another value."""
     rules = cursor.source.rules
     text = cursor.source.text[start.start : cursor.token.start]
     for doubt in rules.doubts:
@@ -314,7 +314,7 @@ def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
 
 
 def _at_query(cursor: Cursor) -> bool:
-    """Whether the parenthesis that comes next opens a query rather than a list of columns."""
+    """Return whether the next parenthesis opens a query rather than a list of columns."""
     word, following = cursor.ahead(1), cursor.ahead(2)
     if word.text == "(":
         return True
@@ -338,7 +338,7 @@ def _source(
         return Query(rest_query(cursor))
     if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.fail("a query (SELECT, WITH, VALUES, TABLE, FROM)")
-    # The query's text is WITH ... and the query; the INSERT between them becomes blanks.
+    # The query's text is the WITH clause and the query; the INSERT between them is blanked.
     text = cursor.source.text
     blanks = " " * (start.start - insert_word.start)
     joined = replace(cursor.source, text=text[: insert_word.start] + blanks + text[start.start :])
@@ -358,7 +358,7 @@ def _check_width(
 
 
 def _names_default(cursor: Cursor) -> bool:
-    """Whether DEFAULT stands for a value, which to Spark would be a column's name."""
+    """Return whether a value is DEFAULT, which Spark would read as a column's name."""
     return any(
         token.upper == "DEFAULT" and token.kind is Kind.WORD and before.text in {"(", ","}
         for before, token in pairwise(cursor.remaining())
@@ -366,25 +366,25 @@ def _names_default(cursor: Cursor) -> bool:
 
 
 def _computed_values(cursor: Cursor, columns: tuple[str, ...] | None) -> ComputedValues:
-    """`VALUES (expression, DEFAULT), ...` to the end."""
+    """Read `VALUES (expression, DEFAULT), ...` to the end of the statement."""
     start = cursor.token
     cursor.expect("VALUES")
     rows: list[tuple[SqlText | Default, ...]] = []
 
     def cell() -> SqlText | Default:
         place = cursor.token
-        found = value(cursor, ())
-        if isinstance(found, SqlText) and found.references:
+        expression_or_default = value(cursor, ())
+        if isinstance(expression_or_default, SqlText) and expression_or_default.references:
             cursor.refuse(
                 "beside DEFAULT a value can't have a query of a table; use INSERT ... SELECT", place
             )
-        return found
+        return expression_or_default
 
     while True:
         place = cursor.token
         if not cursor.at("("):
             cursor.fail("a row in parentheses")
-        rows.append(cursor.enclosed(cell))
+        rows.append(cursor.parenthesized(cell))
         if len(rows[-1]) != len(rows[0]):
             cursor.refuse(
                 f"row {len(rows)} has {len(rows[-1])} values, the first has {len(rows[0])}", place

@@ -1,11 +1,11 @@
-"""SHOW, DESCRIBE and USE."""
+"""The grammar of SHOW, DESCRIBE and USE."""
 
 from __future__ import annotations
 
 from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.descriptions import description
-from txlake.sql.spark import spark_command
+from txlake.sql.spark_commands import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     DescribeDatabase,
@@ -126,7 +126,9 @@ def _in_database(cursor: Cursor, table: Table) -> Table:
         return table
     start = cursor.token
     name = database(cursor)
-    if isinstance(table, TableName) and [one.lower() for one in table.parts[:-1]] == [name.lower()]:
+    if isinstance(table, TableName) and [part.lower() for part in table.parts[:-1]] == [
+        name.lower()
+    ]:
         return table
     if not isinstance(table, TableName) or len(table.parts) > 1:
         cursor.refuse("the table has its database already", start)

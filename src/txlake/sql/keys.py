@@ -1,4 +1,4 @@
-"""PRIMARY KEY and FOREIGN KEY, beside the columns of a table or after one of them."""
+"""The grammar of PRIMARY KEY and FOREIGN KEY, as table and column constraints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NOT_ENFORCED = (
     "a key is told to readers and never enforced: leave ENFORCED out, or check rows by CONSTRAINT "
     "name CHECK (condition)"
 )
-# What the standard has for keys that are enforced, and means nothing for one that isn't.
+# Options of the SQL standard that have no meaning for keys that aren't enforced.
 _IGNORED = (
     ("NOT", "ENFORCED"),
     ("NOT", "DEFERRABLE"),
@@ -23,12 +23,12 @@ _IGNORED = (
 
 
 def at_key(cursor: Cursor) -> bool:
-    """Whether a key of the table comes next, after its name if it has one."""
+    """Return whether a key as a table constraint is next, without CONSTRAINT name."""
     return cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY")
 
 
 def at_column_key(cursor: Cursor) -> bool:
-    """Whether a key of a column comes next, after its name if it has one."""
+    """Return whether a key as a column constraint is next, without CONSTRAINT name."""
     return at_key(cursor) or cursor.at("REFERENCES")
 
 
@@ -84,7 +84,7 @@ def _with_options(cursor: Cursor, key: KeyConstraint) -> KeyConstraint:
 def _columns(cursor: Cursor) -> tuple[str, ...]:
     start = cursor.token
 
-    def one() -> str:
+    def column() -> str:
         name = cursor.name("a column")
         if cursor.at("."):
             cursor.refuse("a key has whole columns of the table, no fields of structs")
@@ -92,7 +92,7 @@ def _columns(cursor: Cursor) -> tuple[str, ...]:
             cursor.refuse("TIMESERIES is not known: leave it out")
         return name
 
-    columns = cursor.enclosed(one)
+    columns = cursor.parenthesized(column)
     if len({name.lower() for name in columns}) < len(columns):
         cursor.refuse("a column is named twice", start)
     return columns

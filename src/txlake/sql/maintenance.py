@@ -1,11 +1,11 @@
-"""OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG, ANALYZE, REFRESH."""
+"""The grammar of OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG, ANALYZE, REFRESH."""
 
 from __future__ import annotations
 
 from txlake.sql.clauses import expression, scope_of, time_travel
 from txlake.sql.columns import data_type
 from txlake.sql.cursor import Cursor
-from txlake.sql.spark import spark_command
+from txlake.sql.spark_commands import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     AnalyzeTable,
@@ -35,10 +35,12 @@ def optimize(cursor: Cursor) -> Optimize:
     if cursor.accept("ZORDER"):
         cursor.expect("BY")
 
-        def one() -> str:
+        def column() -> str:
             return ".".join(cursor.path())
 
-        zorder_by = cursor.enclosed(one) if cursor.at("(") else cursor.listed(one)
+        zorder_by = (
+            cursor.parenthesized(column) if cursor.at("(") else cursor.comma_separated(column)
+        )
     if not cursor.at_end:
         cursor.fail("FULL, WHERE, ZORDER BY or the end of the statement")
     return Optimize(table=table, where=where, zorder_by=zorder_by, full=full)
@@ -125,7 +127,7 @@ def convert(cursor: Cursor) -> ConvertToDelta | ConvertTable:
     statistics = not cursor.accept("NO", "STATISTICS")
     columns: tuple[tuple[str, str], ...] = ()
     if cursor.accept("PARTITIONED", "BY"):
-        columns = cursor.enclosed(lambda: (cursor.name("a column"), data_type(cursor)))
+        columns = cursor.parenthesized(lambda: (cursor.name("a column"), data_type(cursor)))
     cursor.expect_end()
     if len(table.parts) == 2 and table.parts[0].lower() == "parquet":
         return ConvertToDelta(location=table.name, partition_columns=columns, statistics=statistics)
@@ -150,7 +152,11 @@ def analyze(cursor: Cursor) -> AnalyzeTable:
     cursor.expect("STATISTICS")
     columns: tuple[tuple[str, ...], ...] = ()
     if cursor.accept("FOR", "COLUMNS"):
-        columns = cursor.enclosed(cursor.path) if cursor.at("(") else cursor.listed(cursor.path)
+        columns = (
+            cursor.parenthesized(cursor.path)
+            if cursor.at("(")
+            else cursor.comma_separated(cursor.path)
+        )
     elif not cursor.accept("FOR", "ALL", "COLUMNS"):
         cursor.accept("NOSCAN")
     if not cursor.at_end:

@@ -1,4 +1,4 @@
-"""Parameters: `:name` and `?` in a SQL text become literals, at the markers' own places."""
+"""Parameter markers: replaces `:name` and `?` in a SQL text by literals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
-from txlake.sql.brackets import backquoted
+from txlake.sql.brackets import backquote_brackets
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import SqlText
 
@@ -23,16 +23,16 @@ _LITERAL = re.compile(r"\d+|'[^'\\]*'")
 
 
 def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULES) -> SourceText:
-    """The text with every parameter replaced by its value as a SQL literal.
+    """Return the text with every parameter marker replaced by its value as a SQL literal.
 
-    A mapping fills `:name` markers, a sequence `?` markers in order. A marker stands where an
-    operand may: `column:field` and `struct<a: int>` are left alone. Names in brackets are in
-    backquotes then.
+    A mapping fills `:name` markers, a sequence `?` markers in order. A marker is recognised where
+    an operand may be: `column:field` and `struct<a: int>` are left alone. Names in brackets are
+    rewritten in backquotes.
 
     Raises:
-        InvalidRequest: a marker has no value, a value no marker, or a value no SQL literal.
+        InvalidRequest: a marker without a value, a value without a marker or a SQL literal.
     """
-    original, text = text, backquoted(text)
+    original, text = text, backquote_brackets(text)
     source = SourceText(text, original, rules=rules)
     if isinstance(arguments, (str, bytes)):
         raise InvalidRequest("the arguments of a statement are a mapping or a sequence, not a text")
@@ -62,8 +62,8 @@ def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULE
                 )
             value = named[name]
             used.add(name)
-        shown = f":{name}" if name is not None else f"marker {count} (?)"
-        literal = sql_literal(value, shown, rules)
+        label = f":{name}" if name is not None else f"marker {count} (?)"
+        literal = sql_literal(value, label, rules)
         if text[max(0, start - 1) : start].isalnum():
             literal = " " + literal  # `IN:p`
         if text[end : end + 1].isalnum():
@@ -82,26 +82,26 @@ def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULE
 
 
 def is_literal(text: str) -> bool:
-    """Return whether a text is a whole number or a plain quoted text, by every session's rules."""
+    """Return whether a text is a whole number or a plain string literal under any text rules."""
     return _LITERAL.fullmatch(text) is not None
 
 
-def has_names(text: str) -> bool:
-    """Return whether a statement has markers with names, `:name`."""
-    source = SourceText(backquoted(text), text)
+def has_named_markers(text: str) -> bool:
+    """Return whether a statement has named markers, `:name`."""
+    source = SourceText(backquote_brackets(text), text)
     return any(name is not None for name, _, _ in _markers(source, {}))
 
 
-def as_spark_binds(text: str, arguments: Arguments | None) -> Arguments | None:
-    """The values as PySpark takes those of a text.
+def spark_arguments(text: str, arguments: Arguments | None) -> Arguments | None:
+    """Return the arguments as PySpark interprets them.
 
-    Names that the text doesn't have are passed over; a datetime without a time zone is one of this
-    process's own zone, whatever the session's is.
+    Names without a marker are dropped; a datetime without a zone is in this process's zone, not the
+    session's.
     """
     if isinstance(arguments, Mapping):
-        backquotes = backquoted(text)
-        there = {name for name, _, _ in _markers(SourceText(backquotes, text), arguments)}
-        return {name: _in_zone(value) for name, value in arguments.items() if name in there}
+        source = SourceText(backquote_brackets(text), text)
+        names = {name for name, _, _ in _markers(source, arguments)}
+        return {name: _in_zone(value) for name, value in arguments.items() if name in names}
     if isinstance(arguments, list | tuple):
         return [_in_zone(value) for value in arguments]
     return arguments
@@ -116,12 +116,12 @@ def _in_zone(value: object) -> object:
 
 
 def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAULT_RULES) -> str:
-    """A Python value as a SQL literal of the same type; `name` is for the message.
+    """Return the SQL literal that a session with the rules reads as the value, of the same type.
 
-    A session with these rules reads it as the value.
+    `name`: the value's name in the error message.
 
     Raises:
-        InvalidRequest: there is no literal for it.
+        InvalidRequest: the value has no SQL literal.
     """
     match value:
         case None:
@@ -149,7 +149,7 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
             return f"{kind} '{value.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
-        case SqlText(text):  # of EXECUTE IMMEDIATE
+        case SqlText(text):  # a value of EXECUTE IMMEDIATE
             return text if is_literal(text) else f"({text})"
         case list() | tuple():
             elements = (sql_literal(element, name, rules) for element in value)
@@ -179,7 +179,7 @@ def _signed(number: str) -> str:
 def _text(value: str, rules: TextRules) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     literal = f"'{escaped}'"
-    # Bytes mean the same by every setting.
+    # A literal of bytes means the same under every setting.
     return literal if rules.reads(literal) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 

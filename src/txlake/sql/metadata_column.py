@@ -1,7 +1,7 @@
-"""`_metadata`, the hidden column of a table's files, in a query whose tables show it.
+"""`_metadata`, the hidden column with facts of a table's files, in queries.
 
-A table that shows it has it as a column like any other; `*` must not bring it. Owns which `*` that
-are: a query where that can't be told is refused.
+In a query that names the column its tables get it as a normal column, which `*` must not include.
+This module finds those `*`; a query where they are ambiguous is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import Reference, SqlText
 
 COLUMN = "_metadata"
-_HIDING = f" EXCEPT ({COLUMN})"
+_EXCEPT_COLUMN = f" EXCEPT ({COLUMN})"
 _AFTER_SOURCES = words(
     "WHERE GROUP HAVING ORDER LIMIT OFFSET UNION EXCEPT INTERSECT MINUS WINDOW SORT CLUSTER"
     " DISTRIBUTE LATERAL QUALIFY PIVOT UNPIVOT"
@@ -22,33 +22,33 @@ _AFTER_SOURCES = words(
 _ADVICE = f"name the columns: beside {COLUMN} a * is understood where a SELECT reads one table"
 
 
-def names_files(text: str) -> bool:
-    """Whether a query names the hidden column."""
+def names_metadata(text: str) -> bool:
+    """Return whether a query names the hidden column."""
     if COLUMN not in text.lower():
         return False
     tokens = tokenize(SourceText(text, text))
     return any(token.name.lower() == COLUMN for token in tokens)
 
 
-def hiding(sql: SqlText, places: Collection[int]) -> SqlText:
-    """The query, in which no `*` brings the hidden column of the tables that start at `places`.
+def exclude_metadata(sql: SqlText, places: Collection[int]) -> SqlText:
+    """Return the query with `*` excluding the hidden column of the tables that start at `places`.
 
-    Raises InvalidRequest for a `*` where that isn't clear.
+    Raises InvalidRequest for a `*` where that is ambiguous.
     """
     tokens = tokenize(SourceText(sql.text, sql.text))
     ends = [
         token.end
         for index, token in enumerate(tokens)
-        if _is_star(tokens, index) and _brings(tokens, index, places)
+        if _is_star(tokens, index) and _includes_column(tokens, index, places)
     ]
     for index, token in enumerate(tokens):
         if token.start in places and tokens[index - 1].upper == "TABLE":
             raise InvalidRequest(f"{_ADVICE}; found TABLE {token.text}")
-    return _with(sql, ends)
+    return _with_except(sql, ends)
 
 
 def _is_star(tokens: Sequence[Token], index: int) -> bool:
-    """Whether it stands for columns: not a product, nor what count(*) counts."""
+    """Return whether a token is a `*` for columns, not of a product or of count(*)."""
     if tokens[index].text != "*" or not index:
         return False
     before = tokens[index - 1]
@@ -61,26 +61,29 @@ def _is_star(tokens: Sequence[Token], index: int) -> bool:
     )
 
 
-def _brings(tokens: Sequence[Token], index: int, places: Collection[int]) -> bool:
-    """Whether a `*` brings the hidden column of a table, which is then the only one there."""
+def _includes_column(tokens: Sequence[Token], index: int, places: Collection[int]) -> bool:
+    """Return whether a `*` includes the hidden column of its SELECT's table.
+
+    Raises InvalidRequest where the SELECT reads other tables too.
+    """
     sources = _sources(tokens, index)
     depth = 0
-    found = others = 0
+    tables = others = 0
     for token in sources:
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if depth:
             continue
-        found += token.start in places
+        tables += token.start in places
         others += token.text == "," or token.upper == "JOIN"
     following = tokens[index + 1].upper
     in_call = tokens[index - 1].text == "("
-    if found and (others or in_call or following in {"EXCEPT", "REPLACE"}):
+    if tables and (others or in_call or following in {"EXCEPT", "REPLACE"}):
         raise InvalidRequest(_ADVICE)
-    return bool(found)
+    return bool(tables)
 
 
 def _sources(tokens: Sequence[Token], index: int) -> Sequence[Token]:
-    """What follows the FROM of the SELECT that a `*` belongs to."""
+    """Return the tokens after FROM of the SELECT that a `*` belongs to."""
     depth = 0
     start = None
     for place in range(index, len(tokens)):
@@ -94,16 +97,16 @@ def _sources(tokens: Sequence[Token], index: int) -> Sequence[Token]:
     return () if start is None else tokens[start:]
 
 
-def _with(sql: SqlText, ends: Sequence[int]) -> SqlText:
-    """The text with the hiding clause after each of these places."""
+def _with_except(sql: SqlText, ends: Sequence[int]) -> SqlText:
+    """Return the text with the EXCEPT clause inserted at these positions."""
     pieces: list[str] = []
     position = 0
     for end in ends:
-        pieces += (sql.text[position:end], _HIDING)
+        pieces += (sql.text[position:end], _EXCEPT_COLUMN)
         position = end
 
     def moved(reference: Reference) -> Reference:
-        return reference.moved(len(_HIDING) * sum(end <= reference.start for end in ends))
+        return reference.moved(len(_EXCEPT_COLUMN) * sum(end <= reference.start for end in ends))
 
     return replace(
         sql,

@@ -1,4 +1,4 @@
-"""From SQL text to statements: splits the text, finds each statement's kind, binds parameters."""
+"""The parser: binds parameters, splits a text into statements, dispatches on the first word."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from txlake.sql import (
     inspection,
     maintenance,
     scripting,
-    spark,
+    spark_commands,
 )
-from txlake.sql.brackets import backquoted
+from txlake.sql.brackets import backquote_brackets
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
-from txlake.sql.rewriting import with_from, with_inside, with_names
+from txlake.sql.rewriting import push_down_with, replace_piped_tables, resolve_identifiers
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import (
     ExplainableStatement,
@@ -41,25 +41,27 @@ def parse(
     *,
     reader: QueryReader | None = None,
 ) -> tuple[Statement, ...]:
-    """The statements of a SQL text, separated by `;`; none for a text without any.
+    """Parse the statements of a SQL text, separated by `;`. An empty text has none.
 
     Args:
         text: one or several statements.
         args: values for `:name` markers (a mapping) or `?` markers (a sequence).
         rules: how the session reads texts.
-        reader: finds what a query reads that is valid in Spark alone; without it such a query is
-            not understood.
+        reader: finds the tables of a query that only Spark's parser understands; without a reader
+            such a query is an error.
 
     Raises:
-        InvalidRequest: what isn't understood, with its line and column; a marker without a
-            value, a value without a marker.
+        InvalidRequest: a syntax error, with its line and column; a marker without a value, or a
+            value without a marker.
     """
-    source = with_from(with_names(replace(bind(text, args, rules), reader=reader)))
-    return tuple(statement for statement, _, _ in placed_statements(source))
+    source = replace_piped_tables(
+        resolve_identifiers(replace(bind(text, args, rules), reader=reader))
+    )
+    return tuple(statement for statement, _, _ in statements_with_positions(source))
 
 
-def placed_statements(source: SourceText) -> Iterator[tuple[Statement, int, int]]:
-    """Each statement with the places of its first character and after its last, without the `;`.
+def statements_with_positions(source: SourceText) -> Iterator[tuple[Statement, int, int]]:
+    """Yield each statement with its start and end (exclusive) in the text, without the `;`.
 
     Raises InvalidRequest as `parse`.
     """
@@ -67,49 +69,51 @@ def placed_statements(source: SourceText) -> Iterator[tuple[Statement, int, int]
     index = 0
     while tokens[index].kind is not Kind.END:
         first = tokens[index]
-        end = _end(tokens, index)
+        end = _statement_end(tokens, index)
         statement: Statement
         if _upper(tokens, index) == "BEGIN" and _upper(tokens, index + 1) == "ATOMIC":
-            statement, index = scripting.atomic(source, tokens, index, _statement)
+            statement, index = scripting.atomic(source, tokens, index, _parse_statement)
             yield statement, first.start, tokens[index - 1].end
         elif end > index:
             place = tokens[end - 1].end
-            statement = _statement(source, (*tokens[index:end], Token(Kind.END, "", place, place)))
+            statement = _parse_statement(
+                source, (*tokens[index:end], Token(Kind.END, "", place, place))
+            )
             index = end
             yield statement, first.start, place
         if tokens[index].text == ";":
             index += 1
 
 
-def _end(tokens: tuple[Token, ...], index: int) -> int:
-    """The index of the next `;`, or of the end of the text."""
+def _statement_end(tokens: tuple[Token, ...], index: int) -> int:
+    """Return the index of the next `;`, or of the end of the text."""
     while tokens[index].text != ";" and tokens[index].kind is not Kind.END:
         index += 1
     return index
 
 
-def is_closed(text: str) -> bool:
-    """Whether the last statement of a text was ended by a `;`, and the last block by its END."""
+def is_complete(text: str) -> bool:
+    """Return whether a text ends with a `;` and has no open block, string or comment."""
     try:
-        tokens = tokenize(SourceText(backquoted(text), text))
+        tokens = tokenize(SourceText(backquote_brackets(text), text))
     except InvalidRequest:
         return False  # a string, a quoted name or a comment is open
     return not scripting.block_depth(tokens) and len(tokens) > 1 and tokens[-2].text == ";"
 
 
-def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
+def _parse_statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     cursor = Cursor(source, tokens)
     first = cursor.token
     if first.text == "(":
         return Select(rest_query(cursor))
     word = first.upper if first.kind is Kind.WORD else ""
     if word == "WITH":
-        return _with(cursor)
+        return _parse_with(cursor)
     if word in QUERY_WORDS:
         _refuse_several_inserts(cursor)
         return Select(rest_query(cursor))
     if word == "EXPLAIN" and _upper(tokens, 1) == "CONFLICTS":
-        return ExplainConflicts(_explained(source, tokens[2:]))
+        return ExplainConflicts(_parse_explained(source, tokens[2:]))
     rule = _RULES.get(word)
     if rule is None:
         cursor.fail("a statement (SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE, BEGIN, ...)")
@@ -119,9 +123,9 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     return statement
 
 
-def _explained(source: SourceText, tokens: tuple[Token, ...]) -> ExplainableStatement:
-    """The statement after EXPLAIN CONFLICTS."""
-    statement = None if tokens[0].kind is Kind.END else _statement(source, tokens)
+def _parse_explained(source: SourceText, tokens: tuple[Token, ...]) -> ExplainableStatement:
+    """Parse the statement after EXPLAIN CONFLICTS."""
+    statement = None if tokens[0].kind is Kind.END else _parse_statement(source, tokens)
     if not isinstance(statement, ExplainableStatement):
         raise source.error(
             "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE, found "
@@ -131,25 +135,25 @@ def _explained(source: SourceText, tokens: tuple[Token, ...]) -> ExplainableStat
     return statement
 
 
-def _with(cursor: Cursor) -> Statement:
-    """WITH ... before a query, or before a change of rows whose queries may use it."""
+def _parse_with(cursor: Cursor) -> Statement:
+    """Parse WITH ... before a query, INSERT, UPDATE, DELETE or MERGE."""
     mark = cursor.mark
     cursor.expect("WITH")
     cursor.accept("RECURSIVE")
-    cursor.listed(lambda: _common_table(cursor))
+    cursor.comma_separated(lambda: _common_table(cursor))
     with_tokens = cursor.since(mark)
     if cursor.at("INSERT"):
         return inserts.insert(cursor, with_tokens)
     _refuse_several_inserts(cursor)
     if cursor.at_any("UPDATE", "DELETE", "MERGE"):
         statement = (*cursor.remaining(), cursor.last)
-        return _statement(*with_inside(cursor.source, with_tokens, statement))
+        return _parse_statement(*push_down_with(cursor.source, with_tokens, statement))
     cursor.back(mark)
     return Select(rest_query(cursor))
 
 
 def _refuse_several_inserts(cursor: Cursor) -> None:
-    """Raises InvalidRequest at the first INSERT of `FROM t INSERT INTO ... INSERT INTO ...`."""
+    """Raise InvalidRequest at the first INSERT of `FROM t INSERT INTO ... INSERT INTO ...`."""
     if not cursor.at("FROM"):
         return
     mark = cursor.mark
@@ -164,17 +168,17 @@ def _refuse_several_inserts(cursor: Cursor) -> None:
 
 
 def _common_table(cursor: Cursor) -> None:
-    """`name [(columns)] [MAX RECURSION LEVEL n] [AS] (query)`, passed over."""
+    """Skip `name [(columns)] [MAX RECURSION LEVEL n] [AS] (query)`."""
     cursor.name("the name of a common table expression")
     if cursor.at("("):
-        _group(cursor)
+        _skip_parentheses(cursor)
     if cursor.accept("MAX", "RECURSION", "LEVEL"):
         cursor.integer()
     if cursor.accept("AS") or cursor.at("("):
-        _group(cursor)
+        _skip_parentheses(cursor)
 
 
-def _group(cursor: Cursor) -> None:
+def _skip_parentheses(cursor: Cursor) -> None:
     opening = cursor.token
     cursor.expect("(")
     cursor.skip()
@@ -182,8 +186,8 @@ def _group(cursor: Cursor) -> None:
         cursor.refuse("this ( is never closed", opening)
 
 
-def _spark(cursor: Cursor) -> SparkCommand:
-    return spark.spark_command(cursor)
+def _parse_spark(cursor: Cursor) -> SparkCommand:
+    return spark_commands.spark_command(cursor)
 
 
 _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
@@ -224,12 +228,12 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "LOCK": control.lock,
     "KILL": control.kill,
     "SET": control.set_statement,
-    "EXPLAIN": spark.explain,
-    "CACHE": spark.cache,
-    "UNCACHE": spark.uncache,
-    "CLEAR": _spark,
-    "RESET": _spark,
-    "DECLARE": _spark,
+    "EXPLAIN": spark_commands.explain,
+    "CACHE": spark_commands.cache,
+    "UNCACHE": spark_commands.uncache,
+    "CLEAR": _parse_spark,
+    "RESET": _parse_spark,
+    "DECLARE": _parse_spark,
     "EXECUTE": control.execute_immediate,
 }
 

@@ -1,6 +1,6 @@
-"""Qualifiers of columns: which table of a query `t`, `db.t` or `lake.db.t` before a column means.
+"""Column qualifiers: resolves `t`, `db.t` or `lake.db.t` before a column to a table of the query.
 
-Owns the aliases by which tables are told apart that have one name in several databases.
+Tables of the same name in several databases get different aliases.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from txlake.statements import Reference, TableName
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column with a qualifier.
+class QualifiedColumn:
+    """A qualified column.
 
     Attributes:
-        parts: name in lower case, start and end of each part before the column's own name.
-        selects: the SELECTs that it stands in, the innermost first.
+        parts: (name in lower case, start, end) of each part before the column's own name.
+        selects: ids of the SELECTs around the column, innermost first.
     """
 
     parts: tuple[tuple[str, int, int], ...]
     selects: tuple[int, ...]
 
 
-def columns_in(tree: exp.Expr, offset: int) -> Iterator[Column]:
-    """The columns with a qualifier. `offset`: from sqlglot's positions to the caller's."""
+def qualified_columns(tree: exp.Expr, offset: int) -> Iterator[QualifiedColumn]:
+    """Yield the qualified columns. `offset`: from sqlglot's positions to the caller's."""
     for column in tree.find_all(exp.Column):
         parts = column.parts
         if len(parts) > 1 and all(part.meta.get("start") is not None for part in parts[:-1]):
-            yield Column(
+            yield QualifiedColumn(
                 tuple(
                     (part.name.lower(), part.meta["start"] + offset, part.meta["end"] + 1 + offset)
                     for part in parts[:-1]
@@ -41,49 +41,52 @@ def columns_in(tree: exp.Expr, offset: int) -> Iterator[Column]:
 
 
 def selects_around(node: exp.Expr) -> Iterator[int]:
-    """The SELECTs that a node stands in, the innermost first."""
+    """Yield the ids of the SELECTs around a node, innermost first."""
     while (select := node.parent_select) is not None:
         yield id(select)
         node = select
 
 
-def qualified(
-    columns: Sequence[Column], name: Sequence[str], claimed: set[int]
+def qualifier_spans(
+    columns: Sequence[QualifiedColumn], name: Sequence[str], claimed: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Where columns are qualified by a table's full name, each place once."""
-    wanted = [part.lower() for part in name]
-    if len(wanted) < 2:
+    """Yield (start, end) of the qualifiers that are a table's full name, unless claimed before."""
+    full_name = [part.lower() for part in name]
+    if len(full_name) < 2:
         return
     for column in columns:
         start = column.parts[0][1]
-        if start not in claimed and [part[0] for part in column.parts[: len(wanted)]] == wanted:
+        if (
+            start not in claimed
+            and [part[0] for part in column.parts[: len(full_name)]] == full_name
+        ):
             claimed.add(start)
-            yield start, column.parts[len(wanted) - 1][2]
+            yield start, column.parts[len(full_name) - 1][2]
 
 
-def told_apart(
+def disambiguated(
     references: Sequence[Reference],
     selects: Mapping[int, int | None],
-    columns: Sequence[Column],
+    columns: Sequence[QualifiedColumn],
     claimed: set[int],
     shift: int,
 ) -> list[Reference]:
-    """The references, of which none shares its alias with a table of another database.
+    """Return the references with different aliases for same-named tables of different databases.
 
-    Only where a column has a database before its table: Spark tells the others apart itself. A
-    column with the table's name alone goes to the table of the innermost SELECT that has one; where
-    that has several, the column keeps a qualifier that no table has any more.
+    Only where a column is qualified by a database: Spark resolves the other queries itself. A
+    column that is qualified by the table's name alone belongs to the table of the innermost SELECT
+    that has one; where that SELECT has several, the qualifier is left, and Spark reports it.
 
     Args:
-        selects: by a reference's start, the SELECT whose FROM it stands in.
-        claimed: the columns that have their table by its full name.
+        selects: by a reference's start, the id of the SELECT that reads it.
+        claimed: starts of the columns that are resolved by a table's full name.
         shift: from the positions of columns to those of references.
     """
-    made = list(references)
+    result = list(references)
     groups: dict[str, list[int]] = {}
-    for index, one in enumerate(references):
-        if one.alias is not None and isinstance(one.table, TableName):
-            groups.setdefault(one.table.name.lower(), []).append(index)
+    for index, reference in enumerate(references):
+        if reference.alias is not None and isinstance(reference.table, TableName):
+            groups.setdefault(reference.table.name.lower(), []).append(index)
     for name, members in groups.items():
         spellings = {str(references[index].table).lower() for index in members}
         has_database = any(name in (part[0] for part in column.parts[1:]) for column in columns)
@@ -92,17 +95,17 @@ def told_apart(
         for index in members:
             parts = references[index].table.parts  # type: ignore[union-attr]
             alias = ".".join(parts) if len(parts) > 1 else f"({name})"
-            made[index] = replace(made[index], alias=alias)
+            result[index] = replace(result[index], alias=alias)
         for column in columns:
             first, start, end = column.parts[0]
             if first != name or start in claimed:
                 continue
             for select in column.selects:
-                own = [i for i in members if selects.get(references[i].start) == select]
-                if len(own) == 1:
-                    place = (start + shift, end + shift)
-                    one = made[own[0]]
-                    made[own[0]] = replace(one, qualifiers=(*one.qualifiers, place))
-                if own:
+                candidates = [i for i in members if selects.get(references[i].start) == select]
+                if len(candidates) == 1:
+                    span = (start + shift, end + shift)
+                    owner = result[candidates[0]]
+                    result[candidates[0]] = replace(owner, qualifiers=(*owner.qualifiers, span))
+                if candidates:
                     break
-    return made
+    return result

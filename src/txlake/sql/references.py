@@ -1,8 +1,8 @@
-"""From a range of tokens to a SQL text with the tables that it reads, found by sqlglot.
+"""Table references: turns a range of tokens into a SQL text with the tables that it reads.
 
-The text stays as it was written. What sqlglot sees is a copy of equal length in which Spark's own
-clauses that it doesn't know (time travel, options, TABLE) are blanks, so that positions hold. For a
-query that it doesn't understand all the same, Spark's parser names the tables.
+The text stays as written. sqlglot parses a copy of equal length in which clauses that it doesn't
+know (time travel, options, TABLE) are blanked, so that positions hold. For a query that sqlglot
+can't parse even so, Spark's parser finds the tables.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError
 
 from txlake.errors import InvalidRequest
-from txlake.sql.descriptions import described
+from txlake.sql.descriptions import find_descriptions
 from txlake.sql.dialect import PARSER_FAILURES, dialect_of
-from txlake.sql.qualifiers import Column, columns_in, qualified, selects_around, told_apart
-from txlake.sql.questions import questions
-from txlake.sql.table_changes import calls
+from txlake.sql.qualifiers import (
+    QualifiedColumn,
+    disambiguated,
+    qualified_columns,
+    qualifier_spans,
+    selects_around,
+)
+from txlake.sql.session_functions import find_session_functions
+from txlake.sql.table_changes import find_table_changes
 from txlake.sql.tokens import Kind, SourceText, Token, describe, words
-from txlake.sql.travel import Clause, clauses, path_suffix
+from txlake.sql.travel import Clause, find_clauses, path_suffix
 from txlake.statements import (
     Reference,
     SqlText,
@@ -32,7 +38,7 @@ from txlake.statements import (
 )
 
 Scope = tuple[tuple[TableName, str], ...]
-"""Tables of the statement itself that an expression may name in full, and what stands for each."""
+"""The statement's own tables that an expression may name in full, each with its alias."""
 
 _FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "binaryfile", "xml"})
 _BEFORE_TABLE = frozenset({"(", ")", "UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS"})
@@ -45,22 +51,22 @@ _NAME_PARTS_MAX = 3
 
 
 def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
-    """A query.
+    """Return a query's text and references.
 
     Raises:
-        InvalidRequest: it isn't one, pointing at the place.
+        InvalidRequest: the tokens are no query; points at the position.
     """
-    part = _Slice(source, tokens, *_QUERY)
-    if part.named is None and not isinstance(part.tree, (exp.Query, exp.Values)):
+    part = _TokenRange(source, tokens, *_QUERY)
+    if part.spark_tables is None and not isinstance(part.tree, (exp.Query, exp.Values)):
         raise source.error("expected a query", part.start)
     return part.sql_text()
 
 
 def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = ()) -> SqlText:
-    """A condition or a value. Raises as `query_text` does."""
+    """Return the text and references of a condition or a value. Raises as `query_text` does."""
     if tokens[0].upper in _BETWEEN_OPERANDS:
         raise source.error(f"unexpected {describe(tokens[0])}", tokens[0].start)
-    part = _Slice(source, tokens, *_EXPRESSION)
+    part = _TokenRange(source, tokens, *_EXPRESSION)
     where = part.tree.args.get("where")
     inside = where.this if isinstance(where, exp.Where) else None
     if isinstance(inside, exp.Paren):
@@ -77,11 +83,11 @@ def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = 
 
 
 def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText, str | None]:
-    """A table or a subquery with its alias, as the query of all its rows; and its name.
+    """Return the query of all rows of a table or subquery, and its name.
 
-    The name is its alias, or else the table's own name. Raises as `query_text` does.
+    The name is the alias, or else the table's own name. Raises as `query_text` does.
     """
-    part = _Slice(source, tokens, *_RELATION)
+    part = _TokenRange(source, tokens, *_RELATION)
     clause = part.tree.args.get("from_") or part.tree.args.get("from")
     relation = clause.this if isinstance(clause, exp.From) else None
     if not isinstance(relation, (exp.Table, exp.Subquery, exp.Values)) or any(
@@ -92,11 +98,11 @@ def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText
     name = relation.alias or (relation.name if isinstance(relation, exp.Table) else "")
     if not relation.alias and sql.references and isinstance(sql.references[0].table, TablePath):
         name = ""
-    return sql.after(_RELATION[0]), name or None
+    return sql.with_prefix(_RELATION[0]), name or None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _TableSpan:
     start: int
     end: int
     parts: tuple[str, ...]
@@ -104,8 +110,8 @@ class _Found:
     select: int | None = None
 
 
-class _Slice:
-    """One range of tokens; positions below are those of the whole text until the very end."""
+class _TokenRange:
+    """A range of tokens; positions are those of the whole text, except in the resulting SqlText."""
 
     def __init__(
         self, source: SourceText, tokens: Sequence[Token], prefix: str, suffix: str
@@ -114,41 +120,43 @@ class _Slice:
         self.tokens = tokens
         self.start = tokens[0].start
         self.end = tokens[-1].end
-        self.offset = self.start - len(prefix)  # from a position that sqlglot gives to ours
+        self.offset = self.start - len(prefix)  # from sqlglot's positions to ours
         self.index_by_end = {token.end: index for index, token in enumerate(tokens)}
-        self.travels = {clause.after: clause for clause in clauses(source, tokens)}
-        self.described = {one.end: one for one in described(source, tokens)}
-        self.changes = {one.end: one for one in calls(source, tokens)}
-        self.bare: set[int] = set()  # where the names after the keyword TABLE start
-        self.questions = questions(source, tokens)
-        # What Spark finds in a query that sqlglot doesn't understand.
-        self.named: list[_Found] | None = None
+        self.travels = {clause.after: clause for clause in find_clauses(source, tokens)}
+        self.descriptions = {span.end: span for span in find_descriptions(source, tokens)}
+        self.changes = {call.end: call for call in find_table_changes(source, tokens)}
+        self.bare: set[int] = set()  # starts of the names after the keyword TABLE
+        self.session_functions = find_session_functions(source, tokens)
+        # The tables that Spark finds in a query that sqlglot can't parse.
+        self.spark_tables: list[_TableSpan] | None = None
         self.tree: exp.Expr = exp.Null()
         try:
-            self.tree = self._parse(prefix + self._masked() + suffix)
+            self.tree = self._parse(prefix + self._masked_text() + suffix)
         except InvalidRequest:
-            self.named = self._named_by_spark() if (prefix, suffix) == _QUERY else None
-            if self.named is None:
+            self.spark_tables = self._tables_by_spark() if (prefix, suffix) == _QUERY else None
+            if self.spark_tables is None:
                 raise
 
     def sql_text(self, scope: Scope = ()) -> SqlText:
         text = self.source.text[self.start : self.end]
-        tables = _tables(self.tree, self.offset) if self.named is None else self.named
-        found = sorted(tables, key=lambda table: table.start)
-        columns = list(columns_in(self.tree, self.offset))
+        tables = _tables(self.tree, self.offset) if self.spark_tables is None else self.spark_tables
+        ordered = sorted(tables, key=lambda table: table.start)
+        columns = list(qualified_columns(self.tree, self.offset))
         references: list[Reference] = []
         claimed: set[int] = set()
         seen: set[int] = set()
-        for table in found:
+        for table in ordered:
             if table.start in seen:
                 continue
             seen.add(table.start)
             reference = self._reference(table, columns, claimed)
             if reference is not None:
                 references.append(reference)
-        references = [self._with_fuller(one, columns, claimed) for one in references]
-        selects = {table.start - self.start: table.select for table in found}
-        references = told_apart(references, selects, columns, claimed, -self.start)
+        references = [
+            self._with_possible_qualifiers(reference, columns, claimed) for reference in references
+        ]
+        selects = {table.start - self.start: table.select for table in ordered}
+        references = disambiguated(references, selects, columns, claimed, -self.start)
         for clause in self.travels.values():
             raise self.source.error(
                 "time travel goes after the name of a table, and this is none", clause.start
@@ -156,57 +164,61 @@ class _Slice:
         qualifiers = [
             (start - self.start, end - self.start, alias)
             for name, alias in scope
-            for start, end in qualified(columns, name.parts, claimed)
+            for start, end in qualifier_spans(columns, name.parts, claimed)
         ]
-        asked = tuple(one.moved(-self.start) for one in self.questions)
-        return SqlText(text, tuple(references), tuple(sorted(qualifiers)), asked)
+        functions = tuple(function.moved(-self.start) for function in self.session_functions)
+        return SqlText(text, tuple(references), tuple(sorted(qualifiers)), functions)
 
-    def _named_by_spark(self) -> list[_Found] | None:
-        """The names that Spark's parser finds; None where it may miss one, or finds no query."""
-        if self.source.reader is None or self.described or self.changes:
+    def _tables_by_spark(self) -> list[_TableSpan] | None:
+        """Return the tables that Spark's parser finds.
+
+        None for no query, or where it may miss tables.
+        """
+        if self.source.reader is None or self.descriptions or self.changes:
             return None
-        text = "".join(self._without_own_clauses())
-        named = None if "${" in text else self.source.reader(text)
-        if named is None:
+        text = "".join(self._without_txlake_clauses())
+        relations = None if "${" in text else self.source.reader(text)
+        if relations is None:
             return None
         index_by_start = {token.start: index for index, token in enumerate(self.tokens)}
-        found: list[_Found] = []
-        for one in named:
-            start = one.start + self.start
+        spans: list[_TableSpan] = []
+        for relation in relations:
+            start = relation.start + self.start
             first = index_by_start.get(start, len(self.tokens))
-            last = first + 2 * len(one.parts) - 2
+            last = first + 2 * len(relation.parts) - 2
             written = self.tokens[first : last + 1]
-            if tuple(token.name for token in written[::2]) != one.parts:
+            if tuple(token.name for token in written[::2]) != relation.parts:
                 return None
             if any(token.text != "." for token in written[1::2]):
                 return None
-            found.append(_Found(start, written[-1].end, one.parts, one.has_alias))
-        return found
+            spans.append(_TableSpan(start, written[-1].end, relation.parts, relation.has_alias))
+        return spans
 
-    def _without_own_clauses(self) -> list[str]:
-        """The text in which what Spark doesn't know is blank, or a name."""
+    def _without_txlake_clauses(self) -> list[str]:
+        """Return the text as characters, with txlake's own syntax blanked or made a name."""
         pieces = list(self.source.text[self.start : self.end])
         for clause in self.travels.values():
             self._blank(pieces, clause.start, clause.end)
-        for asked in self.questions:
-            if asked.name.startswith("@@"):
-                pieces[asked.start - self.start : asked.start - self.start + 2] = "__"
+        for function in self.session_functions:
+            if function.name.startswith("@@"):
+                start = function.start - self.start
+                pieces[start : start + 2] = "__"
         return pieces
 
     def _blank(self, pieces: list[str], start: int, end: int) -> None:
         pieces[start - self.start : end - self.start] = " " * (end - start)
 
-    def _masked(self) -> str:
-        pieces = self._without_own_clauses()
-        relations = [(one.start, one.end) for one in self.described.values()]
-        relations += [(one.start, one.end) for one in self.changes.values()]
+    def _masked_text(self) -> str:
+        pieces = self._without_txlake_clauses()
+        relations = [(span.start, span.end) for span in self.descriptions.values()]
+        relations += [(call.start, call.end) for call in self.changes.values()]
         for start, end in relations:  # a table's name of the same length
             pieces[start - self.start : end - self.start] = "`" + "x" * (end - start - 2) + "`"
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
             if following is None:
                 continue
-            if self._shifts_unsigned(index):
+            if self._is_unsigned_shift(index):
                 self._blank(pieces, token.start, token.end)
             if token.kind is not Kind.WORD:
                 continue
@@ -254,28 +266,29 @@ class _Slice:
 
     def _reference(
         self,
-        found: _Found,
-        columns: Sequence[Column],
+        span: _TableSpan,
+        columns: Sequence[QualifiedColumn],
         claimed: set[int],
     ) -> Reference | None:
-        last = self.index_by_end.get(found.end)
+        last = self.index_by_end.get(span.end)
         if last is None:
             return None
-        shown = self.described.get(found.end)
-        if shown is not None:
-            place = (shown.start - self.start, shown.end - self.start)
-            return Reference(shown.statement.table, None, *place, shown=shown.statement)
-        call = self.changes.get(found.end)
+        description = self.descriptions.get(span.end)
+        if description is not None:
+            place = (description.start - self.start, description.end - self.start)
+            statement = description.statement
+            return Reference(statement.table, None, *place, description=statement)
+        call = self.changes.get(span.end)
         if call is not None:
             place = (call.start - self.start, call.end - self.start)
-            return Reference(call.table, None, *place, changes=call.asked)
-        clause = self.travels.pop(found.end, None)
+            return Reference(call.table, None, *place, changes=call.change_range)
+        clause = self.travels.pop(span.end, None)
         travel = clause.travel if clause is not None else None
-        table: Table = TableName(found.parts)
-        quoted_place = self.tokens[last].kind is Kind.QUOTED and len(found.parts) == 2
-        if quoted_place and found.parts[0].lower() == "delta":
-            table, travel = self._path(found, travel, clause)
-        elif quoted_place and found.parts[0].lower() in _FILE_FORMATS and is_place(found.parts[1]):
+        table: Table = TableName(span.parts)
+        quoted_place = self.tokens[last].kind is Kind.QUOTED and len(span.parts) == 2
+        if quoted_place and span.parts[0].lower() == "delta":
+            table, travel = self._path(span, travel, clause)
+        elif quoted_place and span.parts[0].lower() in _FILE_FORMATS and is_place(span.parts[1]):
             return None
         index = last + 1
         if clause is not None:
@@ -287,28 +300,28 @@ class _Slice:
             index = self._group_end(index + 1)
         alias = None
         qualifiers: list[tuple[int, int]] = []
-        if not found.has_alias and found.start not in self.bare and isinstance(table, TableName):
+        if not span.has_alias and span.start not in self.bare and isinstance(table, TableName):
             alias = table.name
             if len(table.parts) > 1:
-                qualifiers = list(qualified(columns, table.parts, claimed))
+                qualifiers = list(qualifier_spans(columns, table.parts, claimed))
         return Reference(
             table,
             travel,
-            found.start - self.start,
+            span.start - self.start,
             end - self.start,
             alias,
             self.tokens[index - 1].end - self.start,
             tuple((start - self.start, stop - self.start) for start, stop in qualifiers),
         )
 
-    def _with_fuller(
-        self, reference: Reference, columns: Sequence[Column], claimed: set[int]
+    def _with_possible_qualifiers(
+        self, reference: Reference, columns: Sequence[QualifiedColumn], claimed: set[int]
     ) -> Reference:
-        """The reference with columns' qualifiers that may be the table's name in other words."""
+        """Return the reference with the qualifiers that may name its table in another way."""
         table = reference.table
         if reference.alias is None or not isinstance(table, TableName):
             return reference
-        fuller = [
+        possible = [
             (
                 parts[0][1] - self.start,
                 parts[-1][2] - self.start,
@@ -319,19 +332,19 @@ class _Slice:
             if column.parts[0][1] not in claimed
             and (parts := column.parts[:number])[-1][0] == table.name.lower()
         ]
-        return replace(reference, fuller=tuple(fuller))
+        return replace(reference, possible_qualifiers=tuple(possible))
 
     def _path(
-        self, found: _Found, travel: TimeTravel | None, clause: Clause | None
+        self, span: _TableSpan, travel: TimeTravel | None, clause: Clause | None
     ) -> tuple[TablePath, TimeTravel | None]:
-        location, suffix = path_suffix(found.parts[1])
+        location, suffix = path_suffix(span.parts[1])
         if suffix is not None and travel is not None:
             assert clause is not None
             raise self.source.error("the table has a moment already, by its @", clause.start)
         return TablePath(location), travel or suffix
 
-    def _shifts_unsigned(self, index: int) -> bool:
-        """Whether this is the last sign of a `>>>`, rather than the end of a nested type."""
+    def _is_unsigned_shift(self, index: int) -> bool:
+        """Return whether a `>` is the last sign of `>>>`, rather than the end of a nested type."""
         tokens = self.tokens[max(0, index - 2) : index + 1]
         return (
             [token.text for token in tokens] == [">", ">", ">"]
@@ -342,7 +355,7 @@ class _Slice:
         )
 
     def _group_end(self, index: int) -> int:
-        """The index after the closing parenthesis of the one at `index`."""
+        """Return the index after the parenthesis that closes the one at `index`."""
         depth = 0
         for position in range(index, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[position].text, 0)
@@ -359,8 +372,8 @@ class _Slice:
         return self.tokens[index].text if index < len(self.tokens) else None
 
 
-def _tables(tree: exp.Expr, offset: int) -> Iterator[_Found]:
-    """The tables of a tree that no common table expression in sight provides."""
+def _tables(tree: exp.Expr, offset: int) -> Iterator[_TableSpan]:
+    """Yield the tables of a tree that aren't common table expressions in scope."""
     stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, frozenset())]
     while stack:
         node, visible = stack.pop()
@@ -373,15 +386,13 @@ def _tables(tree: exp.Expr, offset: int) -> Iterator[_Found]:
                 stack.append((cte.this, visible | name if recursive else visible))
                 visible |= name
         if isinstance(node, exp.Table):
-            found = _found(node, offset)
-            if found is not None and not (
-                len(found.parts) == 1 and found.parts[0].lower() in visible
-            ):
-                yield found
+            span = _table_span(node, offset)
+            if span is not None and not (len(span.parts) == 1 and span.parts[0].lower() in visible):
+                yield span
         stack += [(child, visible) for child in node.iter_expressions() if child is not with_clause]
 
 
-def _found(table: exp.Table, offset: int) -> _Found | None:
+def _table_span(table: exp.Table, offset: int) -> _TableSpan | None:
     identifiers = [
         table.args[key] for key in ("catalog", "db", "this") if table.args.get(key) is not None
     ]
@@ -390,7 +401,7 @@ def _found(table: exp.Table, offset: int) -> _Found | None:
         for part in identifiers
     ):
         return None  # a table function, or a name that sqlglot made up
-    return _Found(
+    return _TableSpan(
         identifiers[0].meta["start"] + offset,
         identifiers[-1].meta["end"] + 1 + offset,
         tuple(part.name for part in identifiers),

@@ -1,8 +1,7 @@
-"""SQL that is rewritten before it is parsed.
+"""Rewrites of SQL text before it is parsed.
 
-`IDENTIFIER('...')`, `TABLE t` before a pipe, and WITH before a change of rows.
-
-Owns what stands for them. Errors in what was written out point at what the author wrote.
+`IDENTIFIER('...')`, `TABLE t` before a pipe, and WITH before UPDATE, DELETE or MERGE. Errors in
+rewritten text point at the original.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import quoted
 
 Edit = tuple[int, int, str]
-"""What replaces the text from a place up to another."""
+"""(start, end, new text) of a replacement."""
 
 _BEFORE_TABLES = words("FROM JOIN INTO OVERWRITE TABLE UPDATE USING OPTIMIZE VACUUM")
 _QUERY_WORDS = words("SELECT WITH VALUES FROM TABLE")
 
 
-def edited(source: SourceText, edits: Iterable[Edit]) -> SourceText:
-    """The text after edits, which don't overlap; places in it lead back to the original."""
+def apply_edits(source: SourceText, edits: Iterable[Edit]) -> SourceText:
+    """Return the text after edits, which don't overlap; positions still lead to the original."""
     pieces: list[str] = []
     kept = list(source.edits)
-    made: list[tuple[int, int, int, int]] = []
+    result: list[tuple[int, int, int, int]] = []
     position = shift = 0
 
     def keep_until(end: int) -> None:
         while kept and kept[0][1] <= end:
             first, last, *original = kept.pop(0)
-            made.append((first + shift, last + shift, original[0], original[1]))
+            result.append((first + shift, last + shift, original[0], original[1]))
 
     for start, end, new in sorted(edits):
         keep_until(start)
@@ -41,24 +40,24 @@ def edited(source: SourceText, edits: Iterable[Edit]) -> SourceText:
             kept.pop(0)
         pieces += (source.text[position:start], new)
         first, last = source.original_position(start), source.original_position(end)
-        made.append((start + shift, start + shift + len(new), first, max(first, last)))
+        result.append((start + shift, start + shift + len(new), first, max(first, last)))
         shift += len(new) - (end - start)
         position = end
     keep_until(len(source.text))
     text = "".join(pieces) + source.text[position:]
-    return replace(source, text=text, edits=tuple(made))
+    return replace(source, text=text, edits=tuple(result))
 
 
 # --- IDENTIFIER ---------------------------------------------------------------------------------
 
 
-def with_names(source: SourceText) -> SourceText:
-    """The text with the name that each `IDENTIFIER('...')` stands for.
+def resolve_identifiers(source: SourceText) -> SourceText:
+    """Return the text with each `IDENTIFIER('...')` replaced by its name.
 
-    One of a variable is left to Spark, which knows columns and functions.
+    An IDENTIFIER of a variable is left to Spark, for columns and functions.
 
     Raises:
-        InvalidRequest: the text is no name, or a table's isn't told by strings.
+        InvalidRequest: the string is no name, or a table's IDENTIFIER has no string.
     """
     if "IDENTIFIER" not in source.text.upper():
         return source
@@ -74,7 +73,7 @@ def with_names(source: SourceText) -> SourceText:
             cursor = Cursor(source, tokens[index + 1 :])
             cursor.expect("(")
             start = cursor.token
-            text = _joined(cursor)
+            text = _string_value(cursor)
             if text is not None and cursor.at(")"):
                 end = cursor.advance().end
                 name = _name(source, start, text, is_function=cursor.at("("))
@@ -85,13 +84,13 @@ def with_names(source: SourceText) -> SourceText:
                     "concat; for a table that is known only when the statement runs use EXECUTE "
                     "IMMEDIATE"
                 )
-    return edited(source, edits)
+    return apply_edits(source, edits)
 
 
 # --- TABLE t |> ... -----------------------------------------------------------------------------
 
 
-def with_from(source: SourceText) -> SourceText:
+def replace_piped_tables(source: SourceText) -> SourceText:
     """Return the text with `FROM t |>` for each `TABLE t |>`, which means the same.
 
     A table's rows need its name as an alias where they stand, and FROM alone can give one.
@@ -108,11 +107,14 @@ def with_from(source: SourceText) -> SourceText:
             end += 2
         if tokens[end : end + 1] and tokens[end].text == "|>":
             edits.append((token.start, token.end, "FROM"))
-    return edited(source, edits)
+    return apply_edits(source, edits)
 
 
-def _joined(cursor: Cursor) -> str | None:
-    """Strings joined by `||` or `concat`; None at what only Spark can evaluate."""
+def _string_value(cursor: Cursor) -> str | None:
+    """Read strings joined by `||` or `concat`.
+
+    None for an expression that Spark has to evaluate.
+    """
     text = _operand(cursor)
     while text is not None and cursor.accept("||"):
         more = _operand(cursor)
@@ -126,17 +128,17 @@ def _operand(cursor: Cursor) -> str | None:
     cursor.accept("CONCAT")
     if not cursor.accept("("):
         return None
-    text = _joined(cursor)
+    text = _string_value(cursor)
     while text is not None and cursor.accept(","):
-        more = _joined(cursor)
+        more = _string_value(cursor)
         text = None if more is None else text + more
     return text if cursor.accept(")") else None
 
 
 def _name(source: SourceText, place: Token, text: str, *, is_function: bool) -> str:
-    own = replace(source, text=text, original=text, edits=())
+    name_source = replace(source, text=text, original=text, edits=())
     try:
-        cursor = Cursor(own, tokenize(own))
+        cursor = Cursor(name_source, tokenize(name_source))
         parts = cursor.path("a name")
         cursor.expect_end()
     except InvalidRequest:
@@ -152,60 +154,62 @@ def _name(source: SourceText, place: Token, text: str, *, is_function: bool) -> 
 # --- WITH ---------------------------------------------------------------------------------------
 
 
-def with_inside(
+def push_down_with(
     source: SourceText, tables: Sequence[Token], statement: Sequence[Token]
 ) -> tuple[SourceText, tuple[Token, ...]]:
-    """A change of rows whose queries have the WITH clause that stood before the statement.
+    """Move the WITH clause before a DML statement into the statement's queries.
 
-    Each query that names one of its tables gets the whole clause; a MERGE's source that is one of
-    them becomes a query.
+    Each query that names one of the clause's tables gets the whole clause; a MERGE source that is
+    one of those tables becomes a query.
 
     Args:
         tables: the tokens of the clause.
         statement: the tokens of the statement, closed by one of kind END.
 
     Raises:
-        InvalidRequest: the clause isn't understood.
+        InvalidRequest: the clause has a syntax error.
     """
     start, end = tables[0].start, tables[-1].end
-    alone = edited(source, [(end, len(source.text), " SELECT 1")])
-    query_text(alone, [token for token in tokenize(alone) if start <= token.start][:-1])
+    clause_query = apply_edits(source, [(end, len(source.text), " SELECT 1")])
+    query_text(
+        clause_query, [token for token in tokenize(clause_query) if start <= token.start][:-1]
+    )
     clause = source.text[start:end]
-    names = _defined(tables)
-    edits = list(_edits(statement, clause, names))
-    made = edited(source, edits)
+    names = _defined_names(tables)
+    edits = list(_with_edits(statement, clause, names))
+    rewritten = apply_edits(source, edits)
     start = statement[0].start
     end = statement[-1].end + sum(len(new) - (last - first) for first, last, new in edits)
     inner = tuple(
         token
-        for token in tokenize(made)
+        for token in tokenize(rewritten)
         if token.start >= start and token.end <= end and token.kind is not Kind.END
     )
-    return made, (*inner, Token(Kind.END, "", inner[-1].end, inner[-1].end))
+    return rewritten, (*inner, Token(Kind.END, "", inner[-1].end, inner[-1].end))
 
 
-def _defined(tables: Sequence[Token]) -> frozenset[str]:
-    """The names of a WITH clause's tables, in lower case."""
+def _defined_names(tables: Sequence[Token]) -> frozenset[str]:
+    """Return the names of a WITH clause's tables, in lower case."""
     depth = 0
-    found = set()
+    names = set()
     is_next = True
     for token in tables[1:]:
         if is_next and token.kind in {Kind.WORD, Kind.QUOTED} and token.upper != "RECURSIVE":
-            found.add(token.name.lower())
+            names.add(token.name.lower())
             is_next = False
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         is_next = is_next or (token.text == "," and not depth)
-    return frozenset(found)
+    return frozenset(names)
 
 
-def _edits(statement: Sequence[Token], clause: str, names: frozenset[str]) -> Iterable[Edit]:
+def _with_edits(statement: Sequence[Token], clause: str, names: frozenset[str]) -> Iterable[Edit]:
     index = 0
     while index < len(statement):
         token = statement[index]
         following = statement[min(index + 1, len(statement) - 1)]
         if token.text == "(" and following.kind is Kind.WORD and following.upper in _QUERY_WORDS:
             end = _group_end(statement, index)
-            if any(_is_table(one, names) for one in statement[index:end]):
+            if any(_is_table(inner, names) for inner in statement[index:end]):
                 nested = following.upper == "WITH"
                 yield token.end, token.end, f"{clause} {'(' if nested else ''}"
                 if nested:
@@ -225,7 +229,7 @@ def _is_table(token: Token, names: frozenset[str]) -> bool:
 
 
 def _group_end(tokens: Sequence[Token], index: int) -> int:
-    """The index of the parenthesis that closes the one at `index`, or of the end."""
+    """Return the index of the parenthesis that closes the one at `index`, or of the last token."""
     depth = 0
     for position in range(index, len(tokens)):
         depth += {"(": 1, ")": -1}.get(tokens[position].text, 0)

@@ -1,4 +1,4 @@
-"""BEGIN ATOMIC ... END: a block of statements, with variables, branches, loops."""
+"""The grammar of BEGIN ATOMIC ... END: statements, variables, branches, loops, handlers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from txlake.sql.clauses import QUERY_WORDS, selected
+from txlake.sql.clauses import QUERY_WORDS, as_query
 from txlake.sql.columns import data_type
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import expression_text, query_text
@@ -17,7 +17,7 @@ from txlake.statements.control import ControlStatement, ExecuteImmediate
 from txlake.statements.scripting import (
     Block,
     Branch,
-    Choice,
+    Conditional,
     DeclareVariable,
     ForEach,
     Handler,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 StatementRule = Callable[[SourceText, tuple[Token, ...]], Statement]
 USER_STATE = "45000"
-_TRANSACTION = {";", "TRAN", "TRANSACTION", "WORK", "ISOLATION", "READ", "DEFERRABLE", ""}
+_TRANSACTION_WORDS = {";", "TRAN", "TRANSACTION", "WORK", "ISOLATION", "READ", "DEFERRABLE", ""}
 _SETTINGS = words("TRANSACTION LOCK_TIMEOUT XACT_ABORT SESSION TIME")
 _LABELLED = words("BEGIN WHILE LOOP REPEAT FOR")
 
@@ -40,22 +40,22 @@ _LABELLED = words("BEGIN WHILE LOOP REPEAT FOR")
 def atomic(
     source: SourceText, tokens: Sequence[Token], index: int, statement: StatementRule
 ) -> tuple[Atomic, int]:
-    """The block whose BEGIN ATOMIC stands at `index`, and the index after it.
+    """Parse the block whose BEGIN ATOMIC is at `index`. Return it and the index after it.
 
-    A block inside it is part of the same transaction, as in Databricks.
+    A nested block is part of the same transaction, as in Databricks.
 
-    Raises InvalidRequest for what isn't understood, and for a block that isn't closed.
+    Raises InvalidRequest for a syntax error, and for a block that isn't closed.
     """
-    reader = _Reader(source, tokens, index, statement)
-    block = reader.block(None)
-    reader.expect_closed()
-    return Atomic(block.steps, block.handlers), reader.index
+    parser = _BlockParser(source, tokens, index, statement)
+    block = parser.block(None)
+    parser.expect_closed()
+    return Atomic(block.steps, block.handlers), parser.index
 
 
 def block_depth(tokens: Sequence[Token]) -> int:
-    """How many blocks the tokens of a text leave open, from its first BEGIN ATOMIC on."""
+    """Return the number of blocks that a text leaves open, from its first BEGIN ATOMIC on."""
     depth = 0
-    starts = True  # a statement
+    starts = True  # whether a statement starts here
     for token, following in pairwise(tokens):
         word = token.upper if token.kind is Kind.WORD else ""
         if word == "BEGIN" and (depth or (starts and following.upper == "ATOMIC")):
@@ -69,8 +69,8 @@ def block_depth(tokens: Sequence[Token]) -> int:
 _ENDS = words("IF CASE WHILE LOOP REPEAT FOR")
 
 
-class _Reader:
-    """Reads steps from tokens, of which the last is of kind END."""
+class _BlockParser:
+    """A parser of steps; the last token is of kind END."""
 
     def __init__(
         self, source: SourceText, tokens: Sequence[Token], index: int, statement: StatementRule
@@ -78,8 +78,8 @@ class _Reader:
         self.index = index
         self._source = source
         self._tokens = tokens
-        self._statement = statement
-        self._labels: list[tuple[str, bool]] = []  # and whether it is a loop's
+        self._parse_statement = statement
+        self._labels: list[tuple[str, bool]] = []  # (label, whether it is a loop's)
         self._conditions: dict[str, str] = {}
 
     # Tokens
@@ -100,22 +100,22 @@ class _Reader:
                 self._rest().fail(word)
 
     def _end(self) -> int:
-        """The index of the next `;`, or of the end of the text."""
+        """Return the index of the next `;`, or of the end of the text."""
         index = self.index
         while self._tokens[index].text != ";" and self._tokens[index].kind is not Kind.END:
             index += 1
         return index
 
     def _rest(self) -> Cursor:
-        """What is left up to the next `;`."""
+        """Return a cursor over the tokens up to the next `;`."""
         end = self._end()
         place = self._tokens[end - 1].end if end > self.index else self._tokens[end].start
         closing = Token(Kind.END, "", place, place)
         return Cursor(self._source, (*self._tokens[self.index : end], closing))
 
     @contextmanager
-    def _whole(self) -> Iterator[Cursor]:
-        """A step that ends at the next `;`."""
+    def _step_cursor(self) -> Iterator[Cursor]:
+        """Parse a step that ends at the next `;`, with a cursor over its tokens."""
         cursor = self._rest()
         yield cursor
         cursor.expect_end()
@@ -123,12 +123,12 @@ class _Reader:
 
     def _until(self, stop: str, what: str) -> tuple[Token, ...]:
         cursor = self._rest()
-        found = cursor.skip([stop])
-        if not found:
+        tokens = cursor.skip([stop])
+        if not tokens:
             cursor.fail(what)
-        self.index += len(found)
+        self.index += len(tokens)
         self._expect(stop)
-        return found
+        return tokens
 
     def _condition(self, stop: str) -> SqlText:
         return expression_text(self._source, self._until(stop, "a condition"))
@@ -136,20 +136,20 @@ class _Reader:
     # Blocks
 
     def block(self, label: str | None) -> Block:
-        """`BEGIN [ATOMIC] ... END [label]`"""
+        """Parse `BEGIN [ATOMIC] ... END [label]`."""
         opening = self._tokens[self.index]
         self._expect("BEGIN")
         _ = self._accept("ATOMIC") or self._accept("NOT", "ATOMIC")
         handlers: list[Handler] = []
         steps = self._steps(["END"], opening, handlers)
-        self._closed(label)
+        self._expect_end(label)
         return Block(steps=steps, handlers=tuple(handlers), label=label)
 
     def expect_closed(self) -> None:
-        """The block's END ends its statement."""
+        """Raise InvalidRequest unless a `;` or the end of the text follows the block."""
         self._rest().expect_end()
 
-    def _closed(self, label: str | None, *kind: str) -> None:
+    def _expect_end(self, label: str | None, *kind: str) -> None:
         self._expect("END", *kind)
         if label is not None and self._word() == label.upper():
             self.index += 1
@@ -157,8 +157,11 @@ class _Reader:
     def _steps(
         self, ends: Sequence[str], opening: Token, handlers: list[Handler] | None = None
     ) -> tuple[Step, ...]:
-        """Steps, each ended by a `;`, up to one of the words; `handlers`: where those go."""
-        found: list[Step] = []
+        """Parse steps, each ended by a `;`, up to one of the words.
+
+        `handlers`: the list to which the block's handlers are added; None where it can't have any.
+        """
+        steps: list[Step] = []
         while self._word() not in ends:
             if self._accept(";"):
                 continue
@@ -170,11 +173,11 @@ class _Reader:
             if handlers is not None and self._at_handler():
                 handlers.append(self._handler())
             elif handlers is not None and self._word() == "DECLARE":
-                found += self._declare()
+                steps += self._declare()
             else:
-                found += self._step()
+                steps += self._step()
             self._expect(";")
-        return tuple(found)
+        return tuple(steps)
 
     def _is_ended(self) -> bool:
         return self._tokens[self._end()].text == ";"
@@ -186,15 +189,15 @@ class _Reader:
             self.index += 2
         opening = self._tokens[self.index]
         match self._word():
-            case "BEGIN" if self._word(1) not in _TRANSACTION:
+            case "BEGIN" if self._word(1) not in _TRANSACTION_WORDS:
                 with self._labelled(label, is_loop=False):
                     block = self.block(label)
                 scoped = any(isinstance(step, DeclareVariable) for step in block.steps)
                 return (block,) if label or block.handlers or scoped else block.steps
             case "WHILE":
                 self.index += 1
-                before = self._condition("DO")
-                return (self._loop(label, opening, "WHILE", before=before),)
+                while_condition = self._condition("DO")
+                return (self._loop(label, opening, "WHILE", while_condition=while_condition),)
             case "LOOP":
                 self.index += 1
                 return (self._loop(label, opening, "LOOP"),)
@@ -218,34 +221,34 @@ class _Reader:
                 return (self._jump(),)
             case "SIGNAL" | "RESIGNAL":
                 return (self._signal(),)
-        return (self._plain(),)
+        return (self._plain_statement(),)
 
-    def _plain(self) -> Statement:
+    def _plain_statement(self) -> Statement:
         cursor = self._rest()
         tokens = (*cursor.remaining(), cursor.last)
-        found = self._statement(self._source, tokens)
-        if isinstance(found, ControlStatement) and not isinstance(found, ExecuteImmediate):
+        statement = self._parse_statement(self._source, tokens)
+        if isinstance(statement, ControlStatement) and not isinstance(statement, ExecuteImmediate):
             raise self._source.error(
                 "a BEGIN ATOMIC block is one transaction: no transaction statements inside",
                 tokens[0].start,
             )
         self.index = self._end()
-        return found
+        return statement
 
     # Branches and loops
 
-    def _if(self, opening: Token) -> Choice:
+    def _if(self, opening: Token) -> Conditional:
         branches = []
         while True:
             condition = self._condition("THEN")
             branches.append(Branch(condition, self._steps(["ELSEIF", "ELSE", "END"], opening)))
             if not self._accept("ELSEIF"):
                 break
-        otherwise = self._steps(["END"], opening) if self._accept("ELSE") else ()
+        else_steps = self._steps(["END"], opening) if self._accept("ELSE") else ()
         self._expect("END", "IF")
-        return Choice(branches=tuple(branches), otherwise=otherwise)
+        return Conditional(branches=tuple(branches), else_steps=else_steps)
 
-    def _case(self, opening: Token) -> Choice:
+    def _case(self, opening: Token) -> Conditional:
         subject = None
         if not self._accept("WHEN"):
             subject = self._condition("WHEN")
@@ -257,27 +260,32 @@ class _Reader:
             branches.append(Branch(condition, self._steps(["WHEN", "ELSE", "END"], opening)))
             if not self._accept("WHEN"):
                 break
-        otherwise = self._steps(["END"], opening) if self._accept("ELSE") else None
+        else_steps = self._steps(["END"], opening) if self._accept("ELSE") else None
         self._expect("END", "CASE")
-        return Choice(branches=tuple(branches), otherwise=otherwise)
+        return Conditional(branches=tuple(branches), else_steps=else_steps)
 
     def _loop(
-        self, label: str | None, opening: Token, kind: str, *, before: SqlText | None = None
+        self,
+        label: str | None,
+        opening: Token,
+        kind: str,
+        *,
+        while_condition: SqlText | None = None,
     ) -> Loop:
         with self._labelled(label, is_loop=True):
             steps = self._steps(["END"], opening)
-        self._closed(label, kind)
-        return Loop(steps=steps, label=label, before=before)
+        self._expect_end(label, kind)
+        return Loop(steps=steps, label=label, while_condition=while_condition)
 
     def _repeat(self, label: str | None, opening: Token) -> Loop:
         with self._labelled(label, is_loop=True):
             steps = self._steps(["UNTIL"], opening)
         self._expect("UNTIL")
-        until = self._condition("END")
+        until_condition = self._condition("END")
         self._expect("REPEAT")
         if label is not None and self._word() == label.upper():
             self.index += 1
-        return Loop(steps=steps, label=label, until=until)
+        return Loop(steps=steps, label=label, until_condition=until_condition)
 
     def _for(self, label: str | None, opening: Token) -> ForEach:
         variable = None
@@ -287,7 +295,7 @@ class _Reader:
         query = query_text(self._source, self._until("DO", "a query"))
         with self._labelled(label, is_loop=True):
             steps = self._steps(["END"], opening)
-        self._closed(label, "FOR")
+        self._expect_end(label, "FOR")
         return ForEach(query=query, steps=steps, variable=variable, label=label)
 
     @contextmanager
@@ -302,7 +310,7 @@ class _Reader:
         self._labels.pop()
 
     def _jump(self) -> Jump:
-        with self._whole() as cursor:
+        with self._step_cursor() as cursor:
             kind = cursor.expect_any("LEAVE", "ITERATE")
             place = cursor.token
             label = cursor.name("a label").lower()
@@ -316,9 +324,9 @@ class _Reader:
     # Variables, errors
 
     def _declare(self) -> tuple[Step, ...]:
-        with self._whole() as cursor:
+        with self._step_cursor() as cursor:
             cursor.expect("DECLARE")
-            names = cursor.listed(lambda: cursor.name("a variable's name"))
+            names = cursor.comma_separated(lambda: cursor.name("a variable's name"))
             if cursor.accept("CONDITION"):
                 state = USER_STATE
                 if cursor.accept("FOR"):
@@ -328,7 +336,7 @@ class _Reader:
             kind = None if cursor.at_any("DEFAULT", "=") or cursor.at_end else data_type(cursor)
             default = None
             if cursor.accept_any("DEFAULT", "="):
-                default = _selected(self._source, cursor)
+                default = _value_query(self._source, cursor)
             if kind is None and default is None:
                 cursor.fail("a type, or DEFAULT and a value")
         return (DeclareVariable(names=names, data_type=kind, default=default),)
@@ -339,16 +347,16 @@ class _Reader:
         return self._word(2) == "=" and self._word(1) not in _SETTINGS
 
     def _set(self) -> SetVariables:
-        with self._whole() as cursor:
+        with self._step_cursor() as cursor:
             cursor.expect("SET")
             if cursor.ahead().text != "=":
                 cursor.accept_any("VAR", "VARIABLE")
             if not cursor.at("("):
                 names: tuple[str, ...] = (cursor.name("a variable"),)
                 cursor.expect("=")
-                value = _selected(self._source, cursor)
+                value = _value_query(self._source, cursor)
             else:
-                names = cursor.enclosed(lambda: cursor.name("a variable"))
+                names = cursor.parenthesized(lambda: cursor.name("a variable"))
                 cursor.expect("=")
                 if not cursor.at("("):
                     cursor.fail("a query in parentheses")
@@ -367,12 +375,12 @@ class _Reader:
         exits = self._word() == "EXIT"
         self.index += 2
         self._expect("FOR")
-        states = [self._handled()]
+        states = [self._handled_state()]
         while self._accept(","):
-            states.append(self._handled())
+            states.append(self._handled_state())
         return Handler(exits=exits, states=tuple(states), steps=self._step())
 
-    def _handled(self) -> str:
+    def _handled_state(self) -> str:
         if self._accept("NOT", "FOUND"):
             return "NOT FOUND"
         if self._accept("SQLEXCEPTION"):
@@ -388,7 +396,7 @@ class _Reader:
         return state
 
     def _signal(self) -> Signal:
-        with self._whole() as cursor:
+        with self._step_cursor() as cursor:
             if cursor.accept("RESIGNAL"):
                 return Signal(state=None)
             cursor.expect("SIGNAL")
@@ -405,7 +413,7 @@ class _Reader:
             message = None
             if cursor.accept("SET"):
                 cursor.expect("MESSAGE_TEXT", "=")
-                message = _selected(self._source, cursor)
+                message = _value_query(self._source, cursor)
         return Signal(state=state, condition=condition, message=message)
 
 
@@ -419,12 +427,12 @@ def _state(cursor: Cursor) -> str:
     return state
 
 
-def _selected(source: SourceText, cursor: Cursor) -> SqlText:
-    """What is left, a value, as a query of one row."""
+def _value_query(source: SourceText, cursor: Cursor) -> SqlText:
+    """Read the rest of the step, an expression, as a one-row query."""
     tokens = cursor.skip()
     if not tokens:
         cursor.fail("a value")
-    return selected(expression_text(source, tokens))
+    return as_query(expression_text(source, tokens))
 
 
 def _equal(subject: SqlText, value: SqlText) -> SqlText:
@@ -432,7 +440,7 @@ def _equal(subject: SqlText, value: SqlText) -> SqlText:
     return SqlText(
         f"{start}{value.text})",
         (
-            *(one.moved(1) for one in subject.references),
-            *(one.moved(len(start)) for one in value.references),
+            *(reference.moved(1) for reference in subject.references),
+            *(reference.moved(len(start)) for reference in value.references),
         ),
     )

@@ -1,4 +1,4 @@
-"""A script: the statements of a text with their own texts and lines, to run one after the other."""
+"""Scripts: a text's statements, each with its own text and line, to run in order."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from txlake.sql.markers import bind
-from txlake.sql.parser import placed_statements
-from txlake.sql.rewriting import with_names
+from txlake.sql.parser import statements_with_positions
+from txlake.sql.rewriting import resolve_identifiers
 from txlake.statements import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One statement of a script; `line` counts from 1, `text` is without its `;` and markers."""
+class ScriptStatement:
+    """A statement of a script; `line` counts from 1, `text` has no `;` and no markers."""
 
     text: str
     line: int
     statement: Statement
 
 
-def script(text: str, args: Mapping[str, object] | None = None) -> tuple[Piece, ...]:
-    """The statements of a script; none for a text without any. `args` as for `parse`.
+def parse_script(
+    text: str, args: Mapping[str, object] | None = None
+) -> tuple[ScriptStatement, ...]:
+    """Parse the statements of a script. An empty text has none. `args` as for `parse`.
 
-    Raises InvalidRequest that points at what isn't understood, as `parse` does.
+    Raises InvalidRequest as `parse`.
     """
-    source = with_names(bind(text, args))
+    source = resolve_identifiers(bind(text, args))
     return tuple(
-        Piece(
+        ScriptStatement(
             source.text[start:end],
             text.count("\n", 0, source.original_position(start)) + 1,
             statement,
         )
-        for statement, start, end in placed_statements(source)
+        for statement, start, end in statements_with_positions(source)
     )

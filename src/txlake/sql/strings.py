@@ -1,4 +1,4 @@
-"""What a SQL string literal says: Spark's escapes and the joining of adjacent literals."""
+"""The values of SQL string literals: Spark's escapes, and adjacent literals joined."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHARACTERS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a
 
 
 def string_value(tokens: Sequence[Token]) -> str:
-    """The value of a literal, or of several that stand side by side and are joined.
+    """Return the value of a literal, or of adjacent literals, which are joined.
 
     A quote written twice is that quote, as in Spark 4.
     """
@@ -29,13 +29,13 @@ def string_value(tokens: Sequence[Token]) -> str:
             and previous.text[-1] == token.text[0]
         ):
             value += token.text[0]
-        value += body if raw else _ESCAPE.sub(_unescaped, body)
+        value += body if raw else _ESCAPE.sub(_unescape, body)
         previous = token
     return value
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    short, long, octal, single = found.groups()
+def _unescape(match: re.Match[str]) -> str:
+    short, long, octal, single = match.groups()
     if short is not None or long is not None:
         return chr(int(short or long, 16))
     if octal is not None:

@@ -1,4 +1,4 @@
-"""`table_changes('t', first [, last])` where a query may have a table: the change data feed."""
+"""The grammar of `table_changes('t', first [, last])` in FROM: the change data feed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MOMENT = "a version or a timestamp"
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesCall:
-    """A call; `start` and `end` (exclusive) are its place with its arguments."""
+class TableChangesCall:
+    """A call; `start` and `end` (exclusive) include its arguments."""
 
     table: Table
-    asked: ChangeRange
+    change_range: ChangeRange
     start: int
     end: int
 
 
-def calls(source: SourceText, tokens: Sequence[Token]) -> list[ChangesCall]:
-    """The calls that stand where a query may have a table.
+def find_table_changes(source: SourceText, tokens: Sequence[Token]) -> list[TableChangesCall]:
+    """Return the calls at positions where a query may have a table.
 
-    Raises InvalidRequest for one whose arguments aren't understood.
+    Raises InvalidRequest for invalid arguments.
     """
     return [
         _call(source, tokens, index)
@@ -42,7 +42,7 @@ def calls(source: SourceText, tokens: Sequence[Token]) -> list[ChangesCall]:
     ]
 
 
-def _call(source: SourceText, tokens: Sequence[Token], index: int) -> ChangesCall:
+def _call(source: SourceText, tokens: Sequence[Token], index: int) -> TableChangesCall:
     end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
     cursor = Cursor(source, (*tokens[index + 1 :], end))
     cursor.expect("(")
@@ -53,7 +53,7 @@ def _call(source: SourceText, tokens: Sequence[Token], index: int) -> ChangesCal
     last = _moment(source, cursor) if cursor.accept(",") else None
     if not cursor.at(")"):
         cursor.fail(")")
-    return ChangesCall(table, ChangeRange(first, last), tokens[index].start, cursor.token.end)
+    return TableChangesCall(table, ChangeRange(first, last), tokens[index].start, cursor.token.end)
 
 
 def _table(cursor: Cursor, *, by_path: bool) -> Table:
@@ -70,19 +70,19 @@ def _table(cursor: Cursor, *, by_path: bool) -> Table:
 
 
 def _moment(source: SourceText, cursor: Cursor) -> TimeTravel:
-    found = cursor.skip(comma=True)
-    if not found:
+    tokens = cursor.skip(comma=True)
+    if not tokens:
         cursor.fail(_MOMENT)
-    text = source.text[found[0].start : found[-1].end]
-    signed = found[1:] if found[0].text == "-" else found
-    if len(signed) == 1 and signed[0].kind is Kind.NUMBER:
-        if len(found) > 1 or not text.rstrip("lL").isdecimal():
-            raise source.error("a version is a whole number, 0 or more", found[0].start)
+    text = source.text[tokens[0].start : tokens[-1].end]
+    unsigned = tokens[1:] if tokens[0].text == "-" else tokens
+    if len(unsigned) == 1 and unsigned[0].kind is Kind.NUMBER:
+        if len(tokens) > 1 or not text.rstrip("lL").isdecimal():
+            raise source.error("a version is a whole number, 0 or more", tokens[0].start)
         return TimeTravel(version=int(text.rstrip("lL")))
-    if all(token.kind is Kind.STRING for token in found):
-        return TimeTravel(timestamp=string_value(found))
-    if any(token.upper == "SELECT" for token in found):
+    if all(token.kind is Kind.STRING for token in tokens):
+        return TimeTravel(timestamp=string_value(tokens))
+    if any(token.upper == "SELECT" for token in tokens):
         raise source.error(
-            f"[DELTA_CDC_NON_CONSTANT_ARGUMENT] {_MOMENT} is a constant, no query", found[0].start
+            f"[DELTA_CDC_NON_CONSTANT_ARGUMENT] {_MOMENT} is a constant, no query", tokens[0].start
         )
     return TimeTravel(timestamp_expression=text)

@@ -1,4 +1,4 @@
-"""A SQL text as tokens with their places, and errors that point at a place in it."""
+"""The tokenizer: a SQL text as tokens with positions, and errors that point into the text."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _OPENING = re.compile(r"'|\"|`|/\*")
 
 
 def words(text: str) -> frozenset[str]:
-    """A set of words, written as one text."""
+    """Return the set of the words of a text."""
     return frozenset(text.split())
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "a word"
     QUOTED = "a name in backquotes"
@@ -51,9 +51,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and its place: `text` is what stands from `start` to `end` (exclusive).
+    """A token: `text` is the source text from `start` to `end` (exclusive).
 
-    `name` is the identifier of a word or a quoted name; `upper` the word in capitals, else `text`.
+    `name`: the identifier of a word or a quoted name. `upper`: a word in capitals, else `text`.
     """
 
     kind: Kind
@@ -66,15 +66,15 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """The SQL that is parsed, with the way back to what the author wrote.
+    """The SQL to parse, with the mapping of positions to the caller's text.
 
     Attributes:
-        text: the SQL after parameters were put in.
-        original: the SQL as it was given.
+        text: the SQL after parameters and other edits.
+        original: the caller's SQL.
         edits: (start in `text`, end in `text`, start in `original`, end in `original`) of each
-            parameter, ascending.
-        reader: finds what a query reads that sqlglot doesn't understand; None without a Spark.
-        rules: how the session reads the text.
+            edit, ascending.
+        reader: finds the tables of a query that sqlglot can't parse; None without Spark.
+        rules: the session's rules for reading texts.
     """
 
     text: str
@@ -84,7 +84,10 @@ class SourceText:
     rules: TextRules = DEFAULT_RULES
 
     def original_position(self, position: int) -> int:
-        """The place in `original` of a place in `text`; of a parameter, its marker."""
+        """Return the position in `original` of one in `text`.
+
+        For a parameter, that of its marker.
+        """
         shift = 0
         for start, end, original_start, original_end in self.edits:
             if position < start:
@@ -95,14 +98,14 @@ class SourceText:
         return position + shift
 
     def error(self, problem: str, position: int) -> InvalidRequest:
-        """An error that shows the place: line, column, the line itself and a caret."""
+        """Return an error that shows the position: line, column, the line itself and a caret."""
         place = self.original_position(position)
-        starts = [0, *(found.end() for found in re.finditer(r"\n", self.original))]
+        starts = [0, *(match.end() for match in re.finditer(r"\n", self.original))]
         line = bisect_right(starts, place)
         column = place - starts[line - 1] + 1
-        shown = self.original[starts[line - 1] :].split("\n", 1)[0].rstrip()
+        line_text = self.original[starts[line - 1] :].split("\n", 1)[0].rstrip()
         first = max(0, column - 81)
-        window = shown[first : first + 120].replace("\t", " ")
+        window = line_text[first : first + 120].replace("\t", " ")
         cut = "..." if first else ""
         caret = " " * (len(cut) + column - 1 - first) + "^"
         return InvalidRequest(
@@ -115,11 +118,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def tokenize(source: SourceText) -> tuple[Token, ...]:
-    """The tokens of a text without its comments, closed by one of kind END.
+    """Split a text into tokens without its comments, closed by a token of kind END.
 
     Raises:
-        InvalidRequest: a string, a quoted name or a comment isn't closed, or there is half a
-            character (a lone surrogate), which nothing can hold.
+        InvalidRequest: a string, a quoted name or a comment isn't closed, or the text has a lone
+            surrogate, which no encoding can represent.
     """
     text = source.text
     half = _SURROGATE.search(text)
@@ -128,7 +131,7 @@ def tokenize(source: SourceText) -> tuple[Token, ...]:
     try:
         raw = dialect_of(source.rules).tokenize(text)
     except TokenError as error:
-        position = _unclosed(text)
+        position = _unclosed_position(text)
         sign = text[position : position + 2] if text[position] == "/" else text[position]
         problem = f"what {sign} opens here is never closed"
         raise source.error(problem, position) from error
@@ -136,22 +139,22 @@ def tokenize(source: SourceText) -> tuple[Token, ...]:
     position = 0
     for token in raw:
         if token.start < position:
-            continue  # the type that sqlglot makes of a number's suffix has the number's place
-        for made in _tokens(text, token):
-            tokens.append(made)
-            position = made.end
+            continue  # sqlglot makes a type of a number's suffix, at the number's position
+        for converted in _converted(text, token):
+            tokens.append(converted)
+            position = converted.end
     end = tokens[-1].end if tokens else len(text)
     return (*tokens, Token(Kind.END, "", end, end))
 
 
 def describe(token: Token) -> str:
-    """How a message names a token."""
+    """Return the name of a token in messages."""
     if token.kind is Kind.END:
         return "the end of the statement"
     return repr(token.text if len(token.text) <= 40 else token.text[:37] + "...")
 
 
-def _tokens(text: str, token: SqlglotToken) -> list[Token]:
+def _converted(text: str, token: SqlglotToken) -> list[Token]:
     start, end = token.start, token.end + 1
     piece = text[start:end]
     if token.token_type is TokenType.IDENTIFIER:
@@ -179,7 +182,7 @@ def _tokens(text: str, token: SqlglotToken) -> list[Token]:
     return [Token(Kind.SYMBOL, piece, start, end, upper=piece)]
 
 
-def _unclosed(text: str) -> int:
+def _unclosed_position(text: str) -> int:
     position = 0
     while True:
         opening = _OPENING.search(text, position)

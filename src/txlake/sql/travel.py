@@ -1,4 +1,4 @@
-"""Time travel in a query's tokens: which clause stands where, and what moment it names."""
+"""The grammar of time travel: AS OF clauses and `@` suffixes in a query's tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from txlake.statements import TimeTravel
 _VERSION = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMESTAMP = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
 _PATH_SUFFIX = re.compile(r"(.+)@(?:v(\d+)|(\d{17}))", re.DOTALL | re.IGNORECASE)
-_NO_NAMES = words("SELECT DISTINCT ALL WHERE AND OR NOT ON BY HAVING WHEN THEN ELSE")
+_NOT_TABLE_NAMES = words("SELECT DISTINCT ALL WHERE AND OR NOT ON BY HAVING WHEN THEN ELSE")
 _ENDS = words(
     "ANTI AS CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT"
     " LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT QUALIFY RIGHT SEMI SET SORT TABLESAMPLE UNION"
@@ -28,8 +28,8 @@ class Clause:
     """A time travel clause.
 
     Attributes:
-        after: where the name before it ends.
-        start, end: its place, `end` exclusive.
+        after: the end of the table's name before the clause.
+        start, end: the clause's positions, `end` exclusive.
     """
 
     travel: TimeTravel
@@ -38,24 +38,27 @@ class Clause:
     end: int
 
 
-def clauses(source: SourceText, tokens: Sequence[Token]) -> list[Clause]:
-    """The time travel clauses of a query, in order. `tokens` has no END."""
-    found: list[Clause] = []
+def find_clauses(source: SourceText, tokens: Sequence[Token]) -> list[Clause]:
+    """Return the time travel clauses of a query, in order. `tokens` has no END."""
+    result: list[Clause] = []
     index = 1
     while index < len(tokens):
         clause = _clause(source, tokens, index)
         index += 1
         if clause is not None:
-            found.append(clause)
+            result.append(clause)
             while index < len(tokens) and tokens[index].start < clause.end:
                 index += 1
-    return found
+    return result
 
 
 def parse_clause(
     source: SourceText, tokens: Sequence[Token], index: int
 ) -> tuple[TimeTravel, int] | None:
-    """The `[FOR] { VERSION | TIMESTAMP } AS OF ...` at `index`, and the index after it."""
+    """Parse `[FOR] { VERSION | TIMESTAMP } AS OF ...` at `index`.
+
+    Return it and the index after it.
+    """
     start = index
     if _upper(tokens, index) == "FOR":
         index += 1
@@ -85,24 +88,26 @@ def parse_clause(
 
 
 def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
-    """A place without its `@v3` or `@20260101000000000`, and the moment that these name."""
-    found = _PATH_SUFFIX.fullmatch(location)
-    if found is None:
+    """Split a location from its `@v3` or `@20260101000000000`, the version to read."""
+    match = _PATH_SUFFIX.fullmatch(location)
+    if match is None:
         return location, None
-    return found[1], _moment(found[2], found[3])
+    return match[1], _moment(match[2], match[3])
 
 
 def _clause(source: SourceText, tokens: Sequence[Token], index: int) -> Clause | None:
     name = tokens[index - 1]
-    if name.kind is not Kind.QUOTED and (name.kind is not Kind.WORD or name.upper in _NO_NAMES):
+    if name.kind is not Kind.QUOTED and (
+        name.kind is not Kind.WORD or name.upper in _NOT_TABLE_NAMES
+    ):
         return None
     suffix = _suffix(tokens, index)
     if suffix is not None:
         return suffix
-    taken = parse_clause(source, tokens, index)
-    if taken is None:
+    parsed = parse_clause(source, tokens, index)
+    if parsed is None:
         return None
-    travel, end = taken
+    travel, end = parsed
     return Clause(travel, name.end, tokens[index].start, tokens[end - 1].end)
 
 
@@ -112,10 +117,10 @@ def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
     name, sign, moment = tokens[index - 1], tokens[index], tokens[index + 1]
     if name.end != sign.start or sign.end != moment.start:
         return None
-    found = re.fullmatch(r"v(\d+)|(\d{17})", moment.text, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"v(\d+)|(\d{17})", moment.text, re.IGNORECASE)
+    if match is None:
         return None
-    return Clause(_moment(found[1], found[2]), name.end, sign.start, moment.end)
+    return Clause(_moment(match[1], match[2]), name.end, sign.start, moment.end)
 
 
 def _moment(version: str | None, digits: str) -> TimeTravel:
@@ -128,7 +133,7 @@ def _moment(version: str | None, digits: str) -> TimeTravel:
 
 
 def _expression_end(tokens: Sequence[Token], index: int) -> int:
-    """Where a value ends: before a keyword, a comma, or a word that can only be an alias."""
+    """Return the end of an expression: a keyword, a comma, or a word that can only be an alias."""
     depth = 0
     complete = False  # an operand just ended, so only an operator continues the value
     while index < len(tokens):

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and SHOW of views: the lake's own, and Spark's temporary ones."""
+"""The grammar of CREATE, ALTER and DROP of views, the lake's and Spark's temporary ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from txlake.sql.clauses import properties, rest_query
 from txlake.sql.cursor import Cursor
-from txlake.sql.spark import spark_command
+from txlake.sql.spark_commands import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     AlterView,
@@ -37,7 +37,7 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     columns = _columns(cursor)
     comment, given, schema_mode = _clauses(cursor)
     if schema_mode == "evolution" and columns:
-        schema_mode = "type evolution"  # as Spark reads it: names that are given stay
+        schema_mode = "type evolution"  # as in Spark: explicit column names stay
     cursor.expect("AS")
     return CreateView(
         view=view,
@@ -121,7 +121,7 @@ def drop_view(cursor: Cursor) -> DropView:
 
 
 def view_name(cursor: Cursor) -> TableName:
-    """A view's name, of one or two parts."""
+    """Read a view's name, of one or two parts."""
     start = cursor.token
     name = cursor.table("the view's name")
     if not isinstance(name, TableName):
@@ -130,20 +130,20 @@ def view_name(cursor: Cursor) -> TableName:
 
 
 def _columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
-    """`(name [COMMENT 'text'], ...)`"""
+    """Read `(name [COMMENT 'text'], ...)`."""
     if not cursor.at("("):
         return ()
-    seen: set[str] = set()
+    names: set[str] = set()
 
-    def one() -> tuple[str, str | None]:
+    def column() -> tuple[str, str | None]:
         start = cursor.token
         name = cursor.name("a column")
-        if name.lower() in seen:
+        if name.lower() in names:
             cursor.refuse(f"column {name} is there twice", start)
-        seen.add(name.lower())
+        names.add(name.lower())
         return name, cursor.string("the comment in quotes") if cursor.accept("COMMENT") else None
 
-    return cursor.enclosed(one)
+    return cursor.parenthesized(column)
 
 
 def _clauses(

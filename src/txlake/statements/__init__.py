@@ -1,4 +1,4 @@
-"""What can be asked of tables, as frozen values, from SQL and DeltaTable alike."""
+"""Statements on tables as frozen values, whether they come from SQL or from the DeltaTable API."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ from txlake.statements.expressions import (
     NativeFrame,
     NativeType,
     Query,
-    Question,
     Reference,
+    SessionFunction,
     Source,
     SqlText,
     Star,
@@ -251,7 +251,6 @@ __all__ = [
     "Properties",
     "Query",
     "QueryReader",
-    "Question",
     "ReadChanges",
     "ReadTable",
     "Reference",
@@ -269,6 +268,7 @@ __all__ = [
     "Savepoint",
     "SchemaMode",
     "Select",
+    "SessionFunction",
     "SetComment",
     "SetIsolation",
     "SetLockTimeout",

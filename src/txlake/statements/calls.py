@@ -1,9 +1,9 @@
-"""Judge a SQL text by the functions that it calls, without parsing it.
+"""Checks of untrusted SQL text by the functions that it calls, without parsing it.
 
-Owns the one judgement of texts of other people: expressions that a table keeps
-(`refusal_of_stored`) and SQL that is served (`refusal_of_served`). A call is a name before an
-opening parenthesis, so the tokens of Spark's grammar are enough to find all of them, and a text
-that can't be split into tokens is refused. Source: SqlBaseLexer.g4 of Spark.
+Owns the checks of expressions that a table stores (`stored_expression_problem`) and of SQL that is
+served to others (`served_text_problem`). A call is a name before an opening parenthesis, so Spark's
+tokens suffice to find every call; a text that can't be split into tokens is refused. Source:
+SqlBaseLexer.g4 of Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txlake.errors import InvalidRequest
 from txlake.statements.functions import REFUSED, why_refused
 
 SIZE_MAX = 1_000_000
-"""Characters or elements that one call of a served statement may be given as a number to make."""
+"""The largest result, in characters or elements, that a served call may request by a literal."""
 
 NO_PLACES = "a table is served by its name in the lake, not by a path or a LOCATION"
 
@@ -38,7 +38,7 @@ _DOUBTFUL = {":": "://", "/": "/*"}
 _DIGITS_MAX = 30
 _SUBSTITUTED = "${"
 
-# Words of the grammar that may stand before a parenthesis in an expression, and call nothing.
+# Words of Spark's grammar that may precede a parenthesis in an expression without being a call.
 _SYNTAX_WORDS = """
     all and any as between by case char character dec decimal distinct div else end escape from
     ilike in interval is like not numeric on or regexp rlike some then varchar when
@@ -49,8 +49,8 @@ _SYNTAX = frozenset(_SYNTAX_WORDS.split())
 _QUERY_STARTS = frozenset({"select", "with", "values", "table", "from", "map", "reduce"})
 _NO_CALL_AFTER = frozenset({"into", "table", "update"})  # there, a table's columns follow its name
 _NAMED_AFTER = frozenset({"as", "with", "recursive"})  # as in `AS t(a, b)`
-# Where a call's arguments have the size of what it makes.
-_SIZES = {
+# By function, the position of the argument that states the size of the result.
+_SIZE_ARGUMENTS = {
     "array_repeat": 1,
     "histogram_numeric": 1,
     "lpad": 1,
@@ -104,8 +104,8 @@ class Call:
 
 
 @dataclass(slots=True)
-class _Open:
-    """A parenthesis that isn't closed yet; `name` is None where nothing is called."""
+class _OpenParenthesis:
+    """A parenthesis that isn't closed yet; `name` is None where it is no call."""
 
     name: str | None
     before: str
@@ -117,25 +117,25 @@ class _Open:
         self.numbers.append(_number(self.argument))
         self.argument = []
 
-    def ended(self) -> Call:
+    def close(self) -> Call:
         assert self.name is not None
         self.next_argument()
         return Call(self.name, self.before, tuple(self.numbers), self.is_word)
 
 
-def calls_in(text: str) -> list[Call]:
-    """Return what a text may call, each after what it has inside; tables before columns included.
+def function_calls(text: str) -> list[Call]:
+    """Return the possible calls of a text, inner calls first; `t(a, b)` of a column list included.
 
-    Raises InvalidRequest for a text that can't be taken apart with certainty.
+    Raises InvalidRequest for a text that can't be split into tokens with certainty.
     """
     return _calls(_tokens(text))
 
 
-def refusal_of_stored(text: str) -> str | None:
-    """Return why an expression that a table keeps isn't evaluated; None where it may be.
+def stored_expression_problem(text: str) -> str | None:
+    """Return why a stored expression isn't evaluated; None where it may be.
 
-    It may call Spark's pure functions and nothing else: no other function, no query, no program, no
-    setting of the session or variable of the environment.
+    A stored expression may call only Spark's pure functions: no other function, query or program,
+    no session setting or environment variable.
     """
     try:
         tokens = _tokens(text)
@@ -143,10 +143,10 @@ def refusal_of_stored(text: str) -> str | None:
         return str(error)
     if _SUBSTITUTED in text:
         return "it has ${...}, which Spark replaces by settings and variables of the environment"
-    for place, one in enumerate(tokens):
-        if one.kind is _Kind.WORD and one.value in {"select", "using"}:
-            return f"it has the word {one.value.upper()}, and reads more than the row"
-        if one == _OPENING and _starts_query(tokens[place + 1 : place + 3]):
+    for place, token in enumerate(tokens):
+        if token.kind is _Kind.WORD and token.value in {"select", "using"}:
+            return f"it has the word {token.value.upper()}, and reads more than the row"
+        if token == _OPENING and _starts_query(tokens[place + 1 : place + 3]):
             return "it has a query, and reads more than the row"
     for call in _calls(tokens):
         if call.is_word and call.name in _SYNTAX:
@@ -157,21 +157,21 @@ def refusal_of_stored(text: str) -> str | None:
     return None
 
 
-def refusal_of_served(text: str) -> str | None:
-    """Return why a SQL text of a caller isn't served; None where nothing in it is refused by name.
+def served_text_problem(text: str) -> str | None:
+    """Return why a caller's SQL text isn't served; None where no function is refused by name.
 
-    Names that aren't Spark's pass, as they may be tables; the session that runs the text finds none
-    but pure functions (`txlake.spark.served`). What is evaluated while Spark still looks for names
-    is bounded here: names that are computed, and sizes that are written as numbers.
+    Unknown names pass, as they may be tables; the session that runs the text resolves only pure
+    functions (`txlake.spark.served`). What Spark evaluates while it still resolves names is bounded
+    here: computed names (IDENTIFIER) and literal sizes.
     """
     try:
         tokens = _tokens(text)
     except InvalidRequest as error:
         return str(error)
-    for one, following in pairwise(tokens):
-        if one == _USING and following.kind in {_Kind.TEXT, _Kind.DOUBLE}:
+    for token, following in pairwise(tokens):
+        if token == _USING and following.kind in {_Kind.TEXT, _Kind.DOUBLE}:
             return "TRANSFORM ... USING isn't served: it runs a program on the server"
-        if one == _PERIOD and following.kind in _NAMES and _PLACE.search(following.value):
+        if token == _PERIOD and following.kind in _NAMES and _PLACE.search(following.value):
             return NO_PLACES
     for call in _calls(tokens):
         if call.is_word and call.name == "identifier":
@@ -182,7 +182,7 @@ def refusal_of_served(text: str) -> str | None:
         reason = why_refused(call.name) if owner or last in REFUSED else None
         if reason is not None:
             return f"{call.name}() isn't served: {reason}"
-        size = _size(call)
+        size = _result_size(call)
         if size > SIZE_MAX:
             return (
                 f"{call.name}(...) would make {size} characters or elements; a call of a served "
@@ -191,16 +191,16 @@ def refusal_of_served(text: str) -> str | None:
     return None
 
 
-def refusal_of_expression(text: str) -> str | None:
-    """Return why a served expression isn't evaluated; as `refusal_of_served`, and by more.
+def served_expression_problem(text: str) -> str | None:
+    """Return why a served expression isn't evaluated; stricter than `served_text_problem`.
 
-    Names before a parenthesis are functions there, apart from the names of a subquery's columns:
-    each has to be one of Spark's pure functions.
+    In an expression a name before a parenthesis is a function, except for a subquery's column list,
+    so each has to be one of Spark's pure functions.
     """
-    reason = refusal_of_served(text)
+    reason = served_text_problem(text)
     if reason is not None:
         return reason
-    for call in calls_in(text):
+    for call in function_calls(text):
         if call.before in _NAMED_AFTER or (call.is_word and call.name in _SYNTAX):
             continue
         reason = why_refused(call.name)
@@ -216,18 +216,18 @@ def _tokens(text: str) -> list[_Token]:
 def _each_token(text: str) -> Iterator[_Token]:
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        # Spark's lexer makes one name of what is around `://`. A comment that isn't closed, or has
-        # another one in it, is taken for signs.
-        if found is None or (
-            found[0] in _DOUBTFUL and text.startswith(_DOUBTFUL[found[0]], position)
+        match = _TOKEN.match(text, position)
+        # Spark's lexer reads the text around `://` as one name, and an unclosed or nested comment
+        # as signs.
+        if match is None or (
+            match[0] in _DOUBTFUL and text.startswith(_DOUBTFUL[match[0]], position)
         ):
             raise _unclear(text, position)
-        position = found.end()
-        if found.lastgroup == "space":
+        position = match.end()
+        if match.lastgroup == "space":
             continue
-        kind = _Kind(found.lastgroup)
-        value = found[0]
+        kind = _Kind(match.lastgroup)
+        value = match[0]
         if kind is _Kind.WORD:
             value = value.lower()
         elif kind is not _Kind.SIGN:
@@ -243,12 +243,12 @@ def _unclear(text: str, position: int) -> InvalidRequest:
 
 
 def _calls(tokens: Sequence[_Token]) -> list[Call]:
-    """The calls, in the order in which they end."""
-    found: list[Call] = []
-    open_calls: list[_Open] = []
+    """Return the calls in the order of their closing parentheses."""
+    calls: list[Call] = []
+    open_calls: list[_OpenParenthesis] = []
     for place, token in enumerate(tokens):
         if token == _OPENING:
-            open_calls.append(_Open(*_called(tokens, place)))
+            open_calls.append(_OpenParenthesis(*_callee(tokens, place)))
             continue
         inner = open_calls[-1] if open_calls else None
         if inner is None:
@@ -256,19 +256,19 @@ def _calls(tokens: Sequence[_Token]) -> list[Call]:
         if token == _CLOSING:
             open_calls.pop()
             if inner.name is not None:
-                found.append(inner.ended())
+                calls.append(inner.close())
             elif open_calls:  # `(7)` is 7
                 open_calls[-1].argument += inner.argument
         elif token == _COMMA:
             inner.next_argument()
         else:
             inner.argument.append(token)
-    found += [one.ended() for one in open_calls if one.name is not None]
-    return found
+    calls += [call.close() for call in open_calls if call.name is not None]
+    return calls
 
 
-def _called(tokens: Sequence[_Token], opening: int) -> tuple[str | None, str, bool]:
-    """The name before a parenthesis, what is before that, and whether it is a word of its own."""
+def _callee(tokens: Sequence[_Token], opening: int) -> tuple[str | None, str, bool]:
+    """Return the name before a parenthesis, the token before that, and whether it is one word."""
     place = opening - 1
     if place < 0 or tokens[place].kind not in _NAMES:
         return None, "", False
@@ -281,31 +281,31 @@ def _called(tokens: Sequence[_Token], opening: int) -> tuple[str | None, str, bo
 
 
 def _starts_query(tokens: Sequence[_Token]) -> bool:
-    """Whether the two tokens after a parenthesis begin a query."""
+    """Return whether the two tokens after a parenthesis begin a query."""
     if len(tokens) < 2 or tokens[0].kind is not _Kind.WORD or tokens[0].value not in _QUERY_STARTS:
         return False
     first, second = tokens
-    # `(map(...)` is a function and `(table)` a column; what else begins so is a query.
+    # `(map(...)` is a function and `(table)` a column; otherwise the word begins a query.
     is_call = second == _OPENING and first.value in {"map", "reduce"}
     return (second.kind in _NAMES or second == _OPENING) and not is_call
 
 
-def _size(call: Call) -> int:
-    """How much a call makes, by the numbers it is given; 0 where none says it."""
+def _result_size(call: Call) -> int:
+    """Return the result size that a call's literal arguments state; 0 where they state none."""
     numbers = call.numbers
     name = call.name.rpartition(".")[2]
     if name == "sequence" and len(numbers) >= 2:
         first, last = numbers[:2]
         step = (numbers[2] if len(numbers) > 2 else 1) or 1
         return 0 if first is None or last is None else abs(last - first) // abs(step) + 1
-    at = _SIZES.get(name)
+    at = _SIZE_ARGUMENTS.get(name)
     if at is None or at >= len(numbers):
         return 0
     return numbers[at] or 0
 
 
 def _number(tokens: Sequence[_Token]) -> int | None:
-    """The whole number that an argument is; None for any other."""
+    """Return the value of an argument that is a whole number; None for any other."""
     sign = 1
     if tokens and tokens[0].value in {"-", "+"}:
         sign = -1 if tokens[0].value == "-" else 1

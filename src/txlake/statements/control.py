@@ -1,4 +1,4 @@
-"""Statements that steer transactions, as T-SQL, PostgreSQL, Redshift and Databricks write them."""
+"""Transaction control statements of T-SQL, PostgreSQL, Redshift and Databricks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Begin:
     """BEGIN [TRAN[SACTION] | WORK], START TRANSACTION.
 
     Attributes:
-        isolation: None when none is said, or READ COMMITTED and its like, which change nothing.
+        isolation: None without a level, and for READ COMMITTED and weaker, which change nothing.
     """
 
     isolation: Isolation | None = None
@@ -58,10 +58,13 @@ class ReleaseSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class SetIsolation:
-    """SET TRANSACTION ISOLATION LEVEL; `level` is None where `said` leaves it as it is."""
+    """SET TRANSACTION ISOLATION LEVEL.
+
+    `level` is None where `spelling` (READ COMMITTED, ...) changes nothing.
+    """
 
     level: Isolation | None
-    said: str
+    spelling: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class ShowIsolation:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """KILL session: ends what another session has open."""
+    """KILL session: ends another session's open transaction."""
 
     session_id: int
 
@@ -92,7 +95,7 @@ class SetXactAbort:
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """LOCK [TABLE] t [, ...]; `mode` as it was said, None when it wasn't."""
+    """LOCK [TABLE] t [, ...]; `mode` as written, None without IN ... MODE."""
 
     tables: tuple[Table, ...]
     mode: str | None = None
@@ -103,7 +106,7 @@ class Atomic:
     """BEGIN ATOMIC ... END: all of the steps or none; no transaction statements inside.
 
     Attributes:
-        handlers: what is done when one of the steps fails.
+        handlers: run when one of the steps fails.
     """
 
     statements: tuple[Step, ...]
@@ -115,9 +118,9 @@ class ExecuteImmediate:
     """EXECUTE IMMEDIATE sql [INTO variables] [USING values].
 
     Attributes:
-        sql: a query of one value: the text of the statement.
-        into: variables that get the columns of its one row.
-        using: values of its markers, with the names that `AS` gave them.
+        sql: a query of one value, the statement's text.
+        into: variables for the columns of the statement's one row.
+        using: values for the statement's markers, with their names from `AS`.
     """
 
     sql: SqlText

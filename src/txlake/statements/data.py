@@ -20,10 +20,10 @@ from txlake.statements.tables import Properties
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query (SELECT, WITH, VALUES, TABLE) whose rows the caller gets.
+    """A query (SELECT, WITH, VALUES, TABLE) whose rows are returned to the caller.
 
     Attributes:
-        as_values: whether plain values will do for the rows where no Spark session is needed.
+        as_values: whether the rows may be plain values, if no Spark session is needed for them.
     """
 
     query: SqlText
@@ -35,7 +35,7 @@ class ReadTable:
     """`lake.read`: a table's rows, now or at another time, for which the condition is true.
 
     Attributes:
-        columns: which of the columns, in order; None for all.
+        columns: the columns to return, in order; None for all.
     """
 
     table: Table
@@ -46,7 +46,7 @@ class ReadTable:
 
 @dataclass(frozen=True, slots=True)
 class PartitionValue:
-    """One column of a PARTITION clause: `p = 1`, or just `p` (dynamic: the source has it)."""
+    """One column of a PARTITION clause: `p = 1`, or just `p` (dynamic: from the source)."""
 
     column: str
     value: Constant = None
@@ -58,22 +58,22 @@ class Insert:
     """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }.
 
     Attributes:
-        columns: the columns that the source's columns go to, in order; None for all.
-        by_name: the source's columns go to the columns of the same names.
-        overwrite: what `partition` selects (all rows without it) is replaced.
-        replace_where: the rows that are replaced; all new rows must match it.
-        replace_using: rows with the same values in these columns as a new row are replaced.
-        replace_on: rows for which it is true with a new row are replaced; `alias` and
-            `source_alias` are the names of the table and of the source in it.
+        columns: the target columns of the source's columns, in order; None for all.
+        by_name: whether columns are matched by name.
+        overwrite: replace the rows that `partition` selects, all rows without it.
+        replace_where: a condition on the rows to replace; all new rows must match it.
+        replace_using: replace rows with the same values in these columns as a new row.
+        replace_on: replace rows for which the condition is true with a new row; `alias` and
+            `source_alias` name the table and the source in the condition.
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
-        schema_evolution: new columns of the source are added to the table; None leaves it to the
-            session's setting where columns go by name.
+        schema_evolution: add the source's new columns to the table; None leaves it to the session's
+            setting where columns are matched by name.
         dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
             rows fall into; None leaves it to the session's setting.
-        null_partitions_stay: whether such an overwrite replaces no row of a partition with a NULL;
-            None where nothing is said, which any other statement requires.
-        app_id, app_version: written once per pair, however often it is retried.
+        null_partitions_stay: whether such an overwrite keeps the rows of partitions with a NULL;
+            has to be None for any other statement.
+        app_id, app_version: the statement is carried out once per pair (idempotent writes).
     """
 
     table: Table
@@ -97,7 +97,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamBatch:
-    """Which micro-batch of a stream is written.
+    """The micro-batch of a stream that is written.
 
     Attributes:
         output_mode: "append", or "complete": the rows replace all others.
@@ -112,16 +112,16 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`lake.write`: rows by column name, creating the table where there is none.
+    """`lake.write`: write rows by column name; create the table if there is none.
 
     Attributes:
         cluster_by: of a new table.
-        location: where a table with a name is; a new one is made there.
-        merge_schema: new columns are added to the table; None leaves it to the session's setting.
-        properties: of a new table, and of one whose schema is overwritten.
-        dynamic_partition_overwrite, null_partitions_stay: as of an Insert.
-        data_change: False where the rows written are those that they replace, in other files.
-        batch: which micro-batch of a stream it is, if it is one's.
+        location: the location of a named table; a new table is created there.
+        merge_schema: add new columns to the table; None leaves it to the session's setting.
+        properties: of a new table, and of a table whose schema is overwritten.
+        dynamic_partition_overwrite, null_partitions_stay: as in `Insert`.
+        data_change: False where the rows are the same that they replace, in other files.
+        batch: the micro-batch of a stream that this writes; None for other writes.
     """
 
     table: Table
@@ -144,7 +144,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """DELETE FROM; every row when there is no condition."""
+    """DELETE FROM; deletes every row without a condition."""
 
     table: Table
     alias: str | None = None
@@ -212,11 +212,11 @@ MergeClause = MatchedUpdate | MatchedDelete | NotMatchedInsert | BySourceUpdate 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """MERGE INTO. Clauses in the order written; of one kind the first that holds is taken.
+    """MERGE INTO. Clauses in the order written; of each kind the first one that holds applies.
 
     Attributes:
-        target_owners: what may stand before `target_alias` in PySpark's columns: its database,
-            or its catalog and its database. In texts that is resolved already.
+        target_owners: possible qualifiers of `target_alias` in PySpark's columns: its database, or
+            its catalog and its database. In texts they are resolved already.
         source_alias: the name of the source in the expressions: its alias, or else its own name.
     """
 
@@ -232,21 +232,21 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyInto:
-    """COPY INTO: files of a folder that were not copied before are appended.
+    """COPY INTO: append the files of a folder that were not copied before.
 
     Attributes:
-        location: the folder, file or glob that is read.
+        location: the folder, file or glob to read.
         columns: the target's columns, in the order of the source's; None matches by name.
-        by_position: the source's columns go to the target's in order.
+        by_position: whether columns are matched by position.
         select: the select list of `FROM (SELECT ... FROM 'location' [WHERE ...])`, a text in
-            which `location_span` is to be replaced by the rows read.
+            which `location_span` is replaced by the rows read.
         file_format: PARQUET, CSV, JSON, ..., in capitals.
         files: names below `location`; empty for all.
         pattern: a glob below `location`.
-        validate_rows: VALIDATE: how many rows to show instead of copying, -1 for all.
+        validate_rows: with VALIDATE the number of rows to return instead of copying, -1 for all.
         more_locations: further locations to read, in Fabric's form.
-        fields: in Fabric's form the numbers of the files' fields, from 1, that go to `columns`;
-            none for all in their order. None in Databricks' form.
+        fields: in Fabric's form the numbers, from 1, of the files' fields for `columns`; empty for
+            all in order. None in Databricks' form.
     """
 
     table: Table
@@ -274,7 +274,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class SparkCommand:
-    """A command of Spark alone (a temporary view, a setting, EXPLAIN), handed on as written."""
+    """A command of Spark alone (a temporary view, a setting, EXPLAIN), passed on as written."""
 
     command: SqlText
 
@@ -284,7 +284,7 @@ class ReadChanges:
     """`lake.changes`: the change data feed of some versions of a table."""
 
     table: Table
-    asked: ChangeRange
+    change_range: ChangeRange
 
 
 DataStatement = (

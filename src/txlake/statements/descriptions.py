@@ -1,4 +1,4 @@
-"""DESCRIBE of a table: statements that stand alone, or in a query in the place of a table."""
+"""DESCRIBE of a table: a statement, or a relation in a query's FROM clause."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ class DescribeTable:
 
 
 Description = DescribeHistory | DescribeDetail | DescribeTable
-"""What a query may read FROM, in parentheses."""
+"""The statements that a query may read FROM, in parentheses."""

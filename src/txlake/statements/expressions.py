@@ -1,4 +1,4 @@
-"""What a statement holds besides names: SQL as its author wrote it, constants, PySpark's values."""
+"""Parts of statements besides names: SQL texts as written, constants, PySpark's values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from txlake.statements.names import ChangeRange, Table, TableName, TimeTravel, q
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One place in a SQL text where a table is read.
+    """One position in a SQL text where a table is read.
 
     Attributes:
         table: the table named there.
-        travel: the moment of it, None for now.
-        start, end: what to replace, positions in the owning text, `end` exclusive: the name with
-            its time travel clause, without its alias.
+        travel: the version to read; None for the newest.
+        start, end: the range to replace, positions in the owning text, `end` exclusive: the name
+            with its time travel clause, without its alias.
         alias: the alias that a replacement needs so that the text's columns still resolve; None
-            where the author gave one.
-        alias_at: where that alias is inserted.
-        qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that become
-            the alias.
-        fuller: (start, end, name) of qualifiers that have more or fewer parts than the table's
-            name here (`db.t` in `SELECT db.t.id FROM t`), and may mean it, by the database in use.
-        shown: the DESCRIBE of the table that stands there, instead of its rows.
-        changes: the versions whose changes stand there, instead of its rows.
+            where the text has one.
+        alias_at: the position at which to insert the alias.
+        qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that the alias
+            replaces.
+        possible_qualifiers: (start, end, name) of qualifiers with more or fewer parts than the
+            table's name here (`db.t` in `SELECT db.t.id FROM t`), which may mean the table,
+            depending on the current database.
+        description: the DESCRIBE of the table that is read instead of its rows.
+        changes: the versions whose changes are read instead of the table's rows.
     """
 
     table: Table
@@ -39,37 +40,40 @@ class Reference:
     alias: str | None = None
     alias_at: int = 0
     qualifiers: tuple[tuple[int, int], ...] = ()
-    fuller: tuple[tuple[int, int, TableName], ...] = ()
-    shown: Description | None = None
+    possible_qualifiers: tuple[tuple[int, int, TableName], ...] = ()
+    description: Description | None = None
     changes: ChangeRange | None = None
 
     @property
-    def is_told_apart(self) -> bool:
-        """Whether its alias is one that no table of the same name in another database has."""
+    def is_disambiguated(self) -> bool:
+        """Whether the alias isn't the table's name, because two databases have such a table."""
         return isinstance(self.table, TableName) and self.alias not in {None, self.table.name}
 
     def moved(self, by: int) -> Reference:
-        """The same reference in a text that has `by` characters more in front."""
+        """Return the reference for a text with `by` more characters in front."""
         return replace(
             self,
             start=self.start + by,
             end=self.end + by,
             alias_at=self.alias_at + by,
             qualifiers=tuple((start + by, end + by) for start, end in self.qualifiers),
-            fuller=tuple((start + by, end + by, name) for start, end, name in self.fuller),
+            possible_qualifiers=tuple(
+                (start + by, end + by, name) for start, end, name in self.possible_qualifiers
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One place in a SQL text that asks about the session: `@@SPID`, `DB_NAME(7)`.
+class SessionFunction:
+    """A use of a function or variable of the session in a SQL text: `@@SPID`, `DB_NAME(7)`.
 
     Attributes:
-        name: what is asked, in capitals: `@@SPID`, `DB_NAME`.
+        name: the function or variable, in capitals: `@@SPID`, `DB_NAME`.
         start, end: positions in the owning text, `end` exclusive.
-        operands: (start, end) of what Spark evaluates, in order.
-        literals: the arguments that are read here, strings all of them; these have no operands.
-        alias: the name of the column, where it is one of a SELECT list and has no other.
+        operands: (start, end) of the arguments that Spark evaluates, in order.
+        literals: the values of string arguments, if the function takes only those; there are no
+            operands then.
+        alias: the column's name, where the use is a column of a SELECT list without an alias.
     """
 
     name: str
@@ -79,8 +83,8 @@ class Question:
     literals: tuple[str, ...] = ()
     alias: str | None = None
 
-    def moved(self, by: int) -> Question:
-        """The same question in a text that has `by` characters more in front."""
+    def moved(self, by: int) -> SessionFunction:
+        """Return the use for a text with `by` more characters in front."""
         return replace(
             self,
             start=self.start + by,
@@ -88,96 +92,113 @@ class Question:
             operands=tuple((start + by, end + by) for start, end in self.operands),
         )
 
-    def edits(self, answer: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        """(start, end, new) of what becomes of its place; the operands stay where they are.
+    def edits(self, pieces: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, end, new text) of the edits that replace the use by its value.
 
-        `answer`: what stands before, between and after the operands.
+        `pieces`: the texts before, between and after the operands, which stay in place.
         """
-        assert len(answer) == len(self.operands) + 1, (self, answer)
+        assert len(pieces) == len(self.operands) + 1, (self, pieces)
         starts = [self.start, *(end for _, end in self.operands)]
         ends = [*(start for start, _ in self.operands), self.end]
         alias = "" if self.alias is None else f" AS {quoted(self.alias, always=True)}"
-        *most, last = answer
+        *most, last = pieces
         yield from zip(starts, ends, [*most, last + alias])
 
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """An expression or a query as its author wrote it; positions are relative to `text`.
+    """An expression or a query as written; positions are relative to `text`.
 
     Attributes:
-        references: the tables that it reads, in the order of the text.
-        qualifiers: (start, end, name) of the full names of a DML statement's own target before
-            columns (`db.t` in `db.t.id`): what they become, the target's alias.
-        questions: what it asks about the session; none once they are answered.
+        references: the tables that the text reads, in the order of the text.
+        qualifiers: (start, end, alias) of column qualifiers that are the full name of a DML
+            statement's target (`db.t` in `db.t.id`), with the alias that replaces them.
+        session_functions: the uses of session functions; empty once they are replaced by values.
     """
 
     text: str
     references: tuple[Reference, ...] = ()
     qualifiers: tuple[tuple[int, int, str], ...] = ()
-    questions: tuple[Question, ...] = ()
+    session_functions: tuple[SessionFunction, ...] = ()
 
-    def after(self, head: str) -> SqlText:
-        """The same text behind a head that reads and asks nothing."""
-        by = len(head)
+    def with_prefix(self, prefix: str) -> SqlText:
+        """Return the text after a prefix that has no tables and no session functions."""
+        by = len(prefix)
         return SqlText(
-            head + self.text,
-            tuple(one.moved(by) for one in self.references),
+            prefix + self.text,
+            tuple(reference.moved(by) for reference in self.references),
             tuple((start + by, end + by, name) for start, end, name in self.qualifiers),
-            tuple(one.moved(by) for one in self.questions),
+            tuple(function.moved(by) for function in self.session_functions),
         )
 
-    def answered(self, answer: Callable[[Question], Sequence[str]]) -> SqlText:
-        """The text with an answer for each question, as `Question.edits` takes it."""
-        edits = sorted(edit for one in self.questions for edit in one.edits(answer(one)))
+    def with_session_values(self, value: Callable[[SessionFunction], Sequence[str]]) -> SqlText:
+        """Return the text with session functions replaced by `value`'s pieces (see `edits`)."""
+        edits = sorted(
+            edit for function in self.session_functions for edit in function.edits(value(function))
+        )
 
-        def at(place: int) -> int:
-            return place + sum(len(new) - end + start for start, end, new in edits if end <= place)
+        def shifted(position: int) -> int:
+            return position + sum(
+                len(new) - end + start for start, end, new in edits if end <= position
+            )
 
-        def moved(one: Reference) -> Reference:
+        def moved(reference: Reference) -> Reference:
             return replace(
-                one,
-                start=at(one.start),
-                end=at(one.end),
-                alias_at=at(one.alias_at),
-                qualifiers=tuple((at(start), at(end)) for start, end in one.qualifiers),
-                fuller=tuple((at(start), at(end), name) for start, end, name in one.fuller),
+                reference,
+                start=shifted(reference.start),
+                end=shifted(reference.end),
+                alias_at=shifted(reference.alias_at),
+                qualifiers=tuple(
+                    (shifted(start), shifted(end)) for start, end in reference.qualifiers
+                ),
+                possible_qualifiers=tuple(
+                    (shifted(start), shifted(end), name)
+                    for start, end, name in reference.possible_qualifiers
+                ),
             )
 
         return SqlText(
-            _edited(self.text, edits),
-            tuple(moved(one) for one in self.references),
-            tuple((at(start), at(end), name) for start, end, name in self.qualifiers),
+            _apply_edits(self.text, edits),
+            tuple(moved(reference) for reference in self.references),
+            tuple((shifted(start), shifted(end), name) for start, end, name in self.qualifiers),
         )
 
     def in_database(self, is_same: Callable[[TableName, TableName], bool]) -> SqlText:
-        """The text where a database is in use: a table's fuller names qualify its columns.
+        """Return the text as read in a current database, with `possible_qualifiers` resolved.
 
-        `is_same`: whether two names mean one table there.
+        `is_same`: whether two names mean the same table in that database.
         """
-        if not any(one.fuller or one.is_told_apart for one in self.references):
+        if not any(
+            reference.possible_qualifiers or reference.is_disambiguated
+            for reference in self.references
+        ):
             return self
         taken: set[int] = set()
         references: list[Reference] = []
-        for one in self.references:
-            found = [
+        for reference in self.references:
+            resolved = [
                 (start, end)
-                for start, end, name in one.fuller
+                for start, end, name in reference.possible_qualifiers
                 if start not in taken
-                and isinstance(one.table, TableName)
-                and is_same(name, one.table)
+                and isinstance(reference.table, TableName)
+                and is_same(name, reference.table)
             ]
-            taken.update(start for start, _ in found)
-            same = next((other for other in references if _is_again(one, other, is_same)), one)
-            qualifiers = (*one.qualifiers, *found)
-            references.append(replace(one, alias=same.alias, qualifiers=qualifiers, fuller=()))
+            taken.update(start for start, _ in resolved)
+            same = next(
+                (other for other in references if _is_same_table(reference, other, is_same)),
+                reference,
+            )
+            qualifiers = (*reference.qualifiers, *resolved)
+            references.append(
+                replace(reference, alias=same.alias, qualifiers=qualifiers, possible_qualifiers=())
+            )
         return replace(self, references=tuple(references))
 
     def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
-        """The text with tables replaced; everything else stays as it was written.
+        """Return the text with tables replaced; everything else stays as written.
 
-        `replacement` gives the SQL that stands for the table (a quoted view name), or None to
-        leave the reference as it is.
+        `replacement` returns the SQL that replaces the table (a quoted view name), or None to leave
+        the reference as it is.
         """
         edits = [(start, end, quoted(name, always=True)) for start, end, name in self.qualifiers]
         for reference in self.references:
@@ -189,24 +210,24 @@ class SqlText:
                 alias = quoted(reference.alias, always=True)
                 edits.append((reference.alias_at, reference.alias_at, f" AS {alias}"))
                 edits += [(start, end, alias) for start, end in reference.qualifiers]
-        return _edited(self.text, sorted(edits, key=lambda edit: edit[:2]))
+        return _apply_edits(self.text, sorted(edits, key=lambda edit: edit[:2]))
 
 
-def _is_again(
-    one: Reference, other: Reference, is_same: Callable[[TableName, TableName], bool]
+def _is_same_table(
+    first: Reference, second: Reference, is_same: Callable[[TableName, TableName], bool]
 ) -> bool:
-    """Whether both are one table, told apart by how its name is written."""
+    """Return whether two disambiguated references name one table in different spellings."""
     return (
-        one.is_told_apart
-        and other.is_told_apart
-        and isinstance(one.table, TableName)
-        and isinstance(other.table, TableName)
-        and is_same(one.table, other.table)
+        first.is_disambiguated
+        and second.is_disambiguated
+        and isinstance(first.table, TableName)
+        and isinstance(second.table, TableName)
+        and is_same(first.table, second.table)
     )
 
 
-def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """The text with each (start, end) replaced; ascending, none over another."""
+def _apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return the text with each (start, end) replaced; edits ascend and don't overlap."""
     pieces: list[str] = []
     position = 0
     for start, end, new in edits:
@@ -223,7 +244,7 @@ class NativeColumn:
 
 
 def condition_text(expression: SqlText | NativeColumn) -> str:
-    """A condition as its author wrote it, for messages and history."""
+    """Return a condition as written, for messages and history."""
     return expression.text if isinstance(expression, SqlText) else str(expression.column)
 
 
@@ -264,14 +285,14 @@ Expression = SqlText | NativeColumn
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Rows that a query gives; Spark runs it."""
+    """The rows of a query that Spark runs."""
 
     sql: SqlText
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Rows of plain constants, all of one length; no Spark is needed for them."""
+    """Rows of constants, all of one length, which need no Spark."""
 
     rows: tuple[tuple[Constant | Default, ...], ...]
 

@@ -1,7 +1,7 @@
-"""Spark's functions: the ones that compute a value and do nothing else, and the others.
+"""Spark's pure functions, which compute a value and do nothing else, and the refused functions.
 
-Owns the list, for PySpark 4.0 to 4.3. A function that isn't listed counts as one that may do
-anything, so a new release of Spark adds nothing here by itself; a test names what it adds.
+For PySpark 4.0 to 4.3. A function that isn't listed is refused, so a new release of Spark allows
+nothing by itself; a test names the functions that it adds.
 """
 
 from __future__ import annotations
@@ -91,10 +91,9 @@ variant_array_append variant_delete variant_insert variant_set variant_strip_nul
 """
 
 PURE: frozenset[str] = frozenset(f"{_SINCE_4_0} {_SINCE_4_1} {_SINCE_4_2} {_SINCE_4_3}".split())
-"""Functions that compute a value, or rows, of their arguments, the session and chance alone.
+"""Functions whose result depends on arguments, session and random numbers alone, in lower case.
 
-They read no file, call no other program and change nothing. In lower case; table-valued functions
-are among them.
+They read no file, run no program and change nothing. Table-valued functions are included.
 """
 
 _JVM = "it calls any method of the JVM"
@@ -111,11 +110,11 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("xpath_short", "xpath_string"), _XML),
     "python_worker_logs": _LOG,
 }
-"""Functions of Spark's that do more than compute, each with the reason."""
+"""Spark's functions that do more than compute a value, with the reason for the refusal."""
 
 
 def why_refused(name: str) -> str | None:
-    """Why a function isn't evaluated for others; None for one that only computes.
+    """Return why a function isn't evaluated for others; None for a pure function.
 
     `name` may be qualified, as in `system.builtin.upper`: only Spark's own functions are pure.
     """

@@ -1,4 +1,4 @@
-"""Statements about names: databases, and what a lake or a table shows of itself."""
+"""Statements on databases, and SHOW, DESCRIBE and EXPLAIN CONFLICTS."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ShowDatabases:
 class ShowTables:
     """SHOW TABLES [{ FROM | IN } database] [[LIKE] 'pattern'].
 
-    `extended`: SHOW TABLE EXTENDED, with a text of details for each, and with views.
+    `extended`: SHOW TABLE EXTENDED, which adds views and a text of details for each table.
     """
 
     database: str | None = None
@@ -110,7 +110,10 @@ class ShowPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ExplainConflicts:
-    """EXPLAIN CONFLICTS statement: which concurrent writers would abort it; it isn't run."""
+    """EXPLAIN CONFLICTS statement: which concurrent writers would abort the statement.
+
+    It isn't run.
+    """
 
     statement: ExplainableStatement
 

@@ -1,4 +1,4 @@
-"""Statements that look after a table's files and history."""
+"""Statements that maintain a table's files and history."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Optimize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reorg:
-    """REORG TABLE t [WHERE partitions] APPLY (PURGE): deleted rows leave the files.
+    """REORG TABLE t [WHERE partitions] APPLY (PURGE): rewrite files with deleted rows.
 
     With `for_iceberg` APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2)), without a condition:
-    the table gets icebergCompatV2, and all its files keep to it.
+    make the table and all its files compatible with icebergCompatV2.
     """
 
     table: Table
@@ -69,10 +69,10 @@ class ConvertToDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertTable:
-    """CONVERT TO DELTA t: a Parquet table of Spark's own catalog, which gets its name here.
+    """CONVERT TO DELTA t: a Parquet table of Spark's catalog becomes a named table of the lake.
 
     Attributes:
-        partition_columns: as PARTITIONED BY says them; () leaves them to the catalog.
+        partition_columns: of PARTITIONED BY; () takes them from Spark's catalog.
     """
 
     table: TableName
@@ -85,8 +85,8 @@ class AnalyzeTable:
     """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
 
     Attributes:
-        delta: the statistics of the files in the table's log are made anew.
-        columns: those named, each a path.
+        delta: recompute the files' statistics in the log.
+        columns: the columns named, each a path.
     """
 
     table: Table
@@ -98,7 +98,7 @@ class AnalyzeTable:
 class RefreshTable:
     """REFRESH TABLE t, CACHE TABLE t, UNCACHE TABLE t.
 
-    Nothing is to be done for a lake's table; `command` is for a table or view of Spark's.
+    `command` is run for a table or view of Spark's; a lake's table needs nothing.
     """
 
     table: Table

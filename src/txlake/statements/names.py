@@ -1,4 +1,4 @@
-"""How a table and a moment of it are named: a catalog name or a place, a version or a timestamp."""
+"""Names of tables (catalog name or location) and of their versions (number or timestamp)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """A table by its place, a local path or a URL, as its author wrote it."""
+    """A table by its location, a local path or a URL, as written."""
 
     location: str
 
@@ -44,12 +44,12 @@ Table = TableName | TablePath
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel:
-    """A moment of a table: exactly one of the three is given.
+    """The version of a table to read; exactly one of the three is set.
 
     Attributes:
         version: the version of the table.
-        timestamp: a timestamp's text, as in a SQL timestamp literal (`2026-01-01 12:00:00`).
-        timestamp_expression: a constant SQL expression, as its author wrote it.
+        timestamp: the text of a SQL timestamp literal (`2026-01-01 12:00:00`).
+        timestamp_expression: a constant SQL expression, as written.
     """
 
     version: int | None = None
@@ -66,11 +66,11 @@ class TimeTravel:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRange:
-    """Versions of a table whose changes are asked for; both ends belong to it.
+    """The versions of a table whose changes to read, both ends inclusive.
 
     Attributes:
-        first: the first version, or a moment: the first version committed then or later.
-        last: the last version, or a moment: the last one committed until then; None for now.
+        first: a version, or a timestamp: the first version committed then or later.
+        last: a version, or a timestamp: the last version committed by then; None for the newest.
     """
 
     first: TimeTravel
@@ -78,21 +78,21 @@ class ChangeRange:
 
 
 def quoted(part: str, *, always: bool = False) -> str:
-    """One part of a name as SQL writes it: in backquotes where it needs them."""
+    """Return one part of a name as SQL text, in backquotes where needed or `always`."""
     if not always and _PLAIN_NAME.fullmatch(part):
         return part
     return "`" + part.replace("`", "``") + "`"
 
 
 def table_of(text: str) -> Table:
-    """The table that a Python call names.
+    """Return the table that a Python call names.
 
-    A place is anything with a `/` or a backslash, with a scheme (`memory:x`), `.` or `..`, or
+    A location is anything with a `/` or a backslash, with a scheme (`memory:x`), `.` or `..`, or
     ``delta.`/place` ``; everything else is a name, `table` or `database.table`, whose parts may
-    stand in backquotes.
+    be in backquotes.
 
     Raises:
-        InvalidRequest: the text is empty or no name.
+        InvalidRequest: the text is empty or not a valid name.
     """
     if not text.strip():
         raise InvalidRequest("a table's name is empty: expected a name, a path or a URL")
@@ -110,7 +110,7 @@ def table_of(text: str) -> Table:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is a path or a URL rather than a name."""
+    """Return whether a text is a path or a URL rather than a name."""
     return "/" in text or "\\" in text or text in {".", ".."} or _SCHEME.match(text) is not None
 
 
@@ -119,25 +119,25 @@ def _quoted_parts(text: str) -> tuple[str, ...]:
     position = 0
     pattern = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.\s]+))\s*(\.|$)")
     while True:
-        found = pattern.match(text, position)
-        if found is None:
+        match = pattern.match(text, position)
+        if match is None:
             raise InvalidRequest(
                 f"{text!r} is no table name: expected `part`.`part` at character {position + 1}"
             )
-        parts.append(found[1].replace("``", "`") if found[1] is not None else found[2])
-        position = found.end()
-        if not found[3]:
+        parts.append(match[1].replace("``", "`") if match[1] is not None else match[2])
+        position = match.end()
+        if not match[3]:
             return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class RelationName:
-    """A name that a query's text reads as a table or view, as Spark's own parser finds it.
+    """A table or view that a query's text names, as Spark's parser finds it.
 
     Attributes:
-        parts: the name.
-        start: the place of its first character in the text.
-        has_alias: whether the author gave it an alias.
+        parts: the parts of the name.
+        start: the position of its first character in the text.
+        has_alias: whether the text gives it an alias.
     """
 
     parts: tuple[str, ...]
@@ -146,4 +146,4 @@ class RelationName:
 
 
 QueryReader: TypeAlias = Callable[[str], Sequence[RelationName] | None]
-"""Finds the names that a query reads; None for a text that is no query, or may read others too."""
+"""Returns the names that a query reads; None for a text that is no query or may read others."""

@@ -1,6 +1,6 @@
-"""What BEGIN ATOMIC ... END may hold besides statements: variables, conditions, loops, handlers.
+"""Steps of BEGIN ATOMIC ... END besides statements: variables, conditions, loops, handlers.
 
-Source: Databricks' and Spark's documents of SQL scripting, after the SQL standard's part 4.
+Source: Databricks' and Spark's documentation of SQL scripting, after part 4 of the SQL standard.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ if TYPE_CHECKING:
     from txlake.statements import Statement
 
     Step: TypeAlias = (
-        "Statement | DeclareVariable | SetVariables | Choice | Loop | ForEach | Jump | Signal"
+        "Statement | DeclareVariable | SetVariables | Conditional | Loop | ForEach | Jump | Signal"
         " | Block"
     )
 
-if TYPE_CHECKING:
-    pass
-
 
 def steps_of(part: object) -> Iterator[object]:
-    """Every step in a block, in those in it, and so on; branches and handlers beside them."""
+    """Yield the steps, branches and handlers of a block, nested blocks included."""
     if isinstance(part, tuple):
-        for one in part:
-            yield one
-            yield from steps_of(one)
-    elif isinstance(part, Choice | Branch | Loop | ForEach | Handler | Block):
+        for step in part:
+            yield step
+            yield from steps_of(step)
+    elif isinstance(part, Conditional | Branch | Loop | ForEach | Handler | Block):
         for item in fields(part):
             value = getattr(part, item.name)
             if isinstance(value, tuple):
@@ -38,7 +35,7 @@ def steps_of(part: object) -> Iterator[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclareVariable:
-    """DECLARE name, ... [type] [DEFAULT value]; it lives to the end of its block."""
+    """DECLARE name, ... [type] [DEFAULT value]; the scope is the block."""
 
     names: tuple[str, ...]
     data_type: str | None = None
@@ -47,7 +44,7 @@ class DeclareVariable:
 
 @dataclass(frozen=True, slots=True)
 class SetVariables:
-    """SET name = value, or SET (names) = (query) whose one row has their values."""
+    """SET name = value, or SET (names) = (query) whose one row has the values."""
 
     names: tuple[str, ...]
     value: SqlText
@@ -55,33 +52,33 @@ class SetVariables:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The steps of an IF's or a CASE's branch, taken when its condition is true."""
+    """A branch of an IF or a CASE: the steps to run when the condition is true."""
 
     condition: SqlText
     steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """IF and CASE; `otherwise` is None for a CASE without ELSE, which must find a branch."""
+class Conditional:
+    """IF and CASE; `else_steps` is None for a CASE without ELSE, which must find a branch."""
 
     branches: tuple[Branch, ...]
-    otherwise: tuple[Step, ...] | None = ()
+    else_steps: tuple[Step, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """WHILE (`before`), REPEAT (`until`) and LOOP."""
+    """WHILE (`while_condition`), REPEAT (`until_condition`) and LOOP."""
 
     steps: tuple[Step, ...]
     label: str | None = None
-    before: SqlText | None = None
-    until: SqlText | None = None
+    while_condition: SqlText | None = None
+    until_condition: SqlText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach:
-    """FOR [variable AS] query DO: the row's columns are variables, and fields of the variable."""
+    """FOR [variable AS] query DO: each row's columns are variables, and fields of `variable`."""
 
     query: SqlText
     steps: tuple[Step, ...]
@@ -108,10 +105,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """DECLARE { EXIT | CONTINUE } HANDLER FOR conditions: what is done when a step fails.
+    """DECLARE { EXIT | CONTINUE } HANDLER FOR conditions: the steps to run when a step fails.
 
     Attributes:
-        states: SQLSTATEs, `SQLEXCEPTION` for every error, `NOT FOUND` for those of class 02.
+        states: SQLSTATEs, `SQLEXCEPTION` for every error, `NOT FOUND` for the states of class 02.
     """
 
     exits: bool

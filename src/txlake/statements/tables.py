@@ -50,12 +50,12 @@ class CheckConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyConstraint:
-    """[CONSTRAINT name] { PRIMARY | FOREIGN } KEY (columns): told to readers, never enforced.
+    """[CONSTRAINT name] { PRIMARY | FOREIGN } KEY (columns): informational, never enforced.
 
     Attributes:
-        parent: what a foreign key refers to; None for a primary key.
+        parent: the table that a foreign key refers to; None for a primary key.
         parent_columns: empty for the parent's primary key.
-        rely: whether RELY was said: who reads the constraint may count on it.
+        rely: whether the clause has RELY: optimizers may assume that the key holds.
     """
 
     name: str | None = None
@@ -67,12 +67,12 @@ class KeyConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE, also with OR REPLACE, AS SELECT; and delta-spark's table builder.
+    """CREATE TABLE, with OR REPLACE and AS SELECT; delta-spark's table builder.
 
     Attributes:
         mode: `create` refuses an existing table, `if_not_exists` leaves it, `or_replace`
             replaces it, `replace` needs one.
-        columns: empty when `query` gives them.
+        columns: empty where `query` defines them.
         partition_by, cluster_by: top-level columns; None without the clause, and `cluster_by` may
             name fields of structs (`a.b`).
     """
@@ -116,7 +116,7 @@ class Clone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable:
-    """DROP TABLE. `purge`: it is removed at once, and doesn't come back."""
+    """DROP TABLE. `purge`: remove the files at once; UNDROP TABLE can't restore the table."""
 
     table: Table
     if_exists: bool = False
@@ -125,7 +125,7 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True)
 class UndropTable:
-    """UNDROP TABLE { name | WITH ID 'id' }: one of the two is given."""
+    """UNDROP TABLE { name | WITH ID 'id' }: exactly one of the two is set."""
 
     table: TableName | None = None
     table_id: str | None = None
@@ -138,7 +138,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The column comes after this one of the same struct."""
+    """The column comes after `column` of the same struct."""
 
     column: str
 
@@ -165,7 +165,7 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedColumn:
-    """A new column, in the struct that `parent` leads to (() for the table itself)."""
+    """A new column in the struct at the path `parent` (() for the table itself)."""
 
     column: ColumnSpec
     parent: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterColumn:
-    """ALTER TABLE ... ALTER COLUMN; None leaves a thing as it is.
+    """ALTER TABLE ... ALTER COLUMN; None leaves an attribute as it is.
 
     Attributes:
         nullable: True for DROP NOT NULL, False for SET NOT NULL.
@@ -270,7 +270,7 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class AddFeature:
-    """A table feature is turned on: delta-spark's `addFeatureSupport`."""
+    """delta-spark's `addFeatureSupport`: turn on a table feature."""
 
     table: Table
     feature: str

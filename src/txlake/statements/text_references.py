@@ -1,4 +1,4 @@
-"""What the texts in a statement read."""
+"""The table references in a statement's SQL texts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from txlake.statements.expressions import Reference, SqlText
 
 
 def references_of(part: object) -> Iterator[Reference]:
-    """What the texts in a statement, or in a part of one, read; those of BEGIN ATOMIC left out."""
+    """Yield the references of the texts in a statement or a part of it, except BEGIN ATOMIC's."""
     if isinstance(part, SqlText):
         yield from part.references
     elif isinstance(part, Atomic):
         return
     elif isinstance(part, tuple):
-        for one in part:
-            yield from references_of(one)
+        for element in part:
+            yield from references_of(element)
     elif is_dataclass(part):
         for item in fields(part):
             yield from references_of(getattr(part, item.name))

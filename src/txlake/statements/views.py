@@ -9,16 +9,16 @@ from txlake.statements.expressions import SqlText
 from txlake.statements.names import TableName
 
 SchemaMode = Literal["binding", "compensation", "type evolution", "evolution"]
-"""What becomes of a view's columns when a table changes that it reads."""
+"""WITH SCHEMA: what happens to a view's columns when the tables that it reads change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSchema:
-    """What a view promises of its columns, however the tables change that it reads.
+    """The columns that a view keeps when the tables that it reads change.
 
     Attributes:
-        output: the names of the query's columns when the query was given.
-        columns: the view's columns then, a schema in Spark's JSON.
+        output: the names of the query's columns when the view was defined.
+        columns: the view's columns at that time, a schema in Spark's JSON.
     """
 
     mode: SchemaMode
@@ -31,8 +31,8 @@ class CreateView:
     """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] AS query, kept in the lake.
 
     Attributes:
-        columns: names and comments of the columns; empty for those of the query.
-        schema_mode: None for the one that the Spark session's settings give.
+        columns: names and comments of the columns; empty for the query's own.
+        schema_mode: None for the default by the Spark session's settings.
     """
 
     view: TableName
@@ -50,7 +50,8 @@ class CreateTemporaryView:
 
     Attributes:
         command: the whole statement, for Spark.
-        query: the query in it, and where it begins.
+        query: the query of the statement.
+        query_at: the position of the query in the text of `command`.
     """
 
     name: tuple[str, ...]
@@ -86,7 +87,10 @@ class RenameView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropView:
-    """DROP VIEW [IF EXISTS] name; `command` is the statement as Spark drops a temporary view."""
+    """DROP VIEW [IF EXISTS] name.
+
+    `command` is the statement for Spark, if the view is temporary.
+    """
 
     view: TableName
     command: SqlText

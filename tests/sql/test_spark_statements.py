@@ -6,13 +6,18 @@ import pytest
 
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.sql.foreign import foreign, insert_into_spark, subject, tables_in
+from txlake.sql.spark_statements import (
+    insert_into_spark,
+    parse_spark_statement,
+    possible_table_names,
+    target_name,
+)
 from txlake.statements import Insert, Select, TableName, TablePath
 
 
 def read(text: str) -> list[str]:
     """The tables that Spark is left to read, by what stands at their places."""
-    found = foreign(text)
+    found = parse_spark_statement(text)
     assert found is not None
     command = found.command.command
     for one in command.references:
@@ -38,8 +43,8 @@ def test_what_they_read(text: str, tables: list[str]) -> None:
 
 def test_names_in_a_text_that_the_lakes_sql_doesnt_know() -> None:
     text = "FROM a JOIN db.b INSERT INTO TABLE c SELECT 'FROM d' INSERT OVERWRITE `e` SELECT f(1)"
-    assert [str(name) for name in tables_in(text, None)] == ["a", "db.b", "c", "e"]
-    assert tables_in("SHOW THINGS (FROM (SELECT 1)), FROM a.b.c.d", None) == ()
+    assert [str(name) for name in possible_table_names(text, None)] == ["a", "db.b", "c", "e"]
+    assert possible_table_names("SHOW THINGS (FROM (SELECT 1)), FROM a.b.c.d", None) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,10 +62,10 @@ def test_several_inserts_of_one_query_are_refused_by_name(text: str) -> None:
 
 
 def test_what_they_make() -> None:
-    made = foreign("CREATE OR REPLACE TABLE db.p USING parquet AS SELECT 1")
+    made = parse_spark_statement("CREATE OR REPLACE TABLE db.p USING parquet AS SELECT 1")
     assert made is not None
     assert made.creates == TableName(("db", "p"))
-    directory = foreign("INSERT OVERWRITE DIRECTORY '/x' USING csv SELECT 1")
+    directory = parse_spark_statement("INSERT OVERWRITE DIRECTORY '/x' USING csv SELECT 1")
     assert directory is not None
     assert directory.creates is None
 
@@ -79,7 +84,7 @@ def test_what_they_make() -> None:
     ],
 )  # fmt: skip
 def test_a_table_without_another_format_is_not_sparks(text: str, *, is_foreign: bool) -> None:
-    found = foreign(text)
+    found = parse_spark_statement(text)
     assert found is not None
     assert found.is_foreign is is_foreign
 
@@ -88,15 +93,17 @@ def test_a_table_without_another_format_is_not_sparks(text: str, *, is_foreign: 
     "text", ["SELECT 1", "CREATE VIEW v AS SELECT 1", "INSERT OVERWRITE t SELECT 1", "ADD JAR 'x'"]
 )
 def test_others_are_not_known(text: str) -> None:
-    assert foreign(text) is None
+    assert parse_spark_statement(text) is None
 
 
 def test_parameters_stand_as_literals() -> None:
-    found = foreign("CREATE TABLE p USING parquet AS SELECT * FROM t WHERE id = :id", {"id": 7})
+    found = parse_spark_statement(
+        "CREATE TABLE p USING parquet AS SELECT * FROM t WHERE id = :id", {"id": 7}
+    )
     assert found is not None
     assert found.command.command.text.endswith("FROM t WHERE id = 7")
     with pytest.raises(InvalidRequest, match="has no value"):
-        foreign("CREATE TABLE p USING parquet AS SELECT :id")
+        parse_spark_statement("CREATE TABLE p USING parquet AS SELECT :id")
 
 
 def test_an_insert_into_a_table_of_sparks() -> None:
@@ -126,4 +133,4 @@ def test_an_insert_into_a_table_of_sparks() -> None:
 )
 def test_what_a_statement_is_about(text: str, table: TableName | TablePath | None) -> None:
     [statement] = parse(text)
-    assert subject(statement) == table
+    assert target_name(statement) == table

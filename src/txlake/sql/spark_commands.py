@@ -1,4 +1,4 @@
-"""Commands that Spark carries out as they are written: views, settings, EXPLAIN."""
+"""The grammar of commands that Spark carries out as written: views, settings, EXPLAIN."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from txlake.statements import RefreshTable, SparkCommand, SqlText
 
 
 def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
-    """The whole statement for Spark; with `query`, the cursor stands at the query that ends it."""
+    """Return the whole statement for Spark.
+
+    With `query` the cursor is at the query that ends it.
+    """
     first = cursor.first
     if not query:
         cursor.skip()
@@ -16,7 +19,7 @@ def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
         return SparkCommand(SqlText(cursor.source.text[first.start : cursor.token.end]))
     shift = cursor.token.start - first.start
     sql = rest_query(cursor)
-    return SparkCommand(sql.after(cursor.source.text[first.start : first.start + shift]))
+    return SparkCommand(sql.with_prefix(cursor.source.text[first.start : first.start + shift]))
 
 
 def explain(cursor: Cursor) -> SparkCommand:

@@ -1,6 +1,6 @@
-"""What a query or an expression asks about its session: `@@TRANCOUNT`, `DB_NAME()`.
+"""Functions and variables of the session in a SQL text: `@@TRANCOUNT`, `DB_NAME()`.
 
-Owns which names these are and what they take; the session answers them before Spark sees the text.
+Owns their names and arguments; the session replaces them by values before Spark sees the text.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from itertools import pairwise
 
 from txlake.sql.strings import string_value
 from txlake.sql.tokens import Kind, SourceText, Token, words
-from txlake.statements import Question
+from txlake.statements import SessionFunction
 
 VARIABLES = ("@@SPID", "@@TRANCOUNT")
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """How many arguments it takes; `literal`: texts in quotes, which are read here."""
+    """The signature of a function; `literal`: its arguments are string literals."""
 
-    least: int
-    most: int
+    arguments_min: int
+    arguments_max: int
     literal: bool = False
 
 
@@ -34,12 +34,12 @@ _FUNCTIONS = {
     "OBJECT_NAME": _Function(1, 2),
     "XACT_STATE": _Function(0, 0),
 }
-# A SELECT list ends, or another list begins.
+# Words that end a SELECT list or begin another list.
 _CLAUSES = words(
     "SELECT FROM WHERE GROUP HAVING ORDER SORT DISTRIBUTE CLUSTER BY LIMIT OFFSET UNION EXCEPT"
     " MINUS INTERSECT WINDOW QUALIFY VALUES SET ON USING WHEN THEN INSERT"
 )
-_SPARKS_NAMES = {"CURRENT_DATABASE": "current_schema()", "CURRENT_SCHEMA": "current_schema()"}
+_SPARK_COLUMN_NAMES = {"CURRENT_DATABASE": "current_schema()", "CURRENT_SCHEMA": "current_schema()"}
 _BEFORE_COLUMN = words("SELECT DISTINCT ALL ,")
 _AFTER_COLUMN = words(
     ", ) FROM WHERE GROUP HAVING ORDER SORT DISTRIBUTE CLUSTER LIMIT OFFSET UNION EXCEPT MINUS"
@@ -47,63 +47,67 @@ _AFTER_COLUMN = words(
 )
 
 
-def questions(source: SourceText, tokens: Sequence[Token]) -> tuple[Question, ...]:
-    """What a range of tokens asks, in the order of the text; positions are those of the text.
+def find_session_functions(
+    source: SourceText, tokens: Sequence[Token]
+) -> tuple[SessionFunction, ...]:
+    """Return the uses of session functions in a range of tokens, in order; positions in the text.
 
-    Raises InvalidRequest for a variable that isn't known, and for arguments that don't fit.
+    Raises InvalidRequest for an unknown variable and for arguments that don't fit.
     """
-    found = []
+    uses = []
     for index, token in enumerate(tokens):
         if token.text == "@" and _adjacent(tokens, index, 3) and tokens[index + 1].text == "@":
-            found.append(_variable(source, tokens, index))
+            uses.append(_variable(source, tokens, index))
         elif (
             token.kind is Kind.WORD
             and token.upper in _FUNCTIONS
             and _text(tokens, index + 1) == "("
             and _text(tokens, index - 1) != "."
         ):
-            found.append(_function(source, tokens, index))
-    return tuple(found)
+            uses.append(_function(source, tokens, index))
+    return tuple(uses)
 
 
-def _variable(source: SourceText, tokens: Sequence[Token], index: int) -> Question:
+def _variable(source: SourceText, tokens: Sequence[Token], index: int) -> SessionFunction:
     name = f"@@{tokens[index + 2].upper}"
     start = tokens[index].start
     if name not in VARIABLES:
         known = " and ".join(VARIABLES)
         raise source.error(f"{name} is not known; of T-SQL's variables there are {known}", start)
-    return _named(source, tokens, index, index + 2, Question(name, start, tokens[index + 2].end))
+    return _with_alias(
+        source, tokens, index, index + 2, SessionFunction(name, start, tokens[index + 2].end)
+    )
 
 
-def _function(source: SourceText, tokens: Sequence[Token], index: int) -> Question:
+def _function(source: SourceText, tokens: Sequence[Token], index: int) -> SessionFunction:
     token = tokens[index]
-    takes = _FUNCTIONS[token.upper]
+    signature = _FUNCTIONS[token.upper]
     arguments, last = _arguments(source, tokens, index + 1)
-    if not takes.least <= len(arguments) <= takes.most:
-        expected = f"{takes.least}"
-        if takes.most > takes.least:
-            expected += f" or {takes.most}"
+    if not signature.arguments_min <= len(arguments) <= signature.arguments_max:
+        expected = f"{signature.arguments_min}"
+        if signature.arguments_max > signature.arguments_min:
+            expected += f" or {signature.arguments_max}"
         raise source.error(
             f"{token.upper} takes {expected} arguments, found {len(arguments)}", token.start
         )
-    found = Question(token.upper, token.start, tokens[last].end)
-    if not takes.literal:
-        places = tuple((part[0].start, part[-1].end) for part in arguments)
-        return _named(source, tokens, index, last, replace(found, operands=places))
+    use = SessionFunction(token.upper, token.start, tokens[last].end)
+    if not signature.literal:
+        operands = tuple((part[0].start, part[-1].end) for part in arguments)
+        return _with_alias(source, tokens, index, last, replace(use, operands=operands))
     for part in arguments:
-        if any(one.kind is not Kind.STRING for one in part):
+        if any(word.kind is not Kind.STRING for word in part):
             raise source.error(
                 f"{token.upper} takes names in quotes here, as in {token.upper}('dbo.t')",
                 part[0].start,
             )
     texts = tuple(string_value(list(part)) for part in arguments)
-    return _named(source, tokens, index, last, replace(found, literals=texts))
+    return _with_alias(source, tokens, index, last, replace(use, literals=texts))
 
 
 def _arguments(
     source: SourceText, tokens: Sequence[Token], opening: int
 ) -> tuple[list[Sequence[Token]], int]:
-    """The tokens of each argument, and the index of the closing parenthesis."""
+    """Return the tokens of each argument, and the index of the closing parenthesis."""
     parts: list[Sequence[Token]] = []
     depth, first = 0, opening + 1
     for index in range(opening, len(tokens)):
@@ -121,37 +125,37 @@ def _arguments(
     raise source.error("this ( is never closed", tokens[opening].start)
 
 
-def _named(
-    source: SourceText, tokens: Sequence[Token], first: int, last: int, found: Question
-) -> Question:
-    """Gives it a column's name as alias where it is a whole column of a SELECT list without one.
+def _with_alias(
+    source: SourceText, tokens: Sequence[Token], first: int, last: int, use: SessionFunction
+) -> SessionFunction:
+    """Return the use with a column alias where it is a column of a SELECT list without an alias.
 
-    Spark's own functions get the name that Spark gives them, the others their text.
+    Functions that Spark has too get Spark's column name, others their text.
     """
     before, after = _upper(tokens, first - 1), _upper(tokens, last + 1)
     if before not in _BEFORE_COLUMN or (after is not None and after not in _AFTER_COLUMN):
-        return found
+        return use
     depth = 0
     for index in range(first - 1, -1, -1):
         word = tokens[index].upper
         depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(word, 0)
         if depth < 0:
-            return found
+            return use
         if depth == 0 and word in _CLAUSES:
             if word != "SELECT":
-                return found
-            own = _SPARKS_NAMES.get(found.name, source.text[found.start : found.end])
-            return replace(found, alias=own)
-    return found
+                return use
+            alias = _SPARK_COLUMN_NAMES.get(use.name, source.text[use.start : use.end])
+            return replace(use, alias=alias)
+    return use
 
 
 def _adjacent(tokens: Sequence[Token], index: int, count: int) -> bool:
-    """Whether so many tokens follow each other without a space, the last one a word."""
+    """Return whether `count` tokens follow each other without a space, the last one a word."""
     part = tokens[index : index + count]
     return (
         len(part) == count
         and part[-1].kind is Kind.WORD
-        and all(one.end == other.start for one, other in pairwise(part))
+        and all(first.end == second.start for first, second in pairwise(part))
     )
 
 

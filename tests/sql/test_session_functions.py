@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import one, refused
-from txlake.statements import Insert, Merge, Query, Question, Select, SparkCommand, SqlText, Update
+from txlake.statements import (
+    Insert,
+    Merge,
+    Query,
+    Select,
+    SessionFunction,
+    SparkCommand,
+    SqlText,
+    Update,
+)
 
 
 def query(text: str) -> SqlText:
@@ -14,7 +23,7 @@ def query(text: str) -> SqlText:
     return statement.query
 
 
-def answer(question: Question) -> list[str]:
+def answer(question: SessionFunction) -> list[str]:
     """`<NAME literals` before the first operand, `|` between two, `>` behind the last."""
     head = "<" + " ".join((question.name, *question.literals))
     return (
@@ -22,8 +31,8 @@ def answer(question: Question) -> list[str]:
     )
 
 
-def answered(text: str) -> str:
-    return query(text).answered(answer).rewritten(lambda table: f"[{table.table}]")
+def with_session_values(text: str) -> str:
+    return query(text).with_session_values(answer).rewritten(lambda table: f"[{table.table}]")
 
 
 @pytest.mark.parametrize(
@@ -52,13 +61,13 @@ def answered(text: str) -> str:
 def test_questions_are_found_at_their_places(text: str, said: str | None) -> None:
     if said is None:
         text = text.replace(", a @ b", "")
-        assert query(text).questions == ()
+        assert query(text).session_functions == ()
     else:
-        assert answered(text) == said
+        assert with_session_values(text) == said
 
 
 def test_a_table_at_a_version_is_no_variable() -> None:
-    assert query("SELECT * FROM t@v1").questions == ()
+    assert query("SELECT * FROM t@v1").session_functions == ()
 
 
 @pytest.mark.parametrize(
@@ -81,17 +90,19 @@ def test_other_statements_ask_too() -> None:
     inserted = one("INSERT INTO t VALUES (@@SPID, 1)")
     assert isinstance(inserted, Insert)
     assert isinstance(inserted.source, Query)
-    assert [one.name for one in inserted.source.sql.questions] == ["@@SPID"]
+    assert [one.name for one in inserted.source.sql.session_functions] == ["@@SPID"]
     updated = one("UPDATE t SET a = DB_NAME() WHERE b = @@SPID")
     assert isinstance(updated, Update)
     assert isinstance(updated.condition, SqlText)
-    assert updated.condition.answered(answer).text == "b = <@@SPID>"
+    assert updated.condition.with_session_values(answer).text == "b = <@@SPID>"
     merged = one(
         "MERGE INTO t USING (SELECT @@SPID AS a FROM u) s ON t.a = s.a WHEN MATCHED THEN DELETE"
     )
     assert isinstance(merged, Merge)
     assert isinstance(merged.source, Query)
-    assert "SELECT <@@SPID> AS a FROM u" in merged.source.sql.answered(answer).text
+    assert "SELECT <@@SPID> AS a FROM u" in merged.source.sql.with_session_values(answer).text
     explained = one("EXPLAIN SELECT @@SPID AS a FROM u")
     assert isinstance(explained, SparkCommand)
-    assert explained.command.answered(answer).text == "EXPLAIN SELECT <@@SPID> AS a FROM u"
+    assert (
+        explained.command.with_session_values(answer).text == "EXPLAIN SELECT <@@SPID> AS a FROM u"
+    )

@@ -1,8 +1,7 @@
-"""Statements that are Spark's alone, though their queries may read tables of a lake.
+"""Statements on Spark's own tables and directories, whose queries may read tables of a lake.
 
-`CREATE TABLE ... USING parquet`, `INSERT OVERWRITE DIRECTORY`: a lake has no such tables and no
-such directories. What the query in one reads is found as in any other, so that a lake's tables can
-stand in it.
+`CREATE TABLE ... USING parquet`, `INSERT OVERWRITE DIRECTORY`: a lake has no such tables or
+directories. The references of their queries are found as in any query.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
-from txlake.sql.rewriting import with_names
+from txlake.sql.rewriting import resolve_identifiers
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
 
@@ -23,13 +22,13 @@ _BEFORE_TABLE = words("FROM JOIN INTO OVERWRITE TABLE UPDATE USING")
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """A statement that Spark is to carry out.
+class SparkStatement:
+    """A statement that Spark carries out.
 
     Attributes:
-        creates: the table that it creates; None for another statement.
-        is_foreign: False for a CREATE TABLE that names no other format: Spark would make a Parquet
-            table of what a lake's SQL refused.
+        creates: the table that CREATE TABLE creates; None for other statements.
+        is_foreign: False for a CREATE TABLE without another format: Spark would create a Parquet
+            table where the lake's SQL has refused the statement.
     """
 
     command: SparkCommand
@@ -37,14 +36,14 @@ class Foreign:
     is_foreign: bool = True
 
 
-def foreign(
+def parse_spark_statement(
     text: str, args: Arguments | None = None, rules: TextRules = DEFAULT_RULES
-) -> Foreign | None:
-    """The statement with what its query reads; None for one of another kind.
+) -> SparkStatement | None:
+    """Parse a statement on Spark's own tables; None for any other statement.
 
-    Raises InvalidRequest for parameters without a value, and for a query that can't be read.
+    Raises InvalidRequest for parameters without a value, and for a query with a syntax error.
     """
-    source = with_names(bind(text, args, rules))
+    source = resolve_identifiers(bind(text, args, rules))
     tokens = tokenize(source)
     while len(tokens) > 1 and tokens[-2].text == ";":
         place = tokens[-2].start
@@ -55,11 +54,11 @@ def foreign(
     if cursor.accept("INSERT", "OVERWRITE"):
         cursor.accept("LOCAL")
         if cursor.accept("DIRECTORY"):
-            return Foreign(_command(cursor))
+            return SparkStatement(_command(cursor))
     return None
 
 
-def _create(cursor: Cursor) -> Foreign | None:
+def _create(cursor: Cursor) -> SparkStatement | None:
     cursor.accept("OR", "REPLACE")
     cursor.accept("EXTERNAL")
     if not cursor.accept("TABLE"):
@@ -70,14 +69,14 @@ def _create(cursor: Cursor) -> Foreign | None:
         cursor.advance()
         cursor.skip()
         cursor.expect(")")
-    is_foreign = _up_to_query(cursor)
-    return Foreign(_command(cursor), table, is_foreign)
+    is_foreign = _skip_to_query(cursor)
+    return SparkStatement(_command(cursor), table, is_foreign)
 
 
-def _up_to_query(cursor: Cursor) -> bool:
-    """Passes over the clauses before `AS query`, or over all that is left.
+def _skip_to_query(cursor: Cursor) -> bool:
+    """Skip the clauses before `AS query`, or all clauses.
 
-    Whether one of them is of another format than a lake's.
+    Return whether one of them names another format than a lake's.
     """
     is_foreign = False
     while not cursor.at_end:
@@ -95,14 +94,14 @@ def _up_to_query(cursor: Cursor) -> bool:
 
 
 def _command(cursor: Cursor) -> SparkCommand:
-    """The statement, whose query begins where the cursor is, or after it."""
+    """Return the statement, whose query begins at the cursor or after it."""
     if not cursor.at_end and not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.skip(QUERY_WORDS)
     start, source = cursor.first.start, cursor.source
     if cursor.at_end:
         return SparkCommand(SqlText(_between(source, start, cursor.token.start)))
     head = _between(source, start, cursor.token.start)
-    return SparkCommand(rest_query(cursor).after(head))
+    return SparkCommand(rest_query(cursor).with_prefix(head))
 
 
 def _between(source: SourceText, start: int, end: int) -> str:
@@ -110,48 +109,48 @@ def _between(source: SourceText, start: int, end: int) -> str:
 
 
 def insert_into_spark(text: str, statement: Insert) -> SparkCommand | None:
-    """An INSERT into a table of Spark's own, with what its query reads; None without a query.
+    """Return an INSERT into a table of Spark's own for Spark; None for an INSERT without a query.
 
-    `text`: the statement's, parameters bound.
+    `text`: the statement's text, parameters bound.
     """
     if not isinstance(statement.source, Query):
         return None
     query = statement.source.sql
-    head, found, rest = text.rpartition(query.text)
-    if not found or rest.strip(" \t\r\n;"):
+    head, matched, rest = text.rpartition(query.text)
+    if not matched or rest.strip(" \t\r\n;"):
         return None
-    return SparkCommand(query.after(head))
+    return SparkCommand(query.with_prefix(head))
 
 
-def tables_in(
+def possible_table_names(
     text: str, args: Arguments | None, rules: TextRules = DEFAULT_RULES
 ) -> tuple[TableName, ...]:
-    """What may be names of tables in a text that the lake's SQL doesn't know.
+    """Return the possible names of tables in a text that the lake's SQL can't parse.
 
-    Raises InvalidRequest as `markers.bind`, and for a text that has no tokens.
+    Raises InvalidRequest as `markers.bind`, and for a text that can't be split into tokens.
     """
-    source = with_names(bind(text, args, rules))
+    source = resolve_identifiers(bind(text, args, rules))
     cursor = Cursor(source, tokenize(source))
-    found: dict[TableName, None] = {}
+    names: dict[TableName, None] = {}
     while not cursor.at_end:
         if cursor.accept_any(*_BEFORE_TABLE) is None:
             cursor.advance()
         elif cursor.token.kind in {Kind.WORD, Kind.QUOTED} and not cursor.at_any(*_BEFORE_TABLE):
             parts = cursor.path("a name")
             if len(parts) <= _NAME_PARTS_MAX:
-                found[TableName(parts)] = None
-    return tuple(found)
+                names[TableName(parts)] = None
+    return tuple(names)
 
 
-def bound(text: str, args: Arguments | None, rules: TextRules = DEFAULT_RULES) -> str:
-    """The text with its parameters as literals. Raises InvalidRequest as `markers.bind`."""
-    return with_names(bind(text, args, rules)).text
+def bind_text(text: str, args: Arguments | None, rules: TextRules = DEFAULT_RULES) -> str:
+    """Return the text with its parameters as literals. Raises InvalidRequest as `markers.bind`."""
+    return resolve_identifiers(bind(text, args, rules)).text
 
 
-def subject(statement: object) -> TableName | None:
-    """The named table or view that a statement is about; None for a place, a query, a setting."""
+def target_name(statement: object) -> TableName | None:
+    """Return the named table or view of a statement; None for a path table, a query, a setting."""
     for field in ("table", "target", "view"):
-        found = getattr(statement, field, None)
-        if isinstance(found, TableName):
-            return found
+        name = getattr(statement, field, None)
+        if isinstance(name, TableName):
+            return name
     return None

@@ -15,13 +15,13 @@ from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
-    from txlake.doors.configuring import configure
-    from txlake.doors.data_source import TxlakeDataSource
-    from txlake.doors.delta_package import install_as_delta, uninstall_as_delta
-    from txlake.doors.enabling import disable, enable
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.settings import RetrySettings, Settings
+    from txlake.spark_integration.configuring import configure
+    from txlake.spark_integration.data_source import TxlakeDataSource
+    from txlake.spark_integration.delta_package import install_as_delta, uninstall_as_delta
+    from txlake.spark_integration.enabling import disable, enable
     from txlake.tables import (
         DeltaMergeBuilder,
         DeltaOptimizeBuilder,
@@ -34,12 +34,12 @@ __version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",
-    "configure": "txlake.doors.configuring",
-    "enable": "txlake.doors.enabling",
-    "disable": "txlake.doors.enabling",
-    "TxlakeDataSource": "txlake.doors.data_source",
-    "install_as_delta": "txlake.doors.delta_package",
-    "uninstall_as_delta": "txlake.doors.delta_package",
+    "configure": "txlake.spark_integration.configuring",
+    "enable": "txlake.spark_integration.enabling",
+    "disable": "txlake.spark_integration.enabling",
+    "TxlakeDataSource": "txlake.spark_integration.data_source",
+    "install_as_delta": "txlake.spark_integration.delta_package",
+    "uninstall_as_delta": "txlake.spark_integration.delta_package",
     "Lake": "txlake.lake.lake",
     "LakeSession": "txlake.lake.lake",
     "Transaction": "txlake.lake.lake",

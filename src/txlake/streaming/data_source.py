@@ -1,7 +1,7 @@
 """The class that Spark knows as the data source of a lake's own streams, and how it gets it.
 
 It goes to processes without txlake: by value, and it takes what it needs from the package that was
-sent along (`spark.shipping`). Users' format "txlake" is in `doors.data_source`.
+sent along (`spark.shipping`). Users' format "txlake" is in `spark_integration.data_source`.
 """
 
 from __future__ import annotations

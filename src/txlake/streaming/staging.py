@@ -1,8 +1,8 @@
-"""Rows become files of a table in Spark's tasks, where no Spark session can be asked.
+"""Staging of rows as data files by Spark's tasks, in processes without a Spark session.
 
-Owns which tables and rows that does for: those that need nothing of Spark but its tasks. Streams'
-sink and the batch writer of the format "txlake" (`doors.data_source`) stage rows here; what they
-staged becomes part of the table in `committing`.
+Owns which tables and rows that works for: those that need nothing of Spark but its tasks. The
+stream sink and the batch writer of the format "txlake" (`spark_integration.data_source`) stage rows
+here; `committing` adds the staged files to the table.
 """
 
 from __future__ import annotations

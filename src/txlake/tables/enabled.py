@@ -1,6 +1,6 @@
 """Which Spark sessions `txlake.enable` gave to a lake, and to which session of it.
 
-A registry, and nothing else: what an enabled session does is told by `doors`. It is here because a
+A registry, and nothing else: `spark_integration` implements enabled sessions. It is here because a
 `DeltaTable` that is found by a Spark session belongs to the lake of that session too.
 
 A stream runs its micro-batches in a clone of its Spark session, with temporary views of its own.

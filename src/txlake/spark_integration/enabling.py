@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from txlake.doors import merging, reading, sql, streams, writing, writing_v2
-from txlake.doors.catalog import Cataloguing
-from txlake.doors.catalog_since_4_2 import CataloguingSince42
-from txlake.doors.door import Door, door_of
-from txlake.doors.errors import is_inside
-from txlake.doors.fronts import fronted
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect, is_same
+from txlake.spark_integration import merging, reading, sql, streams, writing, writing_v2
+from txlake.spark_integration.catalog import Cataloguing
+from txlake.spark_integration.catalog_since_4_2 import CataloguingSince42
+from txlake.spark_integration.door import Door, door_of
+from txlake.spark_integration.errors import is_inside
+from txlake.spark_integration.fronts import fronted
 from txlake.tables import enabled
 from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 
-from txlake.doors.door import Door, Meaning, session_for
-from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
-from txlake.doors.given import FormatGiven, flat
-from txlake.doors.options import WriteOptions, is_ours, write_options
-from txlake.doors.places import at, named
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.spark_integration.door import Door, Meaning, session_for
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.given import FormatGiven, flat
+from txlake.spark_integration.options import WriteOptions, is_ours, write_options
+from txlake.spark_integration.places import at, named
 from txlake.statements import (
     Expression,
     Insert,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import rows
-from txlake.doors import door
+from txlake.spark_integration import door
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

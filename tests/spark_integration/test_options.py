@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from txlake.doors.options import (
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.spark_integration.options import (
     IGNORED,
     OTHER_OPTIONS,
     READ_OPTIONS,
@@ -22,7 +23,6 @@ from txlake.doors.options import (
     without_stream_options,
     write_options,
 )
-from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import TimeTravel
 from txlake.streaming.options import SOURCE_NAMES, place_of
 

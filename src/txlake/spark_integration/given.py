@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from txlake.doors.door import Door
-from txlake.doors.options import is_ours
+from txlake.spark_integration.door import Door
+from txlake.spark_integration.options import is_ours
 
 _DEFAULT_FORMAT = "spark.sql.sources.default"
 

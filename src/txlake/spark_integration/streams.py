@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from txlake.doors.catalog import column_spec
-from txlake.doors.door import Door, Meaning, session_for
-from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
-from txlake.doors.given import FormatGiven, SchemaGiven, flat
-from txlake.doors.options import (
+from txlake.errors import InvalidRequest
+from txlake.lake.lake import LakeSession
+from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
+from txlake.spark.spark_sessions import is_connect
+from txlake.spark_integration.catalog import column_spec
+from txlake.spark_integration.door import Door, Meaning, session_for
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.given import FormatGiven, SchemaGiven, flat
+from txlake.spark_integration.options import (
     SinkOptions,
     is_ours,
     sink_options,
@@ -26,12 +30,8 @@ from txlake.doors.options import (
     stream_options,
     table_properties,
 )
-from txlake.doors.places import at, named
-from txlake.doors.reading import one_place, with_schema
-from txlake.errors import InvalidRequest
-from txlake.lake.lake import LakeSession
-from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
-from txlake.spark.spark_sessions import is_connect
+from txlake.spark_integration.places import at, named
+from txlake.spark_integration.reading import one_place, with_schema
 from txlake.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
 from txlake.system import System

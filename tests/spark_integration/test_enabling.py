@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession as Session
 
 import txlake
 from tests.lake.rows import rows
-from txlake.doors import enabling
 from txlake.errors import InvalidRequest
+from txlake.spark_integration import enabling
 from txlake.tables import enabled as enabled_sessions
 
 if TYPE_CHECKING:

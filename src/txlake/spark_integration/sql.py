@@ -17,10 +17,10 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
-from txlake.doors.door import Door
-from txlake.doors.errors import as_spark
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
+from txlake.spark_integration.door import Door
+from txlake.spark_integration.errors import as_spark
 from txlake.sql import parse
 from txlake.sql.markers import spark_arguments
 from txlake.sql.spark_statements import (

@@ -14,8 +14,8 @@ from pyspark import cloudpickle
 from pyspark.sql import types as T
 
 import txlake
-from txlake.doors.data_source import TxlakeDataSource, TxlakeWriter
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.spark_integration.data_source import TxlakeDataSource, TxlakeWriter
 from txlake.streaming import planning
 from txlake.streaming.staged import Staged
 

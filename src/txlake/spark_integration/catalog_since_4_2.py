@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.catalog import Table
 
-from txlake.doors.catalog import Cataloguing
-from txlake.doors.errors import as_spark
-from txlake.doors.places import named
+from txlake.spark_integration.catalog import Cataloguing
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.places import named
 from txlake.sql import parse, sql_literal
 from txlake.statements import (
     DropTable,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from txlake.doors.enabling import enable
-from txlake.doors.fronts import fronted
 from txlake.lake.lake import connect
 from txlake.settings import Settings
+from txlake.spark_integration.enabling import enable
+from txlake.spark_integration.fronts import fronted
 from txlake.storage import canonical_url
 from txlake.tables.enabled import enabled_in
 from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from txlake.doors.door import Door, session_for
-from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
-from txlake.doors.given import SchemaGiven
-from txlake.doors.options import Range, ReadOptions, is_ours, read_options
-from txlake.doors.places import at, named, with_moment
 from txlake.errors import InvalidRequest
+from txlake.spark_integration.door import Door, session_for
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.given import SchemaGiven
+from txlake.spark_integration.options import Range, ReadOptions, is_ours, read_options
+from txlake.spark_integration.places import at, named, with_moment
 from txlake.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
 from txlake.tables.errors import refused
 

@@ -14,13 +14,13 @@ from pyspark.sql.catalog import Column, Database, Table
 from pyspark.sql.types import StructField, StructType
 
 from txlake.catalog import TableEntry, matches
-from txlake.doors.door import Door, Meaning
-from txlake.doors.errors import as_spark
-from txlake.doors.options import is_ours, table_properties
-from txlake.doors.places import named
 from txlake.errors import InvalidRequest
 from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
+from txlake.spark_integration.door import Door, Meaning
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.options import is_ours, table_properties
+from txlake.spark_integration.places import named
 from txlake.statements import (
     ColumnSpec,
     CreateTable,

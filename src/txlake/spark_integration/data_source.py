@@ -40,7 +40,13 @@ from pyspark.sql.types import StructType
 
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.stream_task import StreamedFile, StreamTask
-from txlake.doors.options import (
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.times import instant_ms
+from txlake.log.snapshot import Snapshot
+from txlake.session.context import Context
+from txlake.session.engine import Engine, Handle
+from txlake.spark.types import delta_schema
+from txlake.spark_integration.options import (
     NULL_PARTITIONS_STAY,
     ReadOptions,
     WriteOptions,
@@ -49,12 +55,6 @@ from txlake.doors.options import (
     without_stream_options,
     write_options,
 )
-from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.lake.times import instant_ms
-from txlake.log.snapshot import Snapshot
-from txlake.session.context import Context
-from txlake.session.engine import Engine, Handle
-from txlake.spark.types import delta_schema
 from txlake.statements import table_of
 from txlake.streaming.committing import Commit, commit_staged, discard
 from txlake.streaming.opening import find_table, opened, require_lake

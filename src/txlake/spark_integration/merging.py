@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txlake.doors.door import Door, Meaning
-from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
-from txlake.doors.places import named
+from txlake.spark_integration.door import Door, Meaning
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.places import named
 from txlake.statements import (
     STAR,
     Assignment,

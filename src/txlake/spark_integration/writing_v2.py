@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 
-from txlake.doors.door import Door, Meaning
-from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
-from txlake.doors.given import OptionsGiven
-from txlake.doors.options import WriteOptions, is_ours, write_options
-from txlake.doors.places import named
-from txlake.doors.writing import insert, require_change
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.spark_integration.door import Door, Meaning
+from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.given import OptionsGiven
+from txlake.spark_integration.options import WriteOptions, is_ours, write_options
+from txlake.spark_integration.places import named
+from txlake.spark_integration.writing import insert, require_change
 from txlake.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
 from txlake.statements.names import quoted
 from txlake.tables.errors import refused

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
-from txlake.doors.door import Door
 from txlake.errors import InvalidRequest
+from txlake.spark_integration.door import Door
 from txlake.statements import Table, TableName, TablePath, TimeTravel, is_place, table_of
 from txlake.tables.errors import refuse_text
 

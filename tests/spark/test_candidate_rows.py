@@ -366,4 +366,4 @@ def test_values_that_may_depend_on_more_than_the_row_are_left_to_spark(
     condition = SqlText("id = 1")
     files = work.snapshot.select(work.predicate(condition, None))
     found = _found(odd, "id = 1")
-    assert (dml._held(work, files, found, [value, condition]) is not None) == is_held
+    assert (dml._few_candidate_rows(work, files, found, [value, condition]) is not None) == is_held

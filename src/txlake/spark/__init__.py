@@ -1,4 +1,5 @@
-"""The data plane: scans, writes and row changes as Spark jobs; statements' texts become columns.
+"""The data plane: scans, writes and row changes as Spark jobs; SQL expressions become columns.
 
-Nothing here uses the JVM gateway, so that classic sessions and Spark Connect behave alike.
+Modules here use the JVM gateway only where Spark has no public function, with another way for Spark
+Connect, so that classic and Connect sessions behave alike.
 """

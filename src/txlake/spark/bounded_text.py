@@ -1,11 +1,11 @@
-"""CHAR(n) and VARCHAR(n) as Spark keeps them: what is stored of a text, and how it is shown.
+"""CHAR(n) and VARCHAR(n) as Spark treats them: how values are stored and read.
 
-The log has such columns as strings whose declared type stands in their metadata
-(`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored with spaces up to its length; what another writer
-stored without them is read with them. A text that is too long is refused, also where only spaces
-are beyond the length, as Delta Spark does it. Frames carry the declared type as Spark's do: a CHAR
-is compared with shorter literals by it, and CREATE TABLE ... AS SELECT declares the column alike.
-Source: Spark, `ApplyCharTypePadding`.
+The log has such columns as strings whose declared type is in their metadata
+(`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored padded with spaces to its length; values that
+another writer stored without them are padded on reading. A text that is too long is refused, even
+if only spaces exceed the length, as in Delta Spark. Frames carry the declared type, as Spark's do:
+Spark compares a CHAR with shorter literals by it, and CREATE TABLE ... AS SELECT declares the new
+column alike. Source: Spark, `ApplyCharTypePadding`.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ _BOUNDED = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 def length_of(item: Field) -> int | None:
-    """The length that a text column is bounded by; None for any other column."""
-    found = _bound(declared_type(item))
-    return None if found is None else found[1]
+    """Return the maximum length of a CHAR or VARCHAR column; None for any other column."""
+    bound = _bound(declared_type(item))
+    return None if bound is None else bound[1]
 
 
 def is_bounded(item: Field) -> bool:
-    """Whether a bounded text is the column or stands inside of it."""
+    """Return whether the column is a CHAR or VARCHAR, or contains one."""
     return _has_bound(declared_type(item)) or _has_bound(item.type)
 
 
 def is_padded(item: Field) -> bool:
-    """Whether the column is a CHAR."""
-    found = _bound(declared_type(item))
-    return found is not None and found[0]
+    """Return whether the column is a CHAR."""
+    bound = _bound(declared_type(item))
+    return bound is not None and bound[0]
 
 
 def stored_text(value: Column, item: Field) -> Column:
-    """The value with each bounded text as it is stored.
+    """Return the value with each CHAR in it padded, as it is stored.
 
-    A column's own text that is too long stays too long, for the column's check to find; one inside
-    of a struct, list or map fails the job.
+    The column's own text isn't checked for its length here; a nested text that is too long fails
+    the job.
     """
     bound = _bound(declared_type(item))
     return _stored(value, item) if bound is None else _fitted(value, *bound)
 
 
 def padded_text(value: Column, item: Field) -> Column:
-    """A column's text as it is read: a CHAR's with the spaces that its writer left out."""
+    """Return a column's text as it is read: a CHAR padded to its length."""
     bound = _bound(declared_type(item))
     return value if bound is None else _fitted(value, *bound)
 
 
 def length_metadata(item: Field) -> dict[str, object]:
-    """What a frame's column carries of its declared type: a CHAR's or VARCHAR's."""
-    bounded = length_of(item) is not None
-    return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if bounded else {}
+    """Return the metadata by which a frame's column carries its declared CHAR or VARCHAR type."""
+    is_bounded = length_of(item) is not None
+    return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if is_bounded else {}
 
 
 def _bound(data_type: DataType) -> tuple[bool, int] | None:
-    """Whether it is a CHAR, and its length; None for any other type."""
+    """Return whether the type is CHAR (else VARCHAR) and its length; None for any other type."""
     match = _BOUNDED.fullmatch(data_type.name) if isinstance(data_type, Primitive) else None
     return None if match is None else (match[1].lower() == "char", int(match[2]))
 
@@ -85,7 +85,7 @@ def _fitted(value: Column, is_char: bool, length: int) -> Column:
 
 
 def _stored(value: Column, item: Field) -> Column:
-    """The value of a column that isn't itself a bounded text."""
+    """Return the checked and padded value of a column that isn't itself CHAR or VARCHAR."""
     return _inside(value, declared_type(item), item.name) if is_bounded(item) else value
 
 
@@ -101,7 +101,7 @@ def _inside(value: Column, data_type: DataType, name: str) -> Column:
             named = [member.alias(item.name) for member, item in zip(members, fields, strict=True)]
             return F.when(value.isNotNull(), F.struct(*named))
         case Array(element, _):
-            return F.transform(value, lambda one: _inside(one, element, name))
+            return F.transform(value, lambda element_value: _inside(element_value, element, name))
         case Map(key, item, _):
             entries = F.transform(
                 F.map_entries(value),
@@ -115,12 +115,12 @@ def _inside(value: Column, data_type: DataType, name: str) -> Column:
             bound = _bound(data_type)
             assert bound is not None
             fitted = _fitted(value, *bound)
-            said = F.concat(
+            message = F.concat(
                 F.lit(
                     f"column {name!r} is bounded by {bound[1]} characters, which can't hold the "
                 ),
                 F.lit("value "),
                 value,
             )
-            failed = F.when(value.isNotNull(), F.raise_error(said).cast("string"))
+            failed = F.when(value.isNotNull(), F.raise_error(message).cast("string"))
             return F.when(F.char_length(fitted) <= F.lit(bound[1]), fitted).otherwise(failed)

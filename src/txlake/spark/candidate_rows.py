@@ -1,7 +1,7 @@
-"""The few rows for which a condition may hold, found by this process where the files are few.
+"""The rows for which a condition may hold, found by the driver where the files are few.
 
-Owns reading them by pyarrow, without a Spark job over whole files. What isn't certain to come out
-as Spark would read it answers None, and Spark reads the files as it reads any.
+Owns reading data files by pyarrow on the driver, without a Spark job. Functions return None where
+the result might differ from Spark's, and the caller uses Spark.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Rows that may match, all others don't.
+    """Rows that may match a condition; no other row of the files does.
 
     Attributes:
-        positions: in ascending order, by file ordinal; files without any are left out.
-        certain: whether the condition is true of every one of them.
+        positions: ascending positions by file ordinal; files without candidates are left out.
+        certain: whether the condition is true for all of these rows.
     """
 
     positions: Mapping[int, np.ndarray]
@@ -64,7 +64,7 @@ class Candidates:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of candidate rows."""
         return sum(map(len, self.positions.values()))
 
 
@@ -75,53 +75,53 @@ def find_candidates(
     rows_max: int,
     group_bytes_max: int | None = None,
 ) -> Candidates | None:
-    """The live rows of the files for which the predicate may hold.
+    """Return the live rows of the files for which the predicate may hold.
 
-    None where more than `rows_max` may, where the row groups that they are in become more than
-    `group_bytes_max` in memory, where the predicate says nothing of columns that this
-    process can compare, and where a file is large or isn't certain to be read as Spark reads it.
+    None where more than `rows_max` may match, where their row groups exceed `group_bytes_max` in
+    memory, where the predicate has no condition on a column that the driver can compare, and where
+    a file is large or might be read in another way than by Spark.
     """
     snapshot = work.snapshot
-    told = And(tuple(part for part in conjuncts(predicate) if not isinstance(part, Opaque)))
-    named = {path[0].lower() for path in columns_of(told) if len(path) == 1}
-    items = [item for item in data_fields(snapshot) if item.name.lower() in named]
+    known = And(tuple(part for part in conjuncts(predicate) if not isinstance(part, Opaque)))
+    names = {path[0].lower() for path in columns_of(known) if len(path) == 1}
+    items = [item for item in data_fields(snapshot) if item.name.lower() in names]
     items = [item for item in items if _is_plain(item)]
     if not items or files.num_rows > _FILES_MAX:
         return None
     adds = adds_of(work.in_zone(files))
     if not all(is_local(work, add) for add in adds):
         return None
-    search = _Search(work, predicate, told, items, rows_max, group_bytes_max)
+    search = _Search(work, predicate, known, items, rows_max, group_bytes_max)
     try:
         if len(adds) == 1:
-            found = [search.of(adds[0])]
+            positions_by_file = [search.of(adds[0])]
         else:
             with ThreadPoolExecutor(threads_for(files)) as pool:
-                found = list(pool.map(search.of, adds))
+                positions_by_file = list(pool.map(search.of, adds))
     except (pa.ArrowException, OSError, ValueError):
         return None
-    positions = {ordinal: places for ordinal, places in enumerate(found) if len(places)}
+    positions = {ordinal: places for ordinal, places in enumerate(positions_by_file) if len(places)}
     return Candidates(positions=positions, certain=search.certain)
 
 
 def threads_for(files: pa.Table) -> int:
-    """How many threads read these files."""
+    """Return how many threads read these files."""
     count: int = files.num_rows
     return max(1, min(_THREADS_MAX, os.cpu_count() or 1, count))
 
 
 @dataclass(slots=True)
 class _Search:
-    """What is looked for in all files, some of them at a time, and how much was found so far."""
+    """A search over several files, possibly in parallel, with what all files have added up to."""
 
     work: TableAccess
     predicate: Predicate
-    told: Predicate
+    known: Predicate
     items: Sequence[Field]
     rows_max: int
     group_bytes_max: int | None
     certain: bool = field(init=False)
-    _looked_at: int = 0
+    _rows_read: int = 0
     _count: int = 0
     _group_bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -130,19 +130,22 @@ class _Search:
         self.certain = not has_opaque(self.predicate)
 
     def of(self, add: Add) -> np.ndarray:
-        """The places in one file. Raises ValueError where it becomes too much in all of them."""
+        """Return the positions in one file.
+
+        Raises ValueError when all files together exceed a limit.
+        """
         snapshot = self.work.snapshot
         deleted = deleted_rows(self.work, add)
         parts = [np.empty(0, np.int64)]
         last = None
-        for group, start, rows in _read(self.work, add, self.items, told=self.told):
+        for group, start, rows in _read(self.work, add, self.items, known=self.known):
             count = rows.num_rows
             rows = _with_partitions(snapshot, add, rows)
-            places = np.flatnonzero(rows_may_match(self.told, rows, snapshot.schema))
+            places = np.flatnonzero(rows_may_match(self.known, rows, snapshot.schema))
             if len(deleted):
                 places = places[~np.isin(places + start, deleted)]
             is_new = len(places) > 0 and group is not last
-            self._seen(count, len(places), group.total_byte_size if is_new else 0)
+            self._add_up(count, len(places), group.total_byte_size if is_new else 0)
             if len(places):
                 last = group
                 if self.certain and not _hold(
@@ -152,41 +155,41 @@ class _Search:
                 parts.append(places + start)
         return np.concatenate(parts)
 
-    def _seen(self, rows: int, found: int, group_bytes: int) -> None:
+    def _add_up(self, rows: int, matches: int, group_bytes: int) -> None:
         with self._lock:
-            self._looked_at += rows
-            self._count += found
+            self._rows_read += rows
+            self._count += matches
             self._group_bytes += group_bytes
             is_large = self.group_bytes_max is not None and self._group_bytes > self.group_bytes_max
-            if is_large or self._count > self.rows_max or self._looked_at > _ROWS_MAX:
+            if is_large or self._count > self.rows_max or self._rows_read > _ROWS_MAX:
                 raise ValueError("they aren't few")
 
 
 def live_values(
     work: TableAccess, files: pa.Table, items: Sequence[Field], possible: Predicate
 ) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
-    """Of each file, in order, the positions of live rows and their values in these columns.
+    """Yield for each file an iterator over its live rows: positions, and values of the columns.
 
-    Row groups in which the bound predicate can't be true may be left out, as may rows. Raises
-    ValueError, or what Arrow raises, for what isn't certain to be read as Spark reads it.
+    Row groups in which the bound predicate can't be true may be left out, and so may single rows.
+    Raises ValueError, or what Arrow raises, where the result might differ from Spark's.
     """
     snapshot = work.snapshot
     names = {name.lower() for name in snapshot.partition_columns}
     data = [item for item in items if item.name.lower() not in names]
     if not data or not all(map(_is_plain, data)) or files.num_rows > _FILES_MAX:
         raise ValueError("they can't be read here")
-    told = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
+    known = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
     for add in adds_of(work.in_zone(files)):
         if not is_local(work, add):
             raise ValueError("a file is elsewhere")
-        yield _live_in(work, add, data, told)
+        yield _live_in(work, add, data, known)
 
 
 def _live_in(
-    work: TableAccess, add: Add, items: Sequence[Field], told: Predicate
+    work: TableAccess, add: Add, items: Sequence[Field], known: Predicate
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
     deleted = deleted_rows(work, add)
-    for _, start, rows in _read(work, add, items, told=told):
+    for _, start, rows in _read(work, add, items, known=known):
         places = np.arange(start, start + rows.num_rows)
         rows = _with_partitions(work.snapshot, add, rows)
         if len(deleted):
@@ -201,9 +204,9 @@ def arrow_rows_at(
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
 ) -> pa.Table | None:
-    """The rows at these positions, as `TableAccess.scan` gives them, positions included.
+    """Return the rows at these positions, with the columns of `TableAccess.scan`.
 
-    None as `find`, and where they are more than `bytes_max`.
+    They include the positions. None as `find_candidates`, and where the rows exceed `bytes_max`.
     """
     snapshot = work.snapshot
     data = data_fields(snapshot)
@@ -214,11 +217,11 @@ def arrow_rows_at(
         return None
     names = [*snapshot.schema.names, *_extra_names(work)]
     adds = adds_of(work.in_zone(files))
-    room = _Room(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
+    budget = _ByteBudget(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
 
     def of_file(item: tuple[int, np.ndarray]) -> pa.Table:
-        ordinal, wanted = item
-        return _rows_of_file(work, ordinal, adds[ordinal], wanted, names, room)
+        ordinal, file_positions = item
+        return _rows_of_file(work, ordinal, adds[ordinal], file_positions, names, budget)
 
     try:
         with ThreadPoolExecutor(threads_for(files)) as pool:
@@ -229,15 +232,15 @@ def arrow_rows_at(
 
 
 @dataclass(slots=True)
-class _Room:
-    """The bytes that rows of several files may take together."""
+class _ByteBudget:
+    """A budget of bytes that the rows of several files share."""
 
     bytes_max: int
     _taken: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, rows: pa.Table) -> None:
-        """Raises ValueError where there isn't so much left."""
+        """Use up the rows' size. Raises ValueError when the budget is exceeded."""
         with self._lock:
             self._taken += rows.nbytes
             if self._taken > self.bytes_max:
@@ -253,7 +256,7 @@ def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
 def rows_at(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
 ) -> DataFrame | None:
-    """As `arrow_rows_at`, given to Spark."""
+    """Return the rows of `arrow_rows_at` as a Spark frame."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
     held = arrow_rows_at(work, files, positions)
@@ -264,16 +267,17 @@ def rows_at(
 
 
 def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-    """The live rows of the files for which the predicate may hold, where they are few.
+    """Return the live rows for which the predicate may hold as a Spark frame, if they are few.
 
-    As `TableAccess.scan` gives them, though Spark doesn't know of files. None as `find`.
+    The frame has the columns of `TableAccess.scan`, without file metadata. None as
+    `find_candidates`.
     """
     if collated_columns(work.snapshot.schema) or not all(
         item.nullable for item in partition_fields(work.snapshot)
     ):
         return None  # a scan shows collations, and NOT NULL of partition columns
-    found = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
-    held = None if found is None else arrow_rows_at(work, files, found.positions)
+    candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
+    held = None if candidates is None else arrow_rows_at(work, files, candidates.positions)
     if held is None:
         return None
     rows = held.select(work.snapshot.schema.names)
@@ -300,9 +304,9 @@ def _rows_of_file(
     work: TableAccess,
     ordinal: int,
     add: Add,
-    wanted: np.ndarray,
+    positions: np.ndarray,
     names: list[str],
-    room: _Room,
+    budget: _ByteBudget,
 ) -> pa.Table:
     snapshot = work.snapshot
     properties = snapshot.properties
@@ -310,25 +314,27 @@ def _rows_of_file(
         ROW_ID: properties.materialized_row_id_column,
         ROW_VERSION: properties.materialized_row_commit_version_column,
     }
-    kept = [Field(name, _LONG) for name in tracked.values() if work.tracks_rows and name]
+    stored_columns = [Field(name, _LONG) for name in tracked.values() if work.tracks_rows and name]
     parts = []
-    for _, start, rows in _read(work, add, [*data_fields(snapshot), *kept], wanted):
-        first, last = np.searchsorted(wanted, [start, start + rows.num_rows])
+    for _, start, rows in _read(work, add, [*data_fields(snapshot), *stored_columns], positions):
+        first, last = np.searchsorted(positions, [start, start + rows.num_rows])
         if first == last:
             continue
-        positions = pa.array(wanted[first:last], pa.int64())
-        rows = rows.take(pa.array(wanted[first:last] - start))
+        position_column = pa.array(positions[first:last], pa.int64())
+        rows = rows.take(pa.array(positions[first:last] - start))
         columns = dict(zip(rows.column_names, rows.columns, strict=True))
         if work.tracks_rows:
             base = pa.scalar(add.base_row_id, pa.int64())
             version = pa.scalar(add.default_row_commit_version, pa.int64())
-            for name, given in ((ROW_ID, pc.add(positions, base)), (ROW_VERSION, version)):
-                stored = columns.get(tracked[name] or "", pa.nulls(len(positions), pa.int64()))
-                columns[name] = pc.coalesce(stored, given)
-        columns[FILE] = pa.array(np.full(len(positions), ordinal), pa.int64())
-        columns[ROW] = positions
+            for name, default in ((ROW_ID, pc.add(position_column, base)), (ROW_VERSION, version)):
+                stored = columns.get(
+                    tracked[name] or "", pa.nulls(len(position_column), pa.int64())
+                )
+                columns[name] = pc.coalesce(stored, default)
+        columns[FILE] = pa.array(np.full(len(position_column), ordinal), pa.int64())
+        columns[ROW] = position_column
         rows = _with_partitions(snapshot, add, pa.table(columns)).select(names)
-        room.take(rows)
+        budget.take(rows)
         parts.append(rows)
     return pa.concat_tables(parts)
 
@@ -346,12 +352,12 @@ def _url_of(work: TableAccess, add: Add) -> str:
 
 
 def is_local(work: TableAccess, add: Add) -> bool:
-    """Whether the file lies on this machine."""
+    """Return whether the file lies on this machine."""
     return _url_of(work, add).startswith(_LOCAL)
 
 
 def deleted_rows(work: TableAccess, add: Add) -> np.ndarray:
-    """The positions of a file's deleted rows, in ascending order."""
+    """Return the positions of a file's deleted rows, in ascending order."""
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
     return as_array(load_vector(work.store, add.deletion_vector, work.external_vectors)).astype(
@@ -360,7 +366,7 @@ def deleted_rows(work: TableAccess, add: Add) -> np.ndarray:
 
 
 def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
-    """The rows with the partition columns, which are the same in all of a file."""
+    """Return the rows with the partition columns, which are constant in a file."""
     for name in snapshot.partition_columns:
         item = snapshot.schema.find(name)
         assert item is not None
@@ -375,25 +381,26 @@ def _read(
     work: TableAccess,
     add: Add,
     items: Sequence[Field],
-    wanted: np.ndarray | None = None,
-    told: Predicate | None = None,
+    positions: np.ndarray | None = None,
+    known: Predicate | None = None,
 ) -> Iterator[tuple[pq.RowGroupMetaData, int, pa.Table]]:
-    """The columns by logical name, some rows at a time, with their group and the first's position.
+    """Yield the columns by logical name in batches: row group, first position, rows.
 
-    With `wanted`, positions in ascending order, rows far from them are left out; with `told` groups
-    without a row of which it may be true. Raises ValueError for what Spark may read otherwise.
+    With `positions`, ascending, row groups and batches without one are left out. With `known`, row
+    groups in which that predicate can't be true are left out. Raises ValueError where Spark might
+    read other values.
     """
     with open_file(_url_of(work, add), work.storage_options) as source:
         file = open_parquet(source)
         columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
-        may_have = None if told is None else _groups(file, columns, items, told, work.snapshot)
+        may_match = None if known is None else _groups(file, columns, items, known, work.snapshot)
         start = 0
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             end = start + group.num_rows
-            last = None if wanted is None else wanted[wanted < end][-1:]
-            is_asked = last is None or (len(last) and last[0] >= start)
-            if is_asked and (may_have is None or may_have[number]):
+            last = None if positions is None else positions[positions < end][-1:]
+            is_needed = last is None or (len(last) and last[0] >= start)
+            if is_needed and (may_match is None or may_match[number]):
                 for batch in iter_rows(file, columns, [number]):
                     yield group, start, pa.table(batch.columns, [item.name for item in items])
                     start += batch.num_rows
@@ -406,12 +413,12 @@ def _groups(
     file: pq.ParquetFile,
     columns: Columns,
     items: Sequence[Field],
-    told: Predicate,
+    predicate: Predicate,
     snapshot: Snapshot,
 ) -> Sequence[bool]:
-    """Of each row group whether it may have such a row, as far as its statistics tell.
+    """Return for each row group whether its statistics allow a row that meets the predicate.
 
-    Asked of whole numbers alone, whose bounds no writer cuts or orders in another way.
+    Only statistics of integer columns count: no writer truncates them or orders them differently.
     """
     metadata = file.metadata
     groups = [metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -424,25 +431,25 @@ def _groups(
         place = leaves.get(name or "")
         if place is not None and isinstance(item.type, Primitive) and item.type.name in _INTEGERS:
             ranges[item.name] = [_range(group.column(place)) for group in groups]
-    return ranges_may_match(told, ranges, len(groups), snapshot.schema)
+    return ranges_may_match(predicate, ranges, len(groups), snapshot.schema)
 
 
 def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
-    """The least and the greatest number of a column in a row group; None where it isn't known."""
-    found = chunk.statistics
-    if found is None or not found.has_min_max:
+    """Return the bounds of a column in a row group; None where they are unknown."""
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_min_max:
         return None
-    bounds = (found.min, found.max)
+    bounds = (statistics.min, statistics.max)
     return bounds if all(type(bound) is int for bound in bounds) else None
 
 
 def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
-    """Where the columns are in the file. Raises ValueError for what Spark may read otherwise."""
+    """Find the columns in the file. Raises ValueError where Spark might read other values."""
     schema = pa.schema([parquet_field(item) for item in items])
     columns = Columns(schema, by_id=by_id, exact=True)
     columns.find(file)
-    found = file.schema_arrow.names
-    if len({name.lower() for name in found}) < len(found):
+    names = file.schema_arrow.names
+    if len({name.lower() for name in names}) < len(names):
         raise ValueError("two columns have one name")
     if not by_id and not set(columns.sources) <= {*schema.names, None}:
         raise ValueError("a column's name is in other letter case")

@@ -1,7 +1,7 @@
-"""Parquet tables of Spark's own catalog: where they are, and which files are which partition's.
+"""Parquet tables of Spark's own catalog: their locations, and their files by partition.
 
-Everything goes through SQL and public functions, so that it works on Spark Connect. Files are those
-that Spark itself reads for the table: not those of folders that are no partitions of it.
+Uses only SQL and public functions, so that it works on Spark Connect. Files are those that Spark
+itself reads for the table, not those in folders that aren't partitions of it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ParquetTable:
     """A Parquet table of Spark's own catalog.
 
     Attributes:
-        name: its whole name.
-        location: its place, a local path or a URL.
-        schema: its columns, partition columns too.
+        name: its qualified name.
+        location: its location, a local path or a URL.
+        schema: its columns, partition columns included.
         partition_by: the partition columns' names.
-        files: the values of the partition columns by path below `location`, decoded.
+        files: the values of the partition columns by path relative to `location`, decoded.
         properties: those of TBLPROPERTIES.
         comment: the table's comment.
     """
@@ -53,10 +53,10 @@ class ParquetTable:
 
 
 def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
-    """The table of a name, `spark_catalog.db.t`.
+    """Return the table with a name, `spark_catalog.db.t`.
 
-    Raises InvalidRequest for a name that isn't there, a view, a partition whose files lie outside
-    of the table's folder; UnsupportedFeature for a table of another format.
+    Raises InvalidRequest if there is no such table, if it is a view, and if a partition's files lie
+    outside of the table's folder; UnsupportedFeature for a table of another format.
     """
     text = ".".join(quoted(part, always=True) for part in name.parts)
     if not spark.catalog.tableExists(text):
@@ -90,7 +90,7 @@ def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
 
 
 def plain_location(location: str) -> str:
-    """A location as the catalog shows it, unencoded, as the path or URL that means the same."""
+    """Return a location of the catalog, which isn't encoded, as the equivalent path or URL."""
     if location.startswith("file:"):
         rest = location.removeprefix("file:")
         return "/" + rest.lstrip("/")
@@ -99,7 +99,7 @@ def plain_location(location: str) -> str:
 
 def _described(spark: SparkSession, text: str, name: TableName) -> dict[str, Any]:
     try:
-        [[told]] = spark.sql(f"DESCRIBE TABLE EXTENDED {text} AS JSON").collect()
+        [[description]] = spark.sql(f"DESCRIBE TABLE EXTENDED {text} AS JSON").collect()
     except AnalysisException as error:
         if "V2_TABLE" not in (error.getCondition() or ""):
             raise
@@ -108,7 +108,7 @@ def _described(spark: SparkSession, text: str, name: TableName) -> dict[str, Any
             "another format there; a Delta table gets a name in the lake by lake.attach(place, "
             "name)"
         ) from error
-    entry: dict[str, Any] = json.loads(told)
+    entry: dict[str, Any] = json.loads(description)
     kind, provider = str(entry.get("type")), str(entry.get("provider", "")).lower()
     if kind.endswith("VIEW"):
         raise InvalidRequest(
@@ -125,7 +125,7 @@ def _described(spark: SparkSession, text: str, name: TableName) -> dict[str, Any
 
 
 def _below(urls: list[str], location: str) -> Iterator[tuple[str | None, str]]:
-    """Each file's path below a location, decoded, None for one elsewhere; and its URL."""
+    """Yield each file's decoded path relative to a location (None outside of it), and its URL."""
     root = location.rstrip("/") + "/"
     for url in urls:
         path = unquote(plain_location(url) if url.startswith("file:") else url)
@@ -139,31 +139,31 @@ def _by_partition(
     location: str,
     paths: list[tuple[str | None, str]],
 ) -> dict[str, Values]:
-    """The files' partition values.
+    """Return the files' partition values by path.
 
-    A partition is taken to be in the folder of its own name where the table has files there; of the
-    others the catalog is asked where they are.
+    A partition is assumed to be in the folder of its own name if the table has files there; the
+    catalog is asked for the location of the others.
     """
     folders = {(path or "").rpartition("/")[0] for path, _ in paths}
     partitions = [str(row[0]) for row in spark.sql(f"SHOW PARTITIONS {text}").collect()]
-    found = {one: _values(one) for one in partitions if one in folders}
-    for one in partitions:
-        if one not in folders:
-            found[_folder_of(spark, text, name, location, one)] = _values(one)
+    values_of = {partition: _values(partition) for partition in partitions if partition in folders}
+    for partition in partitions:
+        if partition not in folders:
+            values_of[_folder_of(spark, text, name, location, partition)] = _values(partition)
     files: dict[str, Values] = {}
     for path, url in paths:
         folder = (path or "").rpartition("/")[0]
-        if path is None or folder not in found or path in files:
+        if path is None or folder not in values_of or path in files:
             raise InvalidRequest(
                 f"{name}: it isn't clear which one partition the file {url} is of: several are in "
                 "its folder, or none; SHOW PARTITIONS lists them"
             )
-        files[path] = found[folder]
+        files[path] = values_of[folder]
     return files
 
 
 def _values(partition: str) -> Values:
-    """`day=2026-01-05/shop=7`, as SHOW PARTITIONS has it."""
+    """Return the values of a partition such as `day=2026-01-05/shop=7` (SHOW PARTITIONS)."""
     pairs = (part.partition("=") for part in partition.split("/"))
     return tuple(
         (str(unescape_partition(column)), unescape_partition(text)) for column, _, text in pairs
@@ -173,20 +173,24 @@ def _values(partition: str) -> Values:
 def _folder_of(
     spark: SparkSession, text: str, name: TableName, location: str, partition: str
 ) -> str:
-    """Where the catalog has a partition, below the table's location."""
+    """Return a partition's location in the catalog, relative to the table's."""
     spec = ", ".join(
         f"{quoted(column, always=True)} = {_literal(value)}" for column, value in _values(partition)
     )
-    [[told]] = spark.sql(f"DESCRIBE TABLE EXTENDED {text} PARTITION ({spec}) AS JSON").collect()
-    found = plain_location(str(json.loads(told).get("location", ""))).rstrip("/")
+    [[description]] = spark.sql(
+        f"DESCRIBE TABLE EXTENDED {text} PARTITION ({spec}) AS JSON"
+    ).collect()
+    partition_location = plain_location(str(json.loads(description).get("location", ""))).rstrip(
+        "/"
+    )
     root = location.rstrip("/") + "/"
-    if not found.startswith(root):
+    if not partition_location.startswith(root):
         raise InvalidRequest(
-            f"{name}: partition {partition} is at {found}, outside of the table's folder "
-            f"{location}: a Delta table has its files below one folder; move it there with ALTER "
-            "TABLE ... PARTITION ... SET LOCATION, or CREATE TABLE ... AS SELECT"
+            f"{name}: partition {partition} is at {partition_location}, outside of the table's "
+            f"folder {location}: a Delta table has its files below one folder; move it there with "
+            "ALTER TABLE ... PARTITION ... SET LOCATION, or CREATE TABLE ... AS SELECT"
         )
-    return found.removeprefix(root)
+    return partition_location.removeprefix(root)
 
 
 def _literal(text: str | None) -> str:

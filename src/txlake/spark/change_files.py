@@ -1,7 +1,7 @@
-"""Change data files: rows that went, came or changed, each with what befell it.
+"""Change data files: the rows that a version inserted, updated or deleted, with the kind of change.
 
-Owns how they are read from the data files that hold them, and written. Source: PROTOCOL.md,
-"Change Data Files".
+Owns reading the rows from their data files, and writing them. Source: PROTOCOL.md, "Change Data
+Files".
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _LOCAL = "file://"
 
 @translating
 def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-    """`TableData.write_changes`."""
-    held = _held(work, changed)
-    frame = functools.reduce(DataFrame.unionAll, held or list(_frames(work, changed)))
+    """Implement `TableData.write_changes`."""
+    few_frames = _few_frames(work, changed)
+    frame = functools.reduce(DataFrame.unionAll, few_frames or list(_frames(work, changed)))
     target = replace(work.target(), snapshot=with_change_type(work.snapshot), as_changes=True)
-    files = files_table([one.file for one in changed])
+    files = files_table([rows.file for rows in changed])
     written = write_frame(
         frame,
         replace(target, reports_origins=False),
         few_rows_max=few_rows_max(files),
-        held=held is not None,
+        held=few_frames is not None,
     )
     return tuple(
         Cdc(
@@ -58,24 +58,24 @@ def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cd
 
 
 def with_change_type(snapshot: Snapshot) -> Snapshot:
-    """The table with the column that change data files have besides its own."""
+    """Return the table with the additional column of change data files."""
     schema = Struct((*snapshot.schema.fields, Field(CHANGE_TYPE, Primitive("string"))))
     metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_to_string(schema))
     return snapshot.apply([metadata])
 
 
-def _held(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataFrame] | None:
-    """The rows of each kind of change, read by this process; None where it takes too many."""
-    if sum(len(one.positions) for one in changed) > _FEW_ROWS:
+def _few_frames(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataFrame] | None:
+    """Return the rows of each kind of change, read by the driver; None where they are too many."""
+    if sum(len(rows.positions) for rows in changed) > _FEW_ROWS:
         return None
-    if not all(work.reach.url(one.file.path).startswith(_LOCAL) for one in changed):
+    if not all(work.reach.url(rows.file.path).startswith(_LOCAL) for rows in changed):
         return None
     frames = []
-    for kind, ones in _by_kind(changed).items():
+    for kind, changes in _by_kind(changed).items():
         positions = {
-            place: as_array(one.positions).astype(np.int64) for place, one in enumerate(ones)
+            place: as_array(rows.positions).astype(np.int64) for place, rows in enumerate(changes)
         }
-        rows = rows_at(work, files_table([one.file for one in ones]), positions)
+        rows = rows_at(work, files_table([rows.file for rows in changes]), positions)
         if rows is None:
             return None
         columns = [F.col(quote(name)) for name in work.snapshot.schema.names]
@@ -84,15 +84,18 @@ def _held(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataFrame] 
 
 
 def _by_kind(changed: Sequence[ChangedRows]) -> dict[str, list[ChangedRows]]:
+    """Group the changed rows by kind of change."""
     kinds: dict[str, list[ChangedRows]] = {}
-    for one in changed:
-        kinds.setdefault(one.change_type, []).append(one)
+    for rows in changed:
+        kinds.setdefault(rows.change_type, []).append(rows)
     return kinds
 
 
 def _frames(work: TableAccess, changed: Sequence[ChangedRows]) -> Iterator[DataFrame]:
-    """The rows of each kind of change, with the kind."""
-    for kind, ones in _by_kind(changed).items():
-        left_out = {place: all_but(one.positions, one.count) for place, one in enumerate(ones)}
-        rows = work.scan(files_table([one.file for one in ones]), deleted=left_out)
-        yield rows.withColumn(CHANGE_TYPE, F.lit(kind))
+    """Yield the rows of each kind of change, with the kind, as Spark reads them."""
+    for kind, changes in _by_kind(changed).items():
+        other_positions = {
+            place: all_but(rows.positions, rows.count) for place, rows in enumerate(changes)
+        }
+        frame = work.scan(files_table([rows.file for rows in changes]), deleted=other_positions)
+        yield frame.withColumn(CHANGE_TYPE, F.lit(kind))

@@ -1,7 +1,7 @@
-"""OPTIMIZE: small files become larger ones; no row changes, so it is no data change.
+"""OPTIMIZE: compact small files to larger ones. No row changes, so it is no data change.
 
-Owns bin packing and purging of deleted rows; what sorts rows is `sorting`'s. A compaction keeps the
-rows' order and says in each output where its rows came from, so that a concurrent deletion can be
+Owns bin packing and purging of deleted rows; `sorting` owns sorting. A compaction keeps the rows'
+order and records in each output where its rows came from, so that a concurrent deletion can be
 carried over.
 """
 
@@ -57,18 +57,18 @@ class Bin:
 
 @translating
 def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """`TableData.compact`.
+    """Implement `TableData.compact`.
 
-    Spark moves the rows where files may hold shredded variants, pyarrow elsewhere. A file that
-    pyarrow can't take over exactly stays as it is, with a warning in the log: one with dates before
-    1582 or times before 1900 in the calendar of old Spark versions.
+    Spark rewrites the rows where files may hold shredded variants, pyarrow elsewhere. A file that
+    pyarrow can't copy exactly stays as it is, with a warning in the log: one with dates before 1582
+    or times before 1900 in the calendar of old Spark versions.
     """
-    done = _rewrite(work, choose_bins(work, where, purge=purge))
-    return compaction_change(work, where, done.sources, done.outputs, purge=purge)
+    result = _rewrite(work, choose_bins(work, where, purge=purge))
+    return compaction_change(work, where, result.sources, result.outputs, purge=purge)
 
 
 def choose_bins(work: TableAccess, where: Expression | None, *, purge: bool) -> list[Bin]:
-    """The files to pack, or to purge."""
+    """Return the bins of files to pack, or of single files to purge."""
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
         return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
@@ -83,7 +83,7 @@ def compaction_change(
     *,
     purge: bool,
 ) -> Change:
-    """The change by which files become others with the same rows."""
+    """Return the change that replaces files by others with the same rows."""
     if purge:
         parameters = {**partitions_chosen(where), **_PURGING}
         return optimize_change(work, "REORG", parameters, sources, outputs)
@@ -93,22 +93,23 @@ def compaction_change(
 
 @translating
 def rewrite(work: TableAccess, files: pa.Table, onto: Snapshot) -> Change:
-    """`TableData.rewrite`."""
+    """Implement `TableData.rewrite`."""
     rows = work.scan(files, positions=True).drop(FILE, ROW)
     target = replace(work, snapshot=onto).target(data_change=False)
     return rewrite_change(work, files, write_frame(rows, target).adds)
 
 
 def rewrite_change(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> Change:
-    """The change by which these files become others with the same rows, in no recorded order."""
+    """Return the change that replaces files by others with the same rows, in no recorded order."""
     parameters = {**partitions_chosen(None), **_PURGING}
     return optimize_change(work, "REORG", parameters, tuple(adds_of(files)), outputs)
 
 
 def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
-    """Bins of files of one partition, in the order given, of about the target size.
+    """Yield bins of files of one partition, in ascending order of size, of about the target size.
 
-    A file that is large enough and has few deleted rows stays as it is, and so does one alone.
+    A file stays as it is if it is large enough and has few deleted rows, or if it has few deleted
+    rows and is alone in its bin.
     """
     partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
     for add in candidates:
@@ -118,7 +119,7 @@ def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
     for files in partitions.values():
         current: list[Add] = []
         size = 0
-        for add in sorted(files, key=lambda one: one.size):
+        for add in sorted(files, key=lambda add: add.size):
             if current and size + add.size > target_bytes:
                 yield from _worthwhile(current)
                 current, size = [], 0
@@ -128,6 +129,7 @@ def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
 
 
 def _worthwhile(files: list[Add]) -> Iterator[Bin]:
+    """Yield the bin if it has several files or many deleted rows."""
     if len(files) > 1 or any(_deleted_ratio(add) > _DELETED_RATIO_MAX for add in files):
         yield Bin(tuple(files))
 
@@ -151,16 +153,16 @@ class _Rewritten:
 
 
 def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
-    """One output a bin, rows in the bin's order; each output names its sources.
+    """Write one output per bin, in the order of the bin's rows; each output names its sources.
 
-    The tasks read and write the files by themselves, a bin at a time.
+    The tasks read and write the files themselves, a bin at a time.
     """
     if not bins:
         return _Rewritten()
     if work.snapshot.features & SHREDDING:
-        sources = tuple(add for one in bins for add in one.files)
+        sources = tuple(add for file_bin in bins for add in file_bin.files)
         return _Rewritten(sources, rewrite_rows(work, sources, len(bins)))
-    files = dict(enumerate(add for one in bins for add in one.files))
+    files = dict(enumerate(add for file_bin in bins for add in file_bin.files))
     target = work.target(data_change=False)
     shipped = (
         broadcast_bytes(add for add in files.values() if add.deletion_vector is not None)
@@ -189,7 +191,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
 def _vectors(
     work: TableAccess, files: Mapping[int, Add], *, shipped: bool
 ) -> dict[int, dict[str, object]]:
-    """What the task gets of each deletion vector, by ordinal: its positions, or where it is."""
+    """Return for each deletion vector, by ordinal, its positions or where a task finds them."""
     vectors = {
         ordinal: add.deletion_vector
         for ordinal, add in files.items()
@@ -212,10 +214,10 @@ def _bins_table(
     names = [item.physical_name for item in partition_fields(work.snapshot)]
     ordinals = count()
     rows = []
-    for number, one in enumerate(bins):
-        values = one.files[0].partition_values
+    for number, file_bin in enumerate(bins):
+        values = file_bin.files[0].partition_values
         files = []
-        for add in one.files:
+        for add in file_bin.files:
             ordinal = next(ordinals)
             url = work.reach.url(add.path)
             files.append(
@@ -233,59 +235,60 @@ def _bins_table(
 
 
 def _outcome(
-    work: TableAccess, bins: list[Bin], reports: list[dict[str, Any]], done: Written
+    work: TableAccess, bins: list[Bin], reports: list[dict[str, Any]], output_files: Written
 ) -> _Rewritten:
-    """What the tasks did, as files: those that a task left as they are stay in the table.
+    """Return the files that the tasks replaced; a file that a task skipped stays in the table.
 
-    Where that leaves one file without deleted rows of a bin, it stays too: nothing would be won,
-    and the next run would do it again.
+    If a single file of a bin remains and has no deleted rows, it stays too: rewriting it gains
+    nothing, and the next run would do it again.
     """
     live_counts = {
         row["key"]: np.frombuffer(row["data"], "<i8").tolist()
         for row in reports
         if row["kind"] == "moved"
     }
-    kept = {row["key"]: row["text"] for row in reports if row["kind"] == "skipped"}
-    by_number = dict(zip(done.groups, done.adds, strict=True))
+    skip_reasons = {row["key"]: row["text"] for row in reports if row["kind"] == "skipped"}
+    by_number = dict(zip(output_files.groups, output_files.adds, strict=True))
     ordinals = count()
     sources: list[Add] = []
     outputs: list[Add] = []
-    for number, one in enumerate(bins):
-        taken: list[tuple[Add, int]] = []
-        for add, live in zip(one.files, live_counts[number], strict=True):
-            why = kept.get(next(ordinals))
-            if why is None:
-                taken.append((add, live))
+    for number, file_bin in enumerate(bins):
+        replaced: list[tuple[Add, int]] = []
+        for add, live in zip(file_bin.files, live_counts[number], strict=True):
+            reason = skip_reasons.get(next(ordinals))
+            if reason is None:
+                replaced.append((add, live))
             else:
-                logger.warning("%s: %s stays as it is: %s", work.snapshot.table, add.path, why)
+                logger.warning("%s: %s stays as it is: %s", work.snapshot.table, add.path, reason)
         output = by_number.get(number)
-        if len(taken) == 1 < len(one.files) and taken[0][0].deletion_vector is None:
+        if len(replaced) == 1 < len(file_bin.files) and replaced[0][0].deletion_vector is None:
             if output is not None:
                 work.store.delete([decode_path(output.path)])
             continue
-        sources += [add for add, _ in taken]
+        sources += [add for add, _ in replaced]
         if output is not None:
-            outputs.append(_with_sources(output, taken))
+            outputs.append(_with_sources(output, replaced))
     return _Rewritten(tuple(sources), tuple(outputs))
 
 
-def _with_sources(output: Add, taken: list[tuple[Add, int]]) -> Add:
-    """The output tagged with the rows that it holds; made of one file, it is clustered as that."""
+def _with_sources(output: Add, rewritten_files: list[tuple[Add, int]]) -> Add:
+    """Return the output tagged with its sources; with a single one, it inherits its clustering."""
     sources = [
-        Source(path=add.key[0], vector_id=add.key[1], first=0, rows=live) for add, live in taken
+        Source(path=add.key[0], vector_id=add.key[1], first=0, rows=live)
+        for add, live in rewritten_files
     ]
     tags = {**(output.tags or {}), SOURCES_TAG: sources_text(sources)}
     tagged = msgspec.structs.replace(output, tags=tags)
-    return as_clustered(tagged, taken[0][0]) if len(taken) == 1 else tagged
+    return as_clustered(tagged, rewritten_files[0][0]) if len(rewritten_files) == 1 else tagged
 
 
 def partitions_chosen(where: Expression | None) -> dict[str, object]:
-    """The condition on partitions, as the history has it."""
+    """Return the condition on partitions as parameters of the history's entry."""
     return {"predicate": [] if where is None else [condition_text(where)]}
 
 
 def _sizes(sizes: list[int]) -> dict[str, int]:
-    """The new files' sizes in bytes, sorted, as the history of Delta Spark's OPTIMIZE has them."""
+    """Return the distribution of the sorted file sizes, as Delta Spark's history has it."""
     if not sizes:
         return {}
     count = len(sizes)
@@ -305,7 +308,7 @@ def optimize_change(
     sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
-    """The change by which files become others with the same rows."""
+    """Return the change of `operation` that replaces files by others with the same rows."""
     now_ms = work.system.now_ms()
     removes: list[Action] = [add.removed(timestamp_ms=now_ms, data_change=False) for add in sources]
     metrics = {

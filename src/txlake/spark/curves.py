@@ -1,9 +1,9 @@
-"""Numbers by which rows that are near in several columns stand near each other.
+"""Places on a space-filling curve, so that rows near in several columns are stored near each other.
 
-Owns the way from a table's columns to a place on a space-filling curve, as expressions that Spark
-evaluates itself: no row passes through Python. A column's value becomes its bucket among boundaries
-of a sample, and the buckets' bits become a place. The number only says where a row is to stand:
-what is in the row doesn't hang on it.
+Owns the way from a table's columns to a place on the curve, as expressions that Spark evaluates
+itself: no row passes through Python. A column's value becomes its bucket among boundaries taken
+from a sample, and the buckets' bits become a place. Places decide the order of rows only, never
+their content.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SEPARATOR = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A column by which rows are ordered, as what stands for it: a plain number, or a text."""
+    """A column by which rows are ordered, and its sort key: a number or a text."""
 
     key: Column
     type_name: str
 
 
 def dimension(column: Column, data_type: DataType) -> Dimension:
-    """The column as one of a curve's dimensions."""
+    """Return the column as a dimension of a curve."""
     if not isinstance(data_type, Primitive):
         return Dimension(F.to_json(F.struct(column)), "string")
     name = data_type.name
@@ -59,33 +59,36 @@ def dimension(column: Column, data_type: DataType) -> Dimension:
 
 
 def z_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
-    """A row's place on the Z-order curve: the bits of its buckets, interleaved."""
+    """Return a row's place on the Z-order curve: the interleaved bits of its buckets."""
     bits = min(_BUCKET_BITS, _PLACE_BITS // len(dimensions))
     return _interleaved(_buckets(rows, dimensions, bits), bits)
 
 
 def hilbert_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
-    """A row's place on the Hilbert curve, along which neighbours differ in one column alone.
+    """Return a row's place on the Hilbert curve, where neighbours differ in one column only.
 
-    Over 2 to DIMENSIONS_MAX dimensions.
+    Takes 2 to DIMENSIONS_MAX dimensions.
     """
     steps = walk(len(dimensions))
     point = _interleaved(_buckets(rows, dimensions, steps.bits), steps.bits)
-    return _let(point, lambda one: _walked(one, steps, len(dimensions)))
+    return _let(point, lambda number: _walk_place(number, steps, len(dimensions)))
 
 
-def _walked(point: Column, steps: Walk, dimensions: int) -> Column:
-    """`Walk.place`. What is carried from step to step is (place, state) as one number."""
+def _walk_place(point: Column, steps: Walk, dimensions: int) -> Column:
+    """Return the place of a point as an expression; see `Walk.place`.
+
+    A step carries (place, state), packed in one number, to the next.
+    """
     table = _numbers(steps.table, "int")
     shifts = range(steps.bits * dimensions - steps.step_bits, -1, -steps.step_bits)
     state_mask, step_mask = (1 << steps.state_bits) - 1, (1 << steps.step_bits) - 1
 
     def step(carried: Column, shift: Column) -> Column:
-        part = F.call_function("shiftright", point, shift).bitwiseAND(F.lit(step_mask))
+        point_bits = F.call_function("shiftright", point, shift).bitwiseAND(F.lit(step_mask))
         state = F.shiftleft(carried.bitwiseAND(F.lit(state_mask)), steps.step_bits)
-        found = F.get(table, state.bitwiseOR(part).cast("int")).cast("bigint")
+        entry = F.get(table, state.bitwiseOR(point_bits).cast("int")).cast("bigint")
         place = F.shiftright(carried, steps.state_bits)
-        return F.shiftleft(place, steps.step_bits + steps.state_bits).bitwiseOR(found)
+        return F.shiftleft(place, steps.step_bits + steps.state_bits).bitwiseOR(entry)
 
     start = F.lit(0).cast("bigint")
     walked = F.aggregate(_numbers(shifts, "int"), start, step)
@@ -93,41 +96,41 @@ def _walked(point: Column, steps: Walk, dimensions: int) -> Column:
 
 
 def _interleaved(buckets: Sequence[Column], bits: int) -> Column:
-    """One number of the bits of all buckets: the highest first, of them the last bucket's."""
+    """Return the bits of all buckets as one number, highest bits first, last bucket first."""
     number = F.lit(0).cast("bigint")
     for place, bucket in enumerate(buckets):
         shifts = [(bit, bit * len(buckets) + place) for bit in range(bits)]
-        number = number.bitwiseOR(_let(bucket, _moving(shifts)))
+        number = number.bitwiseOR(_let(bucket, _bit_mover(shifts)))
     return number
 
 
-def _moving(shifts: Sequence[tuple[int, int]]) -> Callable[[Column], Column]:
-    """Takes bits of a number to other places, each from one to one."""
+def _bit_mover(shifts: Sequence[tuple[int, int]]) -> Callable[[Column], Column]:
+    """Return a function that moves bits of a number, each from a source to a target place."""
 
-    def moved(number: Column) -> Column:
-        found = F.lit(0).cast("bigint")
+    def move(number: Column) -> Column:
+        result = F.lit(0).cast("bigint")
         for source, target in shifts:
             bit = F.shiftright(number, source).bitwiseAND(F.lit(1)).cast("bigint")
-            found = found.bitwiseOR(F.shiftleft(bit, target))
-        return found
+            result = result.bitwiseOR(F.shiftleft(bit, target))
+        return result
 
-    return moved
+    return move
 
 
 def _buckets(rows: DataFrame, dimensions: Sequence[Dimension], bits: int) -> list[Column]:
-    """Each row's bucket in each dimension, of 2 ** bits that hold about as many rows each."""
-    keys = [one.key.alias(f"__txlake_k{place}") for place, one in enumerate(dimensions)]
+    """Return each row's bucket in each dimension, of 2 ** bits with about as many rows each."""
+    keys = [dimension.key.alias(f"__txlake_k{place}") for place, dimension in enumerate(dimensions)]
     sample = rows.select(*keys).orderBy(F.rand(_SAMPLE_SEED)).limit(_SAMPLE_ROWS).toArrow()
     return [
-        _bucket(one, _boundaries(sample.column(place), 2**bits), bits)
-        for place, one in enumerate(dimensions)
+        _bucket(dimension, _boundaries(sample.column(place), 2**bits), bits)
+        for place, dimension in enumerate(dimensions)
     ]
 
 
 def _boundaries(values: pa.ChunkedArray, buckets: int) -> list[str]:
-    """Values that divide the sample into so many parts, each once, as text."""
-    found = values.drop_null().combine_chunks()
-    ordered = found.take(pc.sort_indices(found))
+    """Return the distinct values, as text, that divide the sample into `buckets` equal parts."""
+    plain = values.drop_null().combine_chunks()
+    ordered = plain.take(pc.sort_indices(plain))
     places = [len(ordered) * place // buckets for place in range(1, buckets)]
     if not len(ordered):
         return []
@@ -138,29 +141,31 @@ def _text(value: object) -> str:
     return value.replace(_SEPARATOR, " ") if isinstance(value, str) else str(value)
 
 
-def _bucket(one: Dimension, boundaries: list[str], bits: int) -> Column:
-    """How many boundaries aren't greater than the value, found by halves; 0 for null."""
+def _bucket(dimension: Dimension, boundaries: list[str], bits: int) -> Column:
+    """Return how many boundaries are at most the value, by binary search; 0 for null."""
     if not boundaries:
         return F.lit(0)
-    limits = F.split(F.lit(_SEPARATOR.join(boundaries)), _SEPARATOR).cast(f"array<{one.type_name}>")
+    limits = F.split(F.lit(_SEPARATOR.join(boundaries)), _SEPARATOR).cast(
+        f"array<{dimension.type_name}>"
+    )
     halves = _numbers([1 << bit for bit in reversed(range(bits))], "int")
 
-    def found(key: Column) -> Column:
+    def search(key: Column) -> Column:
         def step(low: Column, half: Column) -> Column:
             higher = low + half
             return F.when(F.get(limits, higher - F.lit(1)) <= key, higher).otherwise(low)
 
         return F.aggregate(halves, F.lit(0), step)
 
-    return _let(one.key, found)
+    return _let(dimension.key, search)
 
 
 def _numbers(numbers: Sequence[int] | range, type_name: str) -> Column:
-    """Numbers as an array. Spark makes a constant of it; one literal each would be a long plan."""
+    """Return numbers as an array. Spark folds it to a constant; literals would make a long plan."""
     text = ",".join(map(str, numbers))
     return F.split(F.lit(text), ",").cast(f"array<{type_name}>")
 
 
 def _let(value: Column, of: Callable[[Column], Column]) -> Column:
-    """An expression of a value that is evaluated once, however often the expression names it."""
+    """Return an expression of a value that is evaluated once, however often it is used."""
     return F.get(F.transform(F.array(value), of), F.lit(0))

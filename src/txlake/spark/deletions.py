@@ -1,7 +1,7 @@
-"""Deleted positions become actions: deletion vectors where the table has them, else new files.
+"""Turn deleted positions into actions: deletion vectors where the table has them, else new files.
 
 Owns what happens to the files that lose rows. Both ways start from the same bitmaps, so a statement
-doesn't know which one the table uses.
+needn't know which of them the table uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from txlake.transaction.row_origins import Origins, origins_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletions:
-    """The actions that delete rows, and their counts."""
+    """The actions that delete rows, with their counts.
+
+    Attributes:
+        origins: of rows that were copied, by the path of the new file.
+    """
 
     actions: tuple[Action, ...] = ()
     files_removed: int = 0
@@ -41,7 +45,7 @@ class Deletions:
 def delete_positions(
     work: TableAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
 ) -> Deletions:
-    """Deletes rows by position; `replaced` has them by the files' ordinals."""
+    """Delete rows by position; `replaced` has the positions by the files' ordinals."""
     all_adds = adds_of(files)
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
@@ -50,22 +54,22 @@ def delete_positions(
     whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
-    rest = (_mark if work.uses_vectors else _rewrite)(work, files, adds, partly, deleted)
+    partial = (_mark if work.uses_vectors else _rewrite)(work, files, adds, partly, deleted)
     return Deletions(
-        actions=(*removed.actions, *rest.actions),
-        files_removed=removed.files_removed + rest.files_removed,
-        files_added=rest.files_added,
-        vectors_added=rest.vectors_added,
-        vectors_removed=removed.vectors_removed + rest.vectors_removed,
-        rows_copied=rest.rows_copied,
-        bytes_removed=removed.bytes_removed + rest.bytes_removed,
-        bytes_added=rest.bytes_added,
-        origins=rest.origins,
+        actions=(*removed.actions, *partial.actions),
+        files_removed=removed.files_removed + partial.files_removed,
+        files_added=partial.files_added,
+        vectors_added=partial.vectors_added,
+        vectors_removed=removed.vectors_removed + partial.vectors_removed,
+        rows_copied=partial.rows_copied,
+        bytes_removed=removed.bytes_removed + partial.bytes_removed,
+        bytes_added=partial.bytes_added,
+        origins=partial.origins,
     )
 
 
 def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
-    """Removes whole files."""
+    """Remove whole files."""
     now_ms = work.system.now_ms()
     return Deletions(
         actions=tuple(add.removed(timestamp_ms=now_ms) for add in adds),
@@ -76,7 +80,10 @@ def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
 
 
 def _counted(work: TableAccess, add: Add) -> Add:
-    """The file with statistics that count its rows, as a vector needs them; not all writers do."""
+    """Return the file with statistics that count its rows, as a file with a vector must have.
+
+    Not every writer counts them.
+    """
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
     return structs.replace(add, stats=counted(add.stats, work.footer(add).num_rows))
@@ -93,7 +100,7 @@ def _mark(
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:
-    """The same files again, each with a larger deletion vector."""
+    """Return the same files again, each with a larger deletion vector."""
     now_ms = work.system.now_ms()
     vectors = write_vectors(work.store, work.system, [deleted[i] for i in ordinals])
     actions: list[Action] = []
@@ -127,11 +134,11 @@ def _rewrite(
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:
-    """New files with the rows that are left."""
+    """Return new files with the remaining rows."""
     if not ordinals:
         return Deletions()
-    gone = {place: deleted[ordinal] for place, ordinal in enumerate(ordinals)}
-    written = work.copied(selected(files, ordinals), gone)
+    deleted_by_place = {place: deleted[ordinal] for place, ordinal in enumerate(ordinals)}
+    written = work.copied(selected(files, ordinals), deleted_by_place)
     now_ms = work.system.now_ms()
     removes = [adds[ordinal].removed(timestamp_ms=now_ms) for ordinal in ordinals]
     return Deletions(

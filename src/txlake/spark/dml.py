@@ -1,6 +1,6 @@
 """DELETE and UPDATE: one Spark job that finds the rows, writes their images and reports positions.
 
-Owns the two statements; how deleted positions become actions is `deletions`' business.
+Owns the two statements; `deletions` turns deleted positions into actions.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _ONE_TASK_BYTES = 64 * 1024 * 1024
 _MANY_ROWS = 4_000_000
 _MANY_BYTES = 512 * 1024 * 1024
 # What Spark tells of the file that it reads a row from, and subqueries.
-_MORE_THAN_THE_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
+_NEEDS_MORE_THAN_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
 
 
 @translating
 def delete(work: TableAccess, condition: Expression | None, alias: str | None = None) -> Change:
-    """Deletes the rows for which the condition is true; all rows without one."""
+    """Delete the rows for which the condition is true; all rows without a condition."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     whole, partly = _split(work, read.predicate, files)
@@ -60,18 +60,18 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
     counted = 0
     if partly.num_rows:
         assert condition is not None
-        found = _candidates(work, partly, read.predicate, many=True)
-        if found is not None and found.certain:
+        candidates = _candidates(work, partly, read.predicate, many=True)
+        if candidates is not None and candidates.certain:
             replaced: Mapping[int, BitMap64] = {
                 ordinal: BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
-                for ordinal, positions in found.positions.items()
+                for ordinal, positions in candidates.positions.items()
             }
         else:
-            held = _held(work, partly, found, [condition])
-            if held is None:
+            few_rows = _few_candidate_rows(work, partly, candidates, [condition])
+            if few_rows is None:
                 scanned = work.scan(partly, positions=True, where=read.predicate)
             else:
-                scanned = held
+                scanned = few_rows
             matching = _where(work, scanned, condition, alias).select(
                 F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
             )
@@ -80,7 +80,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
                 work.target(),
                 images=False,
                 few_rows_max=few_rows_max(partly),
-                held=held is not None,
+                held=few_rows is not None,
             ).replaced
         counted = sum(map(len, replaced.values()))
         deletions = delete_positions(work, partly, replaced)
@@ -94,7 +94,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
 def delete_change(
     condition: Expression | None, read: Read, removed: Deletions, rest: Deletions, count: int
 ) -> Change:
-    """What a DELETE of `count` rows does: files that go whole, and rows of the rest."""
+    """Return the change of a DELETE of `count` rows: whole files, and rows of other files."""
     return Change(
         operation="DELETE",
         parameters={"predicate": [] if condition is None else [condition_text(condition)]},
@@ -120,44 +120,46 @@ def delete_change(
 def _candidates(
     work: TableAccess, files: pa.Table, predicate: Predicate | None, *, many: bool
 ) -> candidate_rows.Candidates | None:
-    """The rows for which the condition may hold, where this process soon finds them.
+    """Return the rows for which the condition may hold, if the driver finds them sooner than Spark.
 
-    `many`: whether it can do the rest by itself, so that they needn't be few.
+    `many`: whether the driver can complete the statement by itself, so that they needn't be few.
     """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
         return candidate_rows.Candidates(positions={}, certain=True) if is_known else None
-    most = few_rows_max(files)
-    if predicate is None or not (most or many):
+    rows_max = few_rows_max(files)
+    if predicate is None or not (rows_max or many):
         return None
     if many and not has_opaque(predicate) and _bytes_of(files) <= _MANY_BYTES:
-        most = _MANY_ROWS
-    return candidate_rows.find_candidates(work, files, predicate, most) if most else None
+        rows_max = _MANY_ROWS
+    return candidate_rows.find_candidates(work, files, predicate, rows_max) if rows_max else None
 
 
-def _held(
+def _few_candidate_rows(
     work: TableAccess,
     files: pa.Table,
-    found: candidate_rows.Candidates | None,
+    candidates: candidate_rows.Candidates | None,
     expressions: Iterable[Expression],
 ) -> DataFrame | None:
-    """The rows found, for Spark to look at; None where it has to look at the files.
+    """Return the candidate rows as a Spark frame; None where Spark has to scan the files.
 
-    That is so for what may depend on more than the row, for what can't be seen through, and where
-    they are many.
+    Spark has to where an expression may depend on more than the row or isn't SQL text, and where
+    the rows are many.
     """
-    if found is None or found.count > _FEW_ROWS:
+    if candidates is None or candidates.count > _FEW_ROWS:
         return None
     if any(
-        not isinstance(one, SqlText) or one.references or _MORE_THAN_THE_ROW.search(one.text)
-        for one in expressions
+        not isinstance(expression, SqlText)
+        or expression.references
+        or _NEEDS_MORE_THAN_ROW.search(expression.text)
+        for expression in expressions
     ):
         return None
-    return candidate_rows.rows_at(work, files, found.positions)
+    return candidate_rows.rows_at(work, files, candidates.positions)
 
 
 def few_rows_max(files: pa.Table) -> int:
-    """How many rows this process may write itself: some, where one task soon finds them."""
+    """Return how many rows the driver may write itself: some, if a single task finds them soon."""
     return _FEW_ROWS if _bytes_of(files) <= _ONE_TASK_BYTES else 0
 
 
@@ -168,19 +170,19 @@ def _bytes_of(files: pa.Table) -> int:
 def _split(
     work: TableAccess, predicate: Predicate | None, files: pa.Table
 ) -> tuple[list[Add], pa.Table]:
-    """Files whose rows all match, if they can be counted without reading, and the others."""
+    """Return the files whose rows all match, if their statistics count them, and the others."""
     adds = adds_of(files)
     if predicate is None:
-        certain = [True] * len(adds)
+        matches_all = [True] * len(adds)
     else:
         snapshot = work.snapshot
-        certain = must_match(
+        matches_all = must_match(
             predicate, files, snapshot.schema, snapshot.partition_columns
         ).to_pylist()
     whole = [
         place
         for place, add in enumerate(adds)
-        if certain[place] and (predicate is None or add_rows(add) is not None)
+        if matches_all[place] and (predicate is None or add_rows(add) is not None)
     ]
     chosen = set(whole)
     rest = [place for place in range(len(adds)) if place not in chosen]
@@ -194,7 +196,7 @@ def update(
     condition: Expression | None,
     alias: str | None = None,
 ) -> Change:
-    """Changes the rows for which the condition is true; all rows without one."""
+    """Change the rows for which the condition is true; all rows without a condition."""
     work.check_stored()
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
@@ -202,25 +204,25 @@ def update(
     refuse_assignment(work.snapshot, resolved)
     written = Written()
     values = driver_values(work, resolved, alias)
-    found = _candidates(work, files, read.predicate, many=values is not None)
-    here = None
-    if found is not None and values is not None:
-        here = write_images(work, files, found, values)
-    if here is not None:
-        written = here
+    candidates = _candidates(work, files, read.predicate, many=values is not None)
+    driver_images = None
+    if candidates is not None and values is not None:
+        driver_images = write_images(work, files, candidates, values)
+    if driver_images is not None:
+        written = driver_images
     elif files.num_rows:
-        told = (one.value for one in assignments if not isinstance(one.value, Default))
-        expressions = [*told, *(() if condition is None else (condition,))]
-        held = _held(work, files, found, expressions)
-        if held is None:
+        values_assigned = (one.value for one in assignments if not isinstance(one.value, Default))
+        expressions = [*values_assigned, *(() if condition is None else (condition,))]
+        few_rows = _few_candidate_rows(work, files, candidates, expressions)
+        if few_rows is None:
             scanned = work.scan(files, positions=True, where=read.predicate)
         else:
-            scanned = held
+            scanned = few_rows
         frame = _where(work, scanned, condition, alias)
         images = updated_frame(work, frame, resolved, carried=(FILE, ROW))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
-            checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
+            checked, work.target(), few_rows_max=few_rows_max(files), held=few_rows is not None
         )
     else:
         # What no row could take is refused whatever rows there are; this plans, and runs nothing.
@@ -234,7 +236,7 @@ def update(
 
 
 def update_origins(files: pa.Table, written: Written) -> dict[str, Origins]:
-    """Which rows of the files that were scanned the new ones are images of."""
+    """Return which rows of the scanned files the new rows are images of."""
     paths = tuple(files["path"].to_pylist()) if written.origins else ()
     return origins_of(written.origins, paths, is_update=True)
 
@@ -247,7 +249,7 @@ def update_change(
     count: int,
     origins: Mapping[str, Origins],
 ) -> Change:
-    """What an UPDATE of `count` rows does: they are deleted, and their new images are added."""
+    """Return the change of an UPDATE of `count` rows: deletions, and files with the new images."""
     return Change(
         operation="UPDATE",
         parameters={} if condition is None else {"predicate": [condition_text(condition)]},
@@ -280,10 +282,10 @@ def _where(
 def resolve_assignments(
     work: TableAccess, assignments: tuple[Assignment, ...], alias: str | None
 ) -> Assigned:
-    """The assignments by column; each with its path inside the column.
+    """Return the assignments by column, each with its path inside the column.
 
-    Raises InvalidRequest for a column that isn't there, a path that leads into something that is
-    no struct, a column assigned twice.
+    Raises InvalidRequest for an unknown column, a path into something that isn't a struct, and a
+    column that is assigned twice.
     """
     schema = work.snapshot.schema
     resolved: Assigned = {}
@@ -315,7 +317,7 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
-    """The path without the table's alias or name in front of it."""
+    """Return the path without a leading alias or name of the table."""
     fold = str if work.rules.case_sensitive else str.lower
     names = {fold(name) for name in (alias, work.name) if name is not None}
     schema = work.snapshot.schema
@@ -328,7 +330,7 @@ def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> 
 def updated_frame(
     work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
-    """The rows with their new values: the table's columns, row ids, and what is carried along."""
+    """Return the rows with their new values: `carried`, row ids, and the table's columns."""
     prefix: list[Column | str] = [*carried]
     if work.tracks_rows:
         prefix += [ROW_ID, F.lit(None).cast("bigint").alias(ROW_VERSION)]
@@ -364,10 +366,10 @@ def _resolved(work: TableAccess, frame: DataFrame, assigned: Assigned) -> Resolv
 
 
 def value_types(work: TableAccess, frame: DataFrame, columns: Sequence[Column]) -> list[DataType]:
-    """The types of the columns, each of which gives one value to one row of the frame.
+    """Return the types of the columns, each of which must compute one value from one row.
 
-    Raises InvalidRequest for an aggregate and a window function, which look at other rows, and for
-    a generator, by which one row would become several.
+    Raises InvalidRequest for an aggregate and a window function, which use other rows, and for a
+    generator, which makes several rows of one.
     """
     if not columns:
         return []
@@ -394,9 +396,9 @@ def assigned_value(
     *,
     complete: bool = True,
 ) -> Column:
-    """A column's new value; a path replaces one field and keeps the others.
+    """Return a column's new value; a path replaces one field of a struct and keeps the others.
 
-    `complete`: a struct must have all fields of the column's, else they become null.
+    `complete`: a struct must have all fields of the column's; otherwise missing fields become null.
     """
     if entries[0][0] == ():
         value = entries[0][1]
@@ -409,17 +411,17 @@ def assigned_value(
     members = []
     for inner in item.type:
         member = current.getField(inner.name)
-        below = [
+        nested = [
             (path[1:], value) for path, value in entries if path[0].lower() == inner.name.lower()
         ]
-        if below:
-            member = assigned_value(work, inner, member, below, resolved, complete=complete)
+        if nested:
+            member = assigned_value(work, inner, member, nested, resolved, complete=complete)
         members.append(member.alias(inner.name))
     return F.struct(*members)
 
 
 def null_of(item: Field) -> Column:
-    """A null of the column's type."""
+    """Return a null of the column's type."""
     if item.type == Primitive("void"):
         return F.lit(None)
     return F.lit(None).cast(spark_type(item.type))

@@ -1,7 +1,7 @@
-"""New images of few rows, made by this process, without a Spark job.
+"""UPDATE of few rows by the driver, without a Spark job.
 
-Owns when it may: it finds the rows, and computes their values as Spark would compute them. Source
-of what is computed: `log.values`.
+Owns when the driver may: it finds the rows, and it computes their values as Spark would.
+`log.values` owns what it can compute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HELD_BYTES_MAX = 256 * 1024 * 1024
 def driver_values(
     work: TableAccess, assigned: Assigned, alias: str | None
 ) -> Mapping[str, Value] | None:
-    """The new values, as far as `log.values` models them; None where Spark has to compute them."""
+    """Return the new values as `log.values` models them; None where Spark has to compute them."""
     if rows.has_rules(work.snapshot):
         return None
     aliases = tuple(name for name in (alias, work.name) if name is not None)
@@ -46,35 +46,35 @@ def driver_values(
 
 
 def write_images(
-    work: TableAccess, files: pa.Table, found: Candidates, values: Mapping[str, Value]
+    work: TableAccess, files: pa.Table, candidates: Candidates, values: Mapping[str, Value]
 ) -> Written | None:
-    """Writes the rows found with their new values; None where Spark has to compute them.
+    """Write the candidate rows with their new values; None where Spark has to compute them.
 
     Raises InvalidRequest for a value whose type the column can't store.
     """
-    if not found.certain:
+    if not candidates.certain:
         return None
-    held = arrow_rows_at(work, files, found.positions, _HELD_BYTES_MAX)
-    if held is None:
+    old_rows = arrow_rows_at(work, files, candidates.positions, _HELD_BYTES_MAX)
+    if old_rows is None:
         return None
-    images = _images(work, held, values)
+    images = _images(work, old_rows, values)
     return None if images is None else write_arrow(images, work.target())
 
 
-def _images(work: TableAccess, held: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:
+def _images(work: TableAccess, old_rows: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:
     snapshot = work.snapshot
-    columns = dict(zip(held.column_names, held.columns, strict=True))
+    columns = dict(zip(old_rows.column_names, old_rows.columns, strict=True))
     for name, value in values.items():
         item = snapshot.schema.find(name)
         assert item is not None, "it was resolved"
-        made = computed(value, held, snapshot.schema)
-        if made is None:
+        computed_value = computed(value, old_rows, snapshot.schema)
+        if computed_value is None:
             return None
-        source = Field(name, from_arrow_type(made.type))
-        stored = fit_column(made, source, item, snapshot)
+        source = Field(name, from_arrow_type(computed_value.type))
+        stored = fit_column(computed_value, source, item, snapshot)
         if stored is None or (stored.null_count and not item.nullable):
             return None
         columns[item.name] = stored
     if ROW_VERSION in columns:
-        columns[ROW_VERSION] = pa.chunked_array([pa.nulls(held.num_rows, pa.int64())])
+        columns[ROW_VERSION] = pa.chunked_array([pa.nulls(old_rows.num_rows, pa.int64())])
     return pa.table(columns)

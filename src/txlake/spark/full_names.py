@@ -1,4 +1,4 @@
-"""A frame under a name of several parts, by which its columns are found: `db.t.id`, not `t.id`."""
+"""Alias a frame by a name of several parts: columns are found by `db.t.id`, not only `t.id`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def alias_by_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
-    """The rows, whose columns are found by the name's last part, its last two, and so on."""
+    """Return the rows under an alias whose last part, last two parts, and so on qualify columns."""
     *owners, last = name
     if not owners:
         return frame.alias(last)
@@ -26,9 +26,9 @@ def alias_by_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
     identifier = catalyst.AliasIdentifier(last, java._jseq(owners))
     plan = java._jdf.queryExecution().analyzed()
     session = classic._jsparkSession
-    named = catalyst.plans.logical.SubqueryAlias(identifier, plan)
-    found: DataFrame = type(frame)(dataset_of(classic, session, named), classic)
-    return found
+    aliased = catalyst.plans.logical.SubqueryAlias(identifier, plan)
+    result: DataFrame = type(frame)(dataset_of(classic, session, aliased), classic)
+    return result
 
 
 def _of_connect(frame: DataFrame, owners: list[str], last: str) -> DataFrame:
@@ -41,6 +41,6 @@ def _of_connect(frame: DataFrame, owners: list[str], last: str) -> DataFrame:
             return relation
 
     remote: Any = frame
-    kind: Any = type(frame)
-    found: DataFrame = kind(Qualified(remote._plan, last), remote._session)
-    return found
+    frame_class: Any = type(frame)
+    result: DataFrame = frame_class(Qualified(remote._plan, last), remote._session)
+    return result

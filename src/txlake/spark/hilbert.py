@@ -1,9 +1,9 @@
 """The Hilbert curve over 2 to 4 dimensions, as a table that is walked a few bits at a time.
 
-A curve of finer grain is four (eight, sixteen) turned copies of itself. A state of the walk is one
-of the turns; so a table of (state, bits of the point) to (bits of the place, next state) is all
-that there is to know. Source: Hamilton, "Compact Hilbert Indices", Dalhousie University CS-2006-07,
-section 2.3.
+A curve of finer grain consists of four (eight, sixteen) turned copies of itself. A state of the
+walk is one of the turns, so a table from (state, bits of the point) to (bits of the place, next
+state) describes the curve completely. Source: Hamilton, "Compact Hilbert Indices", Dalhousie
+University CS-2006-07, section 2.3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BITS = {2: (10, 5), 3: (9, 3), 4: (8, 2)}
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How a point's place on the curve is found.
+    """The tables that map a point to its place on the curve.
 
     A point is one number: its coordinates' bits interleaved, the highest first, within a level the
     last coordinate's first.
@@ -38,46 +38,46 @@ class Walk:
     table: tuple[int, ...]
 
     def place(self, point: int, dimensions: int) -> int:
-        """Where a point is on the curve."""
+        """Return a point's place on the curve."""
         place = state = 0
         for shift in range(self.bits * dimensions - self.step_bits, -1, -self.step_bits):
-            part = (point >> shift) & ((1 << self.step_bits) - 1)
-            found = self.table[(state << self.step_bits) | part]
-            place = (place << self.step_bits) | (found >> self.state_bits)
-            state = found & ((1 << self.state_bits) - 1)
+            point_bits = (point >> shift) & ((1 << self.step_bits) - 1)
+            entry = self.table[(state << self.step_bits) | point_bits]
+            place = (place << self.step_bits) | (entry >> self.state_bits)
+            state = entry & ((1 << self.state_bits) - 1)
         return place
 
 
 @functools.cache
 def walk(dimensions: int) -> Walk:
-    """The walk of a curve over so many dimensions, 2 to DIMENSIONS_MAX."""
+    """Return the walk of a curve over 2 to DIMENSIONS_MAX dimensions."""
     bits, levels = _BITS[dimensions]
     states = _states(dimensions)
     state_bits = (len(states) - 1).bit_length()
     mask = (1 << dimensions) - 1
     table = []
     for first in range(len(states)):
-        for part in range(1 << (dimensions * levels)):
+        for point_bits in range(1 << (dimensions * levels)):
             place, state = 0, first
             for level in reversed(range(levels)):
-                digit, state = states[state][(part >> (level * dimensions)) & mask]
+                digit, state = states[state][(point_bits >> (level * dimensions)) & mask]
                 place = (place << dimensions) | digit
             table.append((place << state_bits) | state)
     return Walk(bits, dimensions * levels, state_bits, tuple(table))
 
 
 def _states(dimensions: int) -> list[list[tuple[int, int]]]:
-    """For each state and corner of a cube: the corner's number along the curve, and its state.
+    """Return for each state and corner of a cube the corner's number on the curve, and next state.
 
     A state is the corner where the curve enters, and the direction in which it leaves.
     """
     corners = range(1 << dimensions)
     number_of = {_gray(number): number for number in corners}
-    known = {(0, 0): 0}
+    state_numbers = {(0, 0): 0}
     table: list[list[tuple[int, int]]] = []
-    todo = deque(known)
-    while todo:
-        entry, direction = todo.popleft()
+    pending = deque(state_numbers)
+    while pending:
+        entry, direction = pending.popleft()
         row = []
         for corner in corners:
             turned = _turned(corner ^ entry, -(direction + 1), dimensions)
@@ -86,10 +86,10 @@ def _states(dimensions: int) -> list[list[tuple[int, int]]]:
                 entry ^ _turned(_entry(number), direction + 1, dimensions),
                 (direction + _direction(number, dimensions) + 1) % dimensions,
             )
-            if state not in known:
-                known[state] = len(known)
-                todo.append(state)
-            row.append((number, known[state]))
+            if state not in state_numbers:
+                state_numbers[state] = len(state_numbers)
+                pending.append(state)
+            row.append((number, state_numbers[state]))
         table.append(row)
     return table
 
@@ -99,18 +99,18 @@ def _gray(number: int) -> int:
 
 
 def _turned(corner: int, by: int, dimensions: int) -> int:
-    """The bits of a corner, turned to the left."""
+    """Return the bits of a corner, rotated left."""
     by %= dimensions
     return ((corner << by) | (corner >> (dimensions - by))) & ((1 << dimensions) - 1)
 
 
 def _entry(number: int) -> int:
-    """Where the curve enters the corner with that number."""
+    """Return where the curve enters the corner with this number."""
     return 0 if number == 0 else _gray(2 * ((number - 1) // 2))
 
 
 def _direction(number: int, dimensions: int) -> int:
-    """In which direction it goes on within that corner."""
+    """Return the direction in which the curve leaves the corner with this number."""
     if number == 0:
         return 0
     odd = number if number % 2 else number - 1

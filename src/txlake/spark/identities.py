@@ -1,8 +1,9 @@
-"""Rows get the values of identity columns: from this process where it holds them, or from tasks.
+"""Values of identity columns for a statement's rows, given by the driver or by Spark's tasks.
 
-A statement's values are drawn once and used by one job: for rows that are counted so many, for
-others a block, of which each task has parts of its own, by its number and that of its row. Of a
-task that runs twice the files of one run count. What a job doesn't use of the block is given back.
+A statement draws its values once, for one job. Rows that the driver counts get exactly that many
+values. Rows that Spark counts get a block, of which each row uses a part by its task's number and
+its own. If a task runs twice, the files of one run count. The rest of a block that the job doesn't
+use is given back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ _SPARK_ROW_BITS = 33
 
 
 class IdentityValues:
-    """The values that one statement gives in identity columns."""
+    """The values that one statement gives in identity columns.
+
+    Attributes:
+        columns: the table's identity columns.
+    """
 
     def __init__(self, work: TableAccess) -> None:
         self._work = work
@@ -48,15 +53,15 @@ class IdentityValues:
         self._blocks: dict[str, Column] = {}
         self.columns = identity_columns(self._snapshot.schema, self._snapshot.table)
 
-    def missing(self, given: Collection[str]) -> tuple[IdentityColumn, ...]:
-        """The identity columns that aren't among these names, in any letter case."""
-        folded = {name.lower() for name in given}
-        return tuple(one for one in self.columns if one.name.lower() not in folded)
+    def missing(self, names: Collection[str]) -> tuple[IdentityColumn, ...]:
+        """Return the identity columns that aren't among these names, in any letter case."""
+        folded = {name.lower() for name in names}
+        return tuple(column for column in self.columns if column.name.lower() not in folded)
 
     # Rows that are counted
 
     def values(self, column: IdentityColumn, count: int) -> Sequence[int]:
-        """So many values, for rows that this process holds."""
+        """Return `count` values, for rows that the driver holds."""
         if not count:
             return ()
         drawn = self._draw(column, at_least=count, at_most=count)
@@ -64,7 +69,7 @@ class IdentityValues:
         return range(drawn.first, drawn.last + (1 if column.step > 0 else -1), column.step)
 
     def with_identity_columns(self, rows: pa.Table) -> pa.Table:
-        """The rows, whose columns have the table's names, with the identity columns they lack."""
+        """Return the rows, named as the table's columns, with the missing identity columns."""
         refuse_explicit_values(self._snapshot, rows.column_names)
         for column in self.missing(rows.column_names):
             values = pa.array(self.values(column, rows.num_rows), pa.int64())
@@ -74,7 +79,7 @@ class IdentityValues:
     # Rows that Spark counts
 
     def block(self, item: Field) -> Column:
-        """A value for each row in which it is evaluated, within one job."""
+        """Return an expression that gives a value to each row of one job."""
         column = identity_of(item, self._snapshot.table)
         assert column is not None
         if column.name not in self._blocks:
@@ -88,50 +93,50 @@ class IdentityValues:
         return bool(self._blocks)
 
     def renumbered(self, parts: Sequence[pa.Table]) -> list[pa.Table]:
-        """Rows that this process took from Spark, with consecutive values in place of a block's.
+        """Return the tables, collected from Spark, with consecutive values instead of a block's.
 
-        As they are where a column was computed from these, or they were checked: a value that takes
-        their place might not pass. Columns have the table's names.
+        They stay as they are where a column was computed from the values, or they were checked: a
+        replacement might not pass. Columns have the table's names.
         """
-        found = list(parts)
-        if not (self._blocks and found) or depends_on_values(self._snapshot):
-            return found
+        result = list(parts)
+        if not (self._blocks and result) or depends_on_values(self._snapshot):
+            return result
         for name in self._blocks:
             drawn = self._drawn[name]
-            held = np.concatenate(
-                [np.asarray(part.column(name).to_numpy(), dtype=np.int64) for part in found]
+            values_drawn = np.concatenate(
+                [np.asarray(part.column(name).to_numpy(), dtype=np.int64) for part in result]
             )
-            order = np.argsort(held, kind="stable")
-            ranks = np.empty(len(held), dtype=np.int64)
-            ranks[order if drawn.column.step > 0 else order[::-1]] = np.arange(len(held))
+            order = np.argsort(values_drawn, kind="stable")
+            ranks = np.empty(len(values_drawn), dtype=np.int64)
+            ranks[order if drawn.column.step > 0 else order[::-1]] = np.arange(len(values_drawn))
             values, start = drawn.first + ranks * drawn.column.step, 0
-            for place, part in enumerate(found):
+            for place, part in enumerate(result):
                 own = pa.array(values[start : start + part.num_rows], pa.int64())
                 start += part.num_rows
-                found[place] = part.set_column(part.column_names.index(name), name, own)
-        return found
+                result[place] = part.set_column(part.column_names.index(name), name, own)
+        return result
 
     def renumbered_table(self, rows: pa.Table) -> pa.Table:
-        """As `dense`, of rows in one part."""
+        """Return one table as `renumbered` does."""
         return self.renumbered([rows])[0]
 
     # The end
 
     def with_marks(self, written: Written) -> Written:
-        """What was written, with the last values that were given there."""
+        """Return what was written, with the last values given there (the watermarks)."""
         for name in self._blocks:
             mark = self._mark_of(self._drawn[name], written.adds)
             if mark is not None:
                 self._marks[name] = mark
         marks = {
-            one.physical_name: self._marks[one.name]
-            for one in self.columns
-            if one.name in self._marks
+            column.physical_name: self._marks[column.name]
+            for column in self.columns
+            if column.name in self._marks
         }
         return replace(written, identity_marks=marks) if marks else written
 
     def give_back(self) -> None:
-        """Gives back what wasn't used of the blocks."""
+        """Give back the unused part of the blocks."""
         for name in self._blocks:
             self._work.identities.give_back(
                 self._snapshot.metadata.id, self._drawn[name], self._marks.get(name)
@@ -150,29 +155,29 @@ class IdentityValues:
         return drawn
 
     def _mark_of(self, drawn: Drawn, adds: Sequence[Add]) -> int | None:
-        """The last value of the block that is in these files; None where none is.
+        """Return the last value of the block in these files; None where there is none.
 
-        A file may also hold values that were there before, or were given by hand: these raise the
+        A file may also hold values that existed before or were given explicitly: they raise the
         mark as far as they are in the block.
         """
-        column, reached = drawn.column, None
+        column, furthest = drawn.column, None
         for add in adds:
             value = self._furthest(column, add)
             if value is not None:
-                reached = column.further(reached, value)
-        if reached is None or (reached - drawn.first) * column.step < 0:
+                furthest = column.further(furthest, value)
+        if furthest is None or (furthest - drawn.first) * column.step < 0:
             return None
-        place = -((drawn.first - reached) // column.step)
+        place = -((drawn.first - furthest) // column.step)
         return drawn.value(min(place, drawn.count - 1))
 
     def _furthest(self, column: IdentityColumn, add: Add) -> int | None:
-        """A file's value that is furthest in the column's steps; None where it has none."""
+        """Return a file's value furthest in the step's direction; None where it has none."""
         statistics = FileStatistics.from_json(add.stats)
         bounds = statistics.max_values if column.step > 0 else statistics.min_values
-        with_marks = bounds.get(column.physical_name)
-        if isinstance(with_marks, int):
-            return with_marks
-        footer, found = self._work.footer(add), None
+        bound = bounds.get(column.physical_name)
+        if isinstance(bound, int):
+            return bound
+        footer, furthest = self._work.footer(add), None
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             for place in range(group.num_columns):
@@ -181,14 +186,14 @@ class IdentityValues:
                     continue
                 if chunk.statistics is None or not chunk.statistics.has_min_max:
                     continue
-                own = chunk.statistics.max if column.step > 0 else chunk.statistics.min
-                found = column.further(found, int(own))
-        return found
+                chunk_bound = chunk.statistics.max if column.step > 0 else chunk.statistics.min
+                furthest = column.further(furthest, int(chunk_bound))
+        return furthest
 
 
 @contextmanager
 def identity_values(work: TableAccess) -> Iterator[IdentityValues]:
-    """The values that a statement gives; what wasn't used is given back at the end."""
+    """Yield the values that a statement gives; the unused ones are given back at the end."""
     generation = IdentityValues(work)
     try:
         yield generation
@@ -197,7 +202,10 @@ def identity_values(work: TableAccess) -> Iterator[IdentityValues]:
 
 
 def supplied_columns(frame: DataFrame, snapshot: Snapshot, placement: Placement) -> list[str]:
-    """The names of the columns that get values of the rows. Raises as `rows.by_position`."""
+    """Return the names of the columns that the rows have values for.
+
+    Raises as `rows.by_position`.
+    """
     if placement.by_name:
         return list(frame.columns)
     targets = targets_by_position(delta_schema(frame.schema), snapshot, placement.columns)
@@ -205,39 +213,39 @@ def supplied_columns(frame: DataFrame, snapshot: Snapshot, placement: Placement)
 
 
 def refuse_explicit_values(snapshot: Snapshot, names: Collection[str]) -> None:
-    """Raises InvalidRequest for a column among these whose values are always generated."""
+    """Raise InvalidRequest if a GENERATED ALWAYS column is among these names."""
     folded = {name.lower() for name in names}
-    for one in identity_columns(snapshot.schema, snapshot.table):
-        if not one.allows_explicit and one.name.lower() in folded:
+    for column in identity_columns(snapshot.schema, snapshot.table):
+        if not column.allows_explicit and column.name.lower() in folded:
             raise InvalidRequest(
                 f"{snapshot.table}: [DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED] column "
-                f"{one.name!r} is GENERATED ALWAYS AS IDENTITY: it takes no "
+                f"{column.name!r} is GENERATED ALWAYS AS IDENTITY: it takes no "
                 "values; leave the column out of the rows, and name the others, or say DEFAULT. "
                 "A column GENERATED BY DEFAULT AS IDENTITY takes them. Nothing was written"
             )
 
 
 def next_value(snapshot: Snapshot, item: Field) -> Column:
-    """The first value that an identity column's next row may get, which isn't drawn."""
+    """Return the first value that an identity column's next row may get, without drawing it."""
     column = identity_of(item, snapshot.table)
     assert column is not None
     return F.lit(column.after(column.mark)).cast("bigint")
 
 
 def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:
-    """Raises InvalidRequest where an identity column is among those that a statement assigns."""
+    """Raise InvalidRequest if a statement assigns an identity column."""
     folded = {name.lower() for name in names}
-    for one in identity_columns(snapshot.schema, snapshot.table):
-        if one.name.lower() in folded:
+    for column in identity_columns(snapshot.schema, snapshot.table):
+        if column.name.lower() in folded:
             raise InvalidRequest(
                 f"{snapshot.table}: [DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED] column "
-                f"{one.name!r} is an identity column, whose values can't be "
+                f"{column.name!r} is an identity column, whose values can't be "
                 "changed; leave it out of SET, or delete the row and insert another"
             )
 
 
 def _block_value(drawn: Drawn) -> Column:
-    """A row's value: by its task's number, and its own in the task."""
+    """Return a row's value by its task's number, and its own number in the task."""
     number = F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit(2**_SPARK_ROW_BITS - 1))
     task = F.shiftright(number, _SPARK_ROW_BITS)
@@ -253,7 +261,7 @@ def _block_value(drawn: Drawn) -> Column:
 
 
 def _stepped(drawn: Drawn, place: Column) -> Column:
-    """The value at a place, without a bigint that overflows on the way there."""
+    """Return the value at a place, without overflow of a bigint on the way."""
     step = F.lit(drawn.column.step)
     if (drawn.count - 1) * abs(drawn.column.step) <= LONG_MAX:
         return F.lit(drawn.first) + place * step

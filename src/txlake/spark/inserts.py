@@ -1,4 +1,4 @@
-"""Rows join a table: append, overwrite, replace_where, dynamic partition overwrite.
+"""INSERT: append, overwrite, replace_where and dynamic partition overwrite.
 
 Owns which files the new rows replace. The rows may be Spark's or the driver's own; the latter are
 written without a Spark job wherever that is exact.
@@ -65,23 +65,23 @@ _ONE_ROW = "__txlake_one_row"
 
 @translating
 def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
-    """Adds the rows."""
+    """Add the rows."""
     return appending(work, write_rows(work, new, placement))
 
 
 def appending(work: TableAccess, written: Written) -> Change:
-    """The change that adds rows which were written."""
+    """Return the change that adds the rows written."""
     return _change(work, "Append", written, (), ())
 
 
 @translating
 def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
-    """Replaces every row."""
+    """Replace every row."""
     return overwrite_change(work, write_rows(work, new, placement))
 
 
 def overwrite_change(work: TableAccess, written: Written) -> Change:
-    """The change by which rows that were written replace every other."""
+    """Return the change that replaces every row by the rows written."""
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
 
@@ -90,7 +90,7 @@ def overwrite_change(work: TableAccess, written: Written) -> Change:
 def replace_where(
     work: TableAccess, new: Rows, placement: Placement, condition: Expression
 ) -> Change:
-    """`TableData.replace_where`."""
+    """Implement `TableData.replace_where`."""
     written = write_rows(work, new, placement, must_match=condition)
     return replacement_change(work, written, dml.delete(work, condition), condition_text(condition))
 
@@ -98,9 +98,9 @@ def replace_where(
 def replacement_change(
     work: TableAccess, written: Written, deleted: Change | None, predicate: str
 ) -> Change:
-    """The change by which rows that were written replace the deleted ones.
+    """Return the change that replaces the deleted rows by the rows written.
 
-    `predicate`: which those are, for people.
+    `predicate`: describes the deleted rows in the history.
     """
     removed, reads = ((), ()) if deleted is None else (deleted.actions, deleted.reads)
     change = _change(work, "Overwrite", written, removed, reads)
@@ -117,7 +117,7 @@ def replacement_change(
 def overwrite_partitions(
     work: TableAccess, new: Rows, placement: Placement, *, null_partitions_stay: bool = False
 ) -> Change:
-    """`TableData.overwrite_partitions`."""
+    """Implement `TableData.overwrite_partitions`."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = write_rows(work, new, placement)
@@ -127,7 +127,7 @@ def overwrite_partitions(
 def partition_overwrite_change(
     work: TableAccess, written: Written, *, null_partitions_stay: bool
 ) -> Change:
-    """The change by which rows that were written replace the partitions that they fall into."""
+    """Return the change that replaces the partitions of the rows written."""
     key_of = _partition_keys(work.snapshot)
     keys = {
         key
@@ -147,7 +147,7 @@ _PartitionKey = tuple[tuple[str, str | None], ...]
 
 
 def _partition_keys(snapshot: Snapshot) -> Callable[[Add], _PartitionKey]:
-    """The key of a file's partition, by values: one value may have several texts."""
+    """Return the function from a file to its partition's key, where texts of equal values agree."""
     types = {item.physical_name: item.type for item in partition_fields(snapshot)}
 
     @functools.cache
@@ -164,7 +164,7 @@ def _partition_keys(snapshot: Snapshot) -> Callable[[Add], _PartitionKey]:
 def _partition_predicates(
     snapshot: Snapshot, keys: Iterable[_PartitionKey]
 ) -> tuple[Predicate, ...]:
-    """One predicate that holds for just the partitions of these keys."""
+    """Return a predicate that holds for exactly these partitions; none for no partitions."""
     partitions: list[Predicate] = []
     for key in sorted(keys, key=repr):
         values = dict(key)
@@ -206,7 +206,7 @@ def _change(
 def write_rows(
     work: TableAccess, new: Rows, placement: Placement, must_match: Expression | None = None
 ) -> Written:
-    """Writes the rows as data files of the table, not yet part of it.
+    """Write the rows as data files, which are not yet part of the table.
 
     Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
     """
@@ -221,7 +221,7 @@ def _written(
     must_match: Expression | None,
     generation: IdentityValues,
 ) -> Written:
-    """`write_rows` with what gives the values of identity columns."""
+    """Write as `write_rows`, with `generation` giving the values of identity columns."""
     work.check_stored()
     for name in placement.columns or ():
         work.require_spelled((name,))
@@ -244,13 +244,13 @@ def _written(
         if fitted is not None:
             return write_arrow(fitted, work.target())
         new = local_rows.to_spark(work.spark, new)
-    given = None
+    given_columns = None
     if placement.by_name:
-        given = {item.name for item in work.snapshot.schema if _has(new, item.name)}
+        given_columns = {item.name for item in work.snapshot.schema if _has(new, item.name)}
         frame = rows.by_name(new, work.snapshot, generation.block)
     else:
         frame = rows.by_position(new, work.snapshot, placement.columns, generation.block)
-    frame = rows.checked(frame, work.snapshot, given=given)
+    frame = rows.checked(frame, work.snapshot, given=given_columns)
     if must_match is not None:
         frame = _matching(work, frame, must_match)
     target = work.target()
@@ -268,24 +268,24 @@ def _written(
     written = [write_arrow(part, target) for part in generation.renumbered(parts)]
     count = sum(part.num_rows for part in parts)
     return Written(
-        adds=tuple(add for one in written for add in one.adds),
+        adds=tuple(add for part in written for add in part.adds),
         actions={INSERT: count} if count else {},
     )
 
 
 def _require_assignable(work: TableAccess, new: pa.Table | DataFrame, placement: Placement) -> None:
-    """Raises InvalidRequest as `TableAccess.require_assignable`, for a column of the rows."""
+    """Raise InvalidRequest as `TableAccess.require_assignable`, for a column of the rows."""
     if work.rules.assignment is StoreAssignment.ANSI:
         return
     source = local_rows.schema_of(new) if isinstance(new, pa.Table) else delta_schema(new.schema)
     if placement.by_name:
-        pairs = [(one, work.snapshot.schema.find(one.name)) for one in source]
+        pairs = [(column, work.snapshot.schema.find(column.name)) for column in source]
     else:
         targets = rows.targets_by_position(source, work.snapshot, placement.columns)
         pairs = list(zip(source, targets, strict=True))
-    for one, item in pairs:
+    for column, item in pairs:
         if item is not None:
-            work.require_assignable(one.type, item)
+            work.require_assignable(column.type, item)
 
 
 def _is_small(frame: DataFrame) -> bool:
@@ -294,9 +294,9 @@ def _is_small(frame: DataFrame) -> bool:
 
 
 def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
-    """The rows, each of Spark's partitions by itself, where this process writes them sooner.
+    """Return the rows by Spark partition if the driver writes them sooner than a job would.
 
-    None where they are many. What Spark takes for little may be: a bounded part is read in vain.
+    None where they are many. Spark's estimate may be too low, so at most a bounded number is read.
     """
     plain = all(isinstance(item.type, Primitive) for item in snapshot.schema)
     if frame.columns != list(snapshot.schema.names) or not plain:
@@ -305,15 +305,15 @@ def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
         return None
     numbered = frame.select("*", F.spark_partition_id().alias(_PARTITION))
     try:
-        held = numbered.limit(_FEW_ROWS_MAX + 1).toArrow()
+        collected = numbered.limit(_FEW_ROWS_MAX + 1).toArrow()
     except PySparkException as error:
         if "maxResultSize" in str(error):
             return None
         raise
-    if held.num_rows > _FEW_ROWS_MAX:
+    if collected.num_rows > _FEW_ROWS_MAX:
         return None
-    numbers = held.column(_PARTITION)
-    rows = held.drop_columns([_PARTITION])
+    numbers = collected.column(_PARTITION)
+    rows = collected.drop_columns([_PARTITION])
     return [rows.filter(pc.equal(numbers, number)) for number in pc.unique(numbers)]
 
 
@@ -327,11 +327,11 @@ def named_values(
     names: Sequence[str],
     generation: IdentityValues | None = None,
 ) -> pa.Table | DataFrame:
-    """Rows of VALUES as columns of the table, by their names.
+    """Return the rows of VALUES as columns of the table, by name.
 
-    With the values of identity columns, where `generation` gives them. Arrow for constants, or a
-    Spark frame where a cell asks for a default or is computed. Raises InvalidRequest when the
-    numbers differ or the table has no such column.
+    Identity columns get values where `generation` gives them. Arrow for constants, a Spark frame
+    where a cell asks for a default or is computed. Raises InvalidRequest if the numbers of values
+    and names differ or the table has no such column.
     """
     check_named(work, values, names)
     values, names = _with_identities(work, values, names, generation)
@@ -346,10 +346,10 @@ def named_values(
     for name in names:
         item = work.snapshot.schema.find(name)
         assert item is not None
-        asking = [number for number, column in defaults if column == name]
+        default_rows = [number for number, column in defaults if column == name]
         column = F.col(quote(name))
-        if asking:
-            computed = F.col("__row").isin(asking)
+        if default_rows:
+            computed = F.col("__row").isin(default_rows)
             column = F.when(computed, rows.given_default(item, work.snapshot)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
@@ -361,23 +361,25 @@ def _with_identities(
     names: Sequence[str],
     generation: IdentityValues | None,
 ) -> tuple[Values | ComputedValues, Sequence[str]]:
-    """The rows with values where an identity column is left out or given DEFAULT.
+    """Return the rows with values where an identity column is left out or given DEFAULT.
 
     Raises InvalidRequest for a value given in a column whose values are always generated.
     """
-    own = IdentityValues(work) if generation is None else generation
+    identities = IdentityValues(work) if generation is None else generation
     count = len(values.rows)
     cells: list[list[Any]] = [list(row) for row in values.rows]
-    for column in own.columns:
+    for column in identities.columns:
         place = next(
-            (at for at, name in enumerate(names) if name.lower() == column.name.lower()), -1
+            (index for index, name in enumerate(names) if name.lower() == column.name.lower()), -1
         )
         if place < 0 and generation is None:
             continue
-        asking = [at for at in range(count) if place < 0 or isinstance(cells[at][place], Default)]
-        if place >= 0 and len(asking) < count:
+        default_rows = [
+            index for index in range(count) if place < 0 or isinstance(cells[index][place], Default)
+        ]
+        if place >= 0 and len(default_rows) < count:
             refuse_explicit_values(work.snapshot, [column.name])
-        if asking and generation is None:
+        if default_rows and generation is None:
             raise InvalidRequest(
                 f"{work.snapshot.table}: column {column.name!r} is an identity column, and can't "
                 "be given DEFAULT here; name the other columns and leave it out"
@@ -386,9 +388,11 @@ def _with_identities(
             names = (*names, column.name)
             for row in cells:
                 row.append(DEFAULT)
-        for at, value in zip(asking, own.values(column, len(asking)), strict=True):
-            cells[at][place] = value if isinstance(values, Values) else _computed_value(value)
-    if not own.columns:
+        for index, value in zip(
+            default_rows, identities.values(column, len(default_rows)), strict=True
+        ):
+            cells[index][place] = value if isinstance(values, Values) else _computed_value(value)
+    if not identities.columns:
         return values, names
     kind = type(values)
     return kind(tuple(map(tuple, cells))), names
@@ -399,7 +403,7 @@ def _computed_value(value: int) -> SqlText:
 
 
 def check_named(work: TableAccess, values: Values | ComputedValues, names: Sequence[str]) -> None:
-    """Raises InvalidRequest where VALUES aren't as many as the names, or one is no column's."""
+    """Raise InvalidRequest if VALUES and names differ in number, or a name is no column's."""
     width = len(values.rows[0]) if values.rows else len(names)
     if width != len(names):
         raise InvalidRequest(
@@ -412,7 +416,7 @@ def check_named(work: TableAccess, values: Values | ComputedValues, names: Seque
 
 
 def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:
-    """The rows, each computed by itself; DEFAULT is the default of its column."""
+    """Return the rows, each computed by itself; DEFAULT is the default of its column."""
     one_row = work.spark.range(1).select(F.lit(True).alias(_ONE_ROW))
     frames = []
     for row in values.rows:
@@ -430,7 +434,7 @@ def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -
 
 
 def _matching(work: TableAccess, frame: DataFrame, condition: Expression) -> DataFrame:
-    """The frame with a violation for each row that the condition isn't true for."""
+    """Return the frame with a violation for each row for which the condition isn't true."""
     label = F.lit(f"[DELTA_REPLACE_WHERE_MISMATCH] replace_where {condition_text(condition)}")
     matches = F.coalesce(work.column_of(condition), F.lit(False))
     outside = F.when(~matches, label)

@@ -1,7 +1,7 @@
-"""A data file that Spark doesn't find is explained by its table's log.
+"""Explain a data file that Spark doesn't find by the log of its table.
 
-Owns which tables' rows this process reads, by place, and that a DataFrame's own actions end in the
-explanation: they run when no code of txlake is on the stack.
+Owns the record of table versions that this process reads, by URL, and the hook by which a
+DataFrame's own actions raise the explanation: they run when no code of txlake is on the stack.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from txlake.spark.reading import spark_url
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vacuumed import why_gone
 
-GONE = re.compile(
+_FILE_NOT_EXIST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s"
 )
 _TABLES_MAX = 1000
 _VERSIONS_MAX = 16
-_ATTRIBUTE = "_txlake_explains"
+_WRAPPED = "_txlake_explains"
 
 
-class _Readings:
-    """The tables that were read, the last one last, and the versions."""
+class _ReadVersions:
+    """The tables and versions that were read, the least recently read first; bounded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,66 +38,69 @@ class _Readings:
     def add(self, log: TableLog, version: int) -> None:
         url = log.store.url.rstrip("/")
         with self._lock:
-            known = self._by_url.pop(url, None)
-            versions = [] if known is None else [one for one in known[1] if one != version]
+            entry = self._by_url.pop(url, None)
+            versions = [] if entry is None else [known for known in entry[1] if known != version]
             self._by_url[url] = (weakref.ref(log), [*versions, version][-_VERSIONS_MAX:])
             while len(self._by_url) > _TABLES_MAX:
                 self._by_url.popitem(last=False)
 
     def of(self, file: str) -> tuple[TableLog, str, list[int]] | None:
-        """The table whose folder has the file, the file's decoded path in it, and the versions."""
+        """Return the file's table, its decoded path in the table's folder, and the versions read.
+
+        None if no table that was read has the file in its folder.
+        """
         with self._lock:
-            known = list(self._by_url.items())
-        for url, (ref, versions) in reversed(known):
+            entries = list(self._by_url.items())
+        for url, (ref, versions) in reversed(entries):
             log = ref()
             if log is None or not url.startswith(("file:", "s3", "gs", "az", "hdfs")):
                 continue
             root = f"{spark_url(url)}/"
             for spelled in (file, unquote(file)):
-                for place in (root, unquote(root)):
-                    if spelled.startswith(place):
+                for root_spelling in (root, unquote(root)):
+                    if spelled.startswith(root_spelling):
                         return log, unquote(file)[len(unquote(root)) :], versions
         return None
 
 
-_READINGS = _Readings()
+_READ_VERSIONS = _ReadVersions()
 
 
 def record_read(log: TableLog, version: int) -> None:
-    """Notes that rows of a table's version are read, now or by a DataFrame later."""
-    _READINGS.add(log, version)
+    """Record that rows of a table's version are read, now or later by a DataFrame."""
+    _READ_VERSIONS.add(log, version)
 
 
 def explain_missing_file(file: str) -> str | None:
-    """Why Spark doesn't find the data file; None where no table that was read tells."""
-    found = _READINGS.of(file)
-    return None if found is None else why_gone(*found)
+    """Return why Spark doesn't find the data file; None if no table that was read has it."""
+    table = _READ_VERSIONS.of(file)
+    return None if table is None else why_gone(*table)
 
 
 def install_explanations() -> None:
-    """Lets actions of DataFrames raise InvalidRequest with the explanation, where there is one.
+    """Make actions of DataFrames raise InvalidRequest with the explanation, where there is one.
 
-    py4j raises the JVM's errors in one function. PySpark translates them around that function, and
-    does so anew with each session that it makes. Every other error stays as it is.
+    py4j raises the JVM's errors in one function. PySpark wraps it to translate them, anew with each
+    session that it makes. Every other error stays as it is.
     """
     from py4j import protocol  # not where Spark is reached by Connect
     from pyspark.errors.exceptions.captured import install_exception_handler
 
-    plain: Callable[..., object] = protocol.get_return_value
-    if hasattr(plain, _ATTRIBUTE):
+    original: Callable[..., object] = protocol.get_return_value
+    if hasattr(original, _WRAPPED):
         return
 
-    @functools.wraps(plain)
+    @functools.wraps(original)
     def explaining(*args: object, **kwargs: object) -> object:
         try:
-            return plain(*args, **kwargs)
+            return original(*args, **kwargs)
         except Exception as error:
-            found = _explained(error)
-            if found is None:
+            explained = _explained(error)
+            if explained is None:
                 raise
-            raise found from None
+            raise explained from None
 
-    setattr(explaining, _ATTRIBUTE, True)
+    setattr(explaining, _WRAPPED, True)
     protocol.get_return_value = explaining
     install_exception_handler()
 
@@ -105,6 +108,6 @@ def install_explanations() -> None:
 def _explained(error: Exception) -> InvalidRequest | None:
     if type(error).__name__ not in {"Py4JJavaError", "SparkException"}:
         return None
-    found = GONE.search("\n".join(cause.text for cause in causes_of(error)))
-    text = None if found is None else explain_missing_file(found[1])
+    match = _FILE_NOT_EXIST.search("\n".join(cause.text for cause in causes_of(error)))
+    text = None if match is None else explain_missing_file(match[1])
     return None if text is None else InvalidRequest(text)

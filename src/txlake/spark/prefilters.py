@@ -1,7 +1,7 @@
-"""The parts of a condition that Spark may ask of every row, deleted ones too: none can fail.
+"""Conditions that Spark may evaluate for every row, deleted ones included, without failing.
 
-Owns which those are and their Spark columns. Asked first, they spare the others the look-up of
-their deletion vector.
+Owns which conditions these are and their Spark columns. Evaluated first, they save the lookup of
+deletion vectors for the rows that they exclude.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXACT = frozenset({"byte", "short", "integer", "long", "date"})
 
 
 def prefilters(predicate: Predicate, schema: Struct) -> Iterator[Column]:
-    """Conditions on the files' columns without which the predicate, bound, is true of no row."""
+    """Yield conditions on the files' columns that hold for every row that meets the predicate."""
     for part in conjuncts(predicate):
         match part:
             case Comparison((name,), op, value) if op in _COMPARED:
@@ -44,6 +44,6 @@ def prefilters(predicate: Predicate, schema: Struct) -> Iterator[Column]:
 
 
 def _is_exact(item: Field) -> bool:
-    """Whether Spark compares the column's values as the log does, with no cast that could fail."""
+    """Return whether Spark compares the column's values as the log does, with no cast."""
     exact = isinstance(item.type, Primitive) and item.type.name in _EXACT
     return exact or has_plain_text(item)

@@ -10,7 +10,7 @@ from typing import Self
 import httpx2 as httpx
 from starlette.testclient import TestClient
 
-from txlake.console.app import LIMITS, Room, application
+from txlake.console.app import LIMITS, Section, application
 from txlake.server.calls import Limits
 from txlake.server.tokens import Token, Tokens
 from txlake.session.engine import Engine
@@ -31,9 +31,9 @@ class Browser:
         *,
         host: str = "127.0.0.1",
         limits: Limits = LIMITS,
-        rooms: Sequence[Room] = (),
+        sections: Sequence[Section] = (),
     ) -> None:
-        self.app = application(engine, Tokens(tokens), host=host, limits=limits, rooms=rooms)
+        self.app = application(engine, Tokens(tokens), host=host, limits=limits, sections=sections)
         self.http = TestClient(self.app, HOME, raise_server_exceptions=False)
 
     def get(self, path: str) -> httpx.Response:

@@ -17,7 +17,7 @@ from tests.pages import ROOT
 from txlake.console.app import application
 from txlake.console.playground import Playgrounds
 from txlake.console.playground_pages import PATH
-from txlake.console.serving import playground_room
+from txlake.console.serving import playground_section
 from txlake.errors import Conflict
 from txlake.server.tokens import Tokens
 
@@ -77,7 +77,7 @@ def main() -> int:
     """Puts them into docs/."""
     with tempfile.TemporaryDirectory() as folder, PlainLake(Path(folder) / "warehouse") as lake:
         book(lake)
-        app = application(lake.engine, Tokens(), rooms=[playground_room(Playgrounds())])
+        app = application(lake.engine, Tokens(), sections=[playground_section(Playgrounds())])
         with listening(app) as url, chromium(Path(folder) / "profile") as driver:
             pictures(driver, url, ROOT / "docs")
     return 0

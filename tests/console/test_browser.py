@@ -20,7 +20,7 @@ from tests.console.pictures import book, pictures
 from tests.pages import ROOT
 from txlake.console.app import application
 from txlake.console.playground import Playgrounds
-from txlake.console.serving import playground_room
+from txlake.console.serving import playground_section
 from txlake.server.tokens import Tokens
 
 pytestmark = pytest.mark.peer("chromium")
@@ -53,8 +53,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 @pytest.fixture(scope="module")
 def url(shop: PlainLake) -> Iterator[str]:
     """A console of it that anybody on this host may look at."""
-    rooms = [playground_room(Playgrounds())]
-    with listening(application(shop.engine, Tokens(), rooms=rooms)) as address:
+    sections = [playground_section(Playgrounds())]
+    with listening(application(shop.engine, Tokens(), sections=sections)) as address:
         yield address
 
 

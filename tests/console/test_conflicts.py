@@ -57,7 +57,7 @@ def test_a_conflicts_page_tells_both_sides(lost: PlainLake, browser: Browser) ->
     assert "<code>id = 2</code>" in text  # its own condition
     assert "the winner's predicate" in text
     assert "<svg" in text
-    assert "What would have kept them apart" in text
+    assert "What would have avoided the conflict" in text
     assert "A plain retry can succeed" in text
     assert "DELETE FROM default.orders WHERE id = 2" in text  # offered to be tried
 

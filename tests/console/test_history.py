@@ -13,7 +13,7 @@ import txlake
 from tests.console.browser import Browser
 from tests.console.lakes import PlainLake
 from txlake.catalog.commits import CommitEntry
-from txlake.console.history import drawn
+from txlake.console.history import draw_lanes
 
 
 def _entry(sequence: int, time_ms: int, table: str | None, version: int = 1) -> CommitEntry:
@@ -31,7 +31,7 @@ def _entry(sequence: int, time_ms: int, table: str | None, version: int = 1) -> 
 
 def test_one_transaction_joins_the_lanes_of_its_tables() -> None:
     found = [_entry(2, 1_000, "a"), _entry(2, 1_000, "c"), _entry(1, 0, "b")]
-    made = drawn(found, 0, 1_000)
+    made = draw_lanes(found, 0, 1_000)
     assert made is not None
     assert [lane.title for lane in made.lanes] == ["a", "b", "c"]
     (joint,) = made.joints
@@ -46,7 +46,7 @@ def test_one_transaction_joins_the_lanes_of_its_tables() -> None:
 def test_the_least_busy_tables_share_a_lane() -> None:
     found = [_entry(n, n, f"t{n:02}") for n in range(30)]
     found += [_entry(100 + n, n, f"t{n:02}") for n in range(10)]
-    made = drawn(found, 0, 100)
+    made = draw_lanes(found, 0, 100)
     assert made is not None
     assert len(made.lanes) == 17
     assert made.lanes[-1].title == "other tables"
@@ -55,7 +55,7 @@ def test_the_least_busy_tables_share_a_lane() -> None:
 
 def test_many_commits_are_summed_and_each_is_counted_once() -> None:
     found = [_entry(n, n, "ab"[n % 2]) for n in range(5_000)]
-    made = drawn(found, 0, 4_999)
+    made = draw_lanes(found, 0, 4_999)
     assert made is not None
     assert made.is_summed
     assert sum(dot.count for dot in made.dots) == 5_000
@@ -64,13 +64,13 @@ def test_many_commits_are_summed_and_each_is_counted_once() -> None:
 
 
 def test_without_commits_nothing_is_drawn() -> None:
-    assert drawn([], 0, 1) is None
+    assert draw_lanes([], 0, 1) is None
 
 
 def test_a_table_that_is_gone_keeps_its_lane() -> None:
-    made = drawn([_entry(1, 0, None)], 0, 1)
+    made = draw_lanes([_entry(1, 0, None)], 0, 1)
     assert made is not None
-    assert made.lanes[0].title == "tables that are gone"
+    assert made.lanes[0].title == "dropped tables"
 
 
 # Pages
@@ -183,7 +183,9 @@ def test_a_rebase_is_told(lake: PlainLake, browser: Browser) -> None:
     lake.sql("UPDATE orders SET pieces = 2 WHERE id = 2", second)
     lake.sql("COMMIT", first)
     newest = _instants(browser.page("/history"))[0]
-    assert "Rebased over version 2, which somebody else made" in browser.page(f"/history/{newest}")
+    assert "Rebased over version 2, which another transaction wrote" in browser.page(
+        f"/history/{newest}"
+    )
     assert set(_changed(browser)) == {("−", "1", "ann", "10"), ("+", "1", "ann", "1")}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.console.browser import Browser
 from tests.console.lakes import PlainLake
 from txlake.catalog import Catalog
-from txlake.console.now import Held, graph
+from txlake.console.now import LockRow, graph
 from txlake.errors import TxlakeError
 from txlake.ports import Moved, Ratification
 
@@ -129,16 +129,18 @@ def test_a_resolved_deadlock_is_told(lake: PlainLake, browser: Browser) -> None:
         thread.join(DEADLINE_S)
     assert failed == ["Deadlock"]
     text = browser.page("/now")
-    assert "gave way" in text
+    assert "was the victim" in text
     assert browser.page("/conflicts/1")
 
 
 # The graph
 
 
-def _held(session: int, behind: int | None, what: str = "t") -> Held:
+def _held(session: int, behind: int | None, what: str = "t") -> LockRow:
     status = "GRANT" if behind is None else "WAIT"
-    return Held(what=what, mode="X", status=status, session=session, behind=behind, age_ms=0)
+    return LockRow(
+        resource=what, mode="X", status=status, session=session, blocker=behind, age_ms=0
+    )
 
 
 def test_without_waiters_there_is_no_graph() -> None:

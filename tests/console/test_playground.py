@@ -19,17 +19,17 @@ import txlake.console.playground
 from tests.hermitage.expected import expected
 from tests.hermitage.running import Level, Place
 from tests.hermitage.scripts import SCRIPTS, Script, Seen
-from txlake.console.pictures import Standing
+from txlake.console.inspector import SessionActivity
 from txlake.console.playground import (
-    MOMENTS_MAX,
+    STATEMENTS_MAX,
     TEXT_MAX,
-    Ending,
-    Moment,
+    HistoryEntry,
     Playground,
     Playgrounds,
-    Shown,
+    PlaygroundState,
+    StatementStatus,
 )
-from txlake.console.playground_pages import PATH, posted, shown
+from txlake.console.playground_pages import PATH, page_values, submit
 from txlake.console.timelines import LEVELS, TIMELINES, Timeline
 from txlake.errors import InvalidRequest
 
@@ -79,23 +79,23 @@ def without_a_jvm() -> Iterator[None]:
     assert SparkContext._gateway is before
 
 
-def steps(playground: Playground, count: int) -> Shown:
+def steps(playground: Playground, count: int) -> PlaygroundState:
     for _ in range(count):
         playground.step()
-    return playground.shown()
+    return playground.state()
 
 
-def seen(play: Shown) -> Seen:
+def seen(play: PlaygroundState) -> Seen:
     """What Hermitage's sessions saw, as its own check wants it."""
     reads: dict[str, list[tuple[tuple[int, int], ...]]] = {}
     committed: set[str] = set()
-    for moment in play.moments:
-        if moment.sql.startswith("SELECT") and moment.answer is not None:
-            rows = tuple(sorted(moment.answer.rows))
-            reads.setdefault(moment.session, []).append(rows)  # type: ignore[arg-type]
-        elif moment.sql == "COMMIT" and moment.ending is Ending.DONE:
-            committed.add(moment.session)
-    [table] = play.picture.tables
+    for entry in play.entries:
+        if entry.sql.startswith("SELECT") and entry.result is not None:
+            rows = tuple(sorted(entry.result.rows))
+            reads.setdefault(entry.session, []).append(rows)  # type: ignore[arg-type]
+        elif entry.sql == "COMMIT" and entry.status is StatementStatus.DONE:
+            committed.add(entry.session)
+    [table] = play.report.tables
     return Seen(
         {name: tuple(rows) for name, rows in reads.items()},
         frozenset(committed),
@@ -122,19 +122,19 @@ def test_a_timeline_ends_as_it_says(
 ) -> None:
     playground = begun(timeline.name, level)
     playground.finish()
-    play = playground.shown()
+    play = playground.state()
     outcome = timeline.outcomes[level]
     assert play.next is None
     lost: dict[str, str] = {}
-    for moment in play.moments:
-        if moment.error is not None:
-            lost.setdefault(moment.session, moment.error.error)
+    for entry in play.entries:
+        if entry.error is not None:
+            lost.setdefault(entry.session, entry.error.error)
     assert lost == outcome.lost
-    assert {one.step for one in play.moments if one.waited_for} == outcome.waits
-    assert {one.name: one.rows for one in play.picture.tables} == outcome.rows
+    assert {one.step for one in play.entries if one.waited_for} == outcome.waits
+    assert {one.name: one.rows for one in play.report.tables} == outcome.rows
     assert play.is_expected is True
-    assert play.picture.locks == () or any(
-        one.standing is Standing.OPEN for one in play.picture.sessions
+    assert play.report.locks == () or any(
+        one.activity is SessionActivity.OPEN for one in play.report.sessions
     )
     if timeline.family == "Hermitage":
         [script] = [one for one in SCRIPTS if timeline.title.startswith(f"{one.name}: ")]
@@ -180,22 +180,22 @@ def test_what_waits_is_seen_and_goes_on_with_the_commit(
 ) -> None:
     playground = begun(ALTER_BLOCKS)
     play = steps(playground, 3)
-    waiting = play.moments[2]
-    assert waiting.ending is Ending.WAITS
+    waiting = play.entries[2]
+    assert waiting.status is StatementStatus.WAITS
     assert waiting.waited_for == "Sch-S on stock, after T1"
-    first, second, third = play.picture.sessions
-    assert (first.standing, second.standing) == (Standing.OPEN, Standing.WAITS)
-    assert third.standing is Standing.IDLE
-    locks = {(one.session, one.mode, one.status, one.blocked_by) for one in play.picture.locks}
+    first, second, third = play.report.sessions
+    assert (first.activity, second.activity) == (SessionActivity.OPEN, SessionActivity.WAITS)
+    assert third.activity is SessionActivity.IDLE
+    locks = {(one.session, one.mode, one.status, one.blocked_by) for one in play.report.locks}
     assert ("T1", "Sch-M", "GRANT", "") in locks
     assert ("T2", "Sch-S", "WAIT", "T1") in locks
     with pytest.raises(InvalidRequest, match="T2 still waits"):
         playground.run("T2", "SELECT * FROM stock")
     play = steps(playground, 2)
-    waiting = play.moments[2]
-    assert waiting.ending is Ending.DONE
-    assert waiting.answer is not None
-    assert waiting.answer.columns == ("item", "pieces", "shelf")
+    waiting = play.entries[2]
+    assert waiting.status is StatementStatus.DONE
+    assert waiting.result is not None
+    assert waiting.result.columns == ("item", "pieces", "shelf")
     assert waiting.ended_at == 5
     assert play.is_expected
 
@@ -204,26 +204,26 @@ def test_what_waits_goes_on_with_a_rollback(begun: Callable[..., Playground]) ->
     playground = begun(ALTER_BLOCKS)
     steps(playground, 3)
     playground.run("T1", "ROLLBACK")
-    waiting = playground.shown().moments[2]
-    assert waiting.answer is not None
-    assert waiting.answer.columns == ("item", "pieces")
+    waiting = playground.state().entries[2]
+    assert waiting.result is not None
+    assert waiting.result.columns == ("item", "pieces")
     assert waiting.waited_for
 
 
 def test_each_step_has_its_picture(begun: Callable[..., Playground]) -> None:
     playground = begun(TWO_ROWS)
     play = steps(playground, 3)
-    first = play.picture.sessions[0]
-    assert (first.standing, first.versions) == (Standing.OPEN, {"orders": 1})
-    assert first.instant == play.picture.instant
-    assert play.picture.sessions[1].instant is None
-    locks = {(one.session, one.mode, one.what) for one in play.picture.locks}
+    first = play.report.sessions[0]
+    assert (first.activity, first.versions) == (SessionActivity.OPEN, {"orders": 1})
+    assert first.instant == play.report.instant
+    assert play.report.sessions[1].instant is None
+    locks = {(one.session, one.mode, one.resource) for one in play.report.locks}
     assert locks == {("T1", "S", "database default"), ("T1", "IX", "orders")}
     play = steps(playground, 3)
-    pictures = [moment.after for moment in play.moments]
+    pictures = [entry.after for entry in play.entries]
     versions = [one.tables[0].version for one in pictures if one is not None]
     assert versions == [1, 1, 1, 1, 2, 3]
-    assert all(one.standing is Standing.IDLE for one in play.picture.sessions)
+    assert all(one.activity is SessionActivity.IDLE for one in play.report.sessions)
     with pytest.raises(InvalidRequest, match="all steps"):
         playground.step()
 
@@ -233,37 +233,37 @@ def test_who_lost_is_told_why_and_its_steps_are_skipped(
 ) -> None:
     playground = begun("fabric-deadlock")
     play = steps(playground, 6)
-    lost = play.picture.sessions[1]
-    assert lost.standing is Standing.LOST
+    lost = play.report.sessions[1]
+    assert lost.activity is SessionActivity.LOST
     assert lost.error is not None
     assert (lost.error.error, lost.error.codes) == ("Deadlock", (1205,))
     assert "same order" in lost.error.advice
     playground.run("T2", "SELECT * FROM orders")  # its transaction has failed, and says so
     assert "ROLLBACK" in said(playground)
     playground.run("T2", "ROLLBACK")
-    assert playground.shown().picture.sessions[1].standing is Standing.IDLE
+    assert playground.state().report.sessions[1].activity is SessionActivity.IDLE
 
     playground = begun("databricks-one-row")
     playground.run("T2", "SELECT * FROM nowhere")
     play = steps(playground, 2)
-    assert play.moments[1].ending is Ending.DONE
-    assert play.moments[2].ending is Ending.SKIPPED
+    assert play.entries[1].status is StatementStatus.DONE
+    assert play.entries[2].status is StatementStatus.SKIPPED
     assert play.is_expected is None
 
 
 def said(playground: Playground) -> str:
     """What the last statement's error says."""
-    last = playground.shown().moments[-1]
-    return last.refused or (last.error.message if last.error is not None else "")
+    last = playground.state().entries[-1]
+    return last.refusal or (last.error.message if last.error is not None else "")
 
 
 def test_all_steps_stop_where_one_waits(begun: Callable[..., Playground]) -> None:
     playground = begun(ALTER_BLOCKS)
     playground.run("T3", "BEGIN; ALTER TABLE stock ADD COLUMN shelf INT")
     playground.finish()
-    play = playground.shown()
-    assert (play.next, play.next_waits) == (5, True)
-    assert play.picture.waits == {
+    play = playground.state()
+    assert (play.next, play.next_is_blocked) == (5, True)
+    assert play.report.waits == {
         "T1": "X on the name stock, after T3",
         "T2": "Sch-S on stock, after T3",
     }
@@ -275,15 +275,15 @@ def test_a_new_beginning_lets_go_what_waits(
 ) -> None:
     playground = begun(timeline)
     play = steps(playground, 4)
-    assert play.picture.waits
+    assert play.report.waits
     folder = playground.folder
     playground.reset(TWO_ROWS, "snapshot")
     assert not folder.exists()
-    play = playground.shown()
-    assert (play.timeline.name, play.level, play.moments) == (TWO_ROWS, "snapshot", ())
-    assert play.picture.locks == ()
+    play = playground.state()
+    assert (play.timeline.name, play.level, play.entries) == (TWO_ROWS, "snapshot", ())
+    assert play.report.locks == ()
     playground.finish()
-    assert playground.shown().is_expected
+    assert playground.state().is_expected
 
 
 # What it doesn't do
@@ -309,10 +309,10 @@ def test_what_reaches_beyond_the_lake_is_not_carried_out(
     playground = begun(TWO_ROWS)
     playground.run("T1", "BEGIN")
     playground.run("T1", sql)
-    play = playground.shown()
-    assert play.moments[-1].ending is Ending.REFUSED
+    play = playground.state()
+    assert play.entries[-1].status is StatementStatus.REFUSED
     assert why in said(playground)
-    assert play.picture.sessions[0].standing is Standing.OPEN
+    assert play.report.sessions[0].activity is SessionActivity.OPEN
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_what_needs_spark_is_refused(sql: str, begun: Callable[..., Playground])
     playground.run("T1", sql)
     assert said(playground).startswith("the playground runs without Spark")
     playground.run("T1", "SELECT * FROM orders WHERE id = 1")
-    answer = playground.shown().moments[-1].answer
+    answer = playground.state().entries[-1].result
     assert answer is not None
     assert answer.rows == [(1, "open")]
 
@@ -339,11 +339,11 @@ def test_ones_own_statements(begun: Callable[..., Playground]) -> None:
     values = ", ".join(f"({number}, 'open')" for number in range(3, 50))
     playground.run("T1", f"BEGIN; INSERT INTO orders VALUES {values}; COMMIT")
     playground.run("T2", "SELECT * FROM orders")
-    play = playground.shown()
-    answer = play.moments[-1].answer
+    play = playground.state()
+    answer = play.entries[-1].result
     assert answer is not None
     assert (len(answer.rows), answer.total) == (20, 49)
-    [table] = play.picture.tables
+    [table] = play.report.tables
     assert table.rows is not None
     assert (len(table.rows), table.total, table.version) == (20, 49, 2)
     playground.run("T2", "SELEKT 1")
@@ -360,8 +360,8 @@ def test_ones_own_statements(begun: Callable[..., Playground]) -> None:
 def test_statements_are_bounded(
     begun: Callable[..., Playground], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert max(len(one.steps) for one in TIMELINES.values()) < MOMENTS_MAX
-    monkeypatch.setattr(txlake.console.playground, "MOMENTS_MAX", 2)
+    assert max(len(one.steps) for one in TIMELINES.values()) < STATEMENTS_MAX
+    monkeypatch.setattr(txlake.console.playground, "STATEMENTS_MAX", 2)
     playground = begun(TWO_ROWS)
     steps(playground, 2)
     with pytest.raises(InvalidRequest, match="no more may be"):
@@ -387,9 +387,9 @@ def test_two_browsers_have_two_lakes(playgrounds: Playgrounds) -> None:
     first = playgrounds.begin("a", TWO_ROWS, USUAL)
     second = playgrounds.begin("b", TWO_ROWS, USUAL)
     first.run("T1", "DELETE FROM orders WHERE id = 1")
-    assert first.shown().picture.tables[0].total == 1
-    assert second.shown().picture.tables[0].total == 2
-    assert second.shown().moments == ()
+    assert first.state().report.tables[0].total == 1
+    assert second.state().report.tables[0].total == 2
+    assert second.state().entries == ()
     assert first.folder != second.folder
     assert playgrounds.find("a") is first
     assert playgrounds.find("c") is None
@@ -496,7 +496,7 @@ def test_the_page_works_by_its_forms(
     playgrounds: Playgrounds, rendered: Callable[[Mapping[str, object]], str]
 ) -> None:
     def look(query: Mapping[str, str] = {}) -> tuple[str, Markup]:
-        text = rendered(shown(playgrounds, "a", query))
+        text = rendered(page_values(playgrounds, "a", query))
         page = Markup(text)
         assert all(form["csrf"] == ["proof"] for form in page.forms)
         assert len(set(page.ids)) == len(page.ids)
@@ -509,24 +509,24 @@ def test_the_page_works_by_its_forms(
     actions = [form["action"] for form in page.forms]
     assert actions == [["reset"], ["reset"], ["reset"]]
 
-    assert posted(playgrounds, "a", {"action": "reset", "timeline": ALTER_BLOCKS}) == PATH
+    assert submit(playgrounds, "a", {"action": "reset", "timeline": ALTER_BLOCKS}) == PATH
     text, page = look()
     assert ["step", "auto"] in [form["action"] for form in page.forms]
     assert text.count('aria-current="step"') == 1
     for _ in range(3):
-        posted(playgrounds, "a", {"action": "step"})
+        submit(playgrounds, "a", {"action": "step"})
     before, _ = look()
     assert 'data-waits="true"' in before
     assert "waits for Sch-S on stock, after T1" in " ".join(before.split())
-    posted(playgrounds, "a", {"action": "auto"})
+    submit(playgrounds, "a", {"action": "auto"})
     after, _ = look()
     assert 'data-waits="false"' in after
     assert "as documented" in after
     stamps = [re.findall(r'data-stamp="([^"]*)"', one)[0] for one in (before, after)]
     assert stamps[0] != stamps[1]
 
-    posted(playgrounds, "a", {"action": "run", "session": "T3", "sql": "SELECT '<b>' AS x"})
-    posted(playgrounds, "a", {"action": "run", "session": "T3", "sql": "SELECT * FROM '<b>'"})
+    submit(playgrounds, "a", {"action": "run", "session": "T3", "sql": "SELECT '<b>' AS x"})
+    submit(playgrounds, "a", {"action": "run", "session": "T3", "sql": "SELECT * FROM '<b>'"})
     text, _ = look()
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
@@ -536,30 +536,30 @@ def test_every_timeline_has_a_page(
     playgrounds: Playgrounds, rendered: Callable[[Mapping[str, object]], str]
 ) -> None:
     for name in ("fabric-deadlock", "hermitage-otv", "fabric-alter-waits"):
-        posted(playgrounds, "a", {"action": "reset", "timeline": name})
-        posted(playgrounds, "a", {"action": "auto"})
-        Markup(rendered(shown(playgrounds, "a", {})))
+        submit(playgrounds, "a", {"action": "reset", "timeline": name})
+        submit(playgrounds, "a", {"action": "auto"})
+        Markup(rendered(page_values(playgrounds, "a", {})))
 
 
 def test_forms_that_say_nonsense(playgrounds: Playgrounds) -> None:
     for form, why in (
         ({}, "action '': expected step, run, reset or auto"),
-        ({"action": "step"}, "begin anew"),
+        ({"action": "step"}, "begin again"),
         ({"action": "reset", "timeline": "x"}, "there is no timeline 'x'"),
         ({"action": "reset", "timeline": TWO_ROWS, "level": "x"}, "no level 'x'"),
     ):
         with pytest.raises(InvalidRequest, match=re.escape(why)):
-            posted(playgrounds, "a", form)
+            submit(playgrounds, "a", form)
     form = {"action": "reset", "timeline": "redshift-1023", "level_before": USUAL}
-    posted(playgrounds, "a", form)
-    assert shown(playgrounds, "a", {})["level"] == "snapshot"
+    submit(playgrounds, "a", form)
+    assert page_values(playgrounds, "a", {})["level"] == "snapshot"
     form["level_before"] = "serializable"
-    posted(playgrounds, "a", form)
-    assert shown(playgrounds, "a", {})["level"] == "serializable"
+    submit(playgrounds, "a", form)
+    assert page_values(playgrounds, "a", {})["level"] == "serializable"
     with pytest.raises(InvalidRequest, match="there is no session"):
-        posted(playgrounds, "a", {"action": "run", "sql": "SELECT 1"})
+        submit(playgrounds, "a", {"action": "run", "sql": "SELECT 1"})
 
 
 def test_moments_of_sessions_that_never_ran_have_no_answer() -> None:
-    moment = Moment(number=1, session="T1", sql="COMMIT")
-    assert (moment.ending, moment.answer, moment.error) == (Ending.SKIPPED, None, None)
+    entry = HistoryEntry(number=1, session="T1", sql="COMMIT")
+    assert (entry.status, entry.result, entry.error) == (StatementStatus.SKIPPED, None, None)

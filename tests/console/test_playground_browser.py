@@ -16,7 +16,7 @@ from tests.console.lakes import PlainLake
 from txlake.console.app import application
 from txlake.console.playground import Playgrounds
 from txlake.console.playground_pages import PATH
-from txlake.console.serving import playground_room
+from txlake.console.serving import playground_section
 from txlake.server.tokens import Tokens
 
 pytestmark = pytest.mark.peer("chromium")
@@ -30,10 +30,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    room = playground_room(Playgrounds())
+    section = playground_section(Playgrounds())
     with (
         PlainLake(tmp_path_factory.mktemp("lake") / "warehouse") as lake,
-        listening(application(lake.engine, Tokens(), rooms=[room])) as address,
+        listening(application(lake.engine, Tokens(), sections=[section])) as address,
     ):
         yield address + PATH
 

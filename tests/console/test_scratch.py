@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from txlake.console.scratch import Scratch, remove_abandoned
+from txlake.console.scratch import ScratchFolder, remove_abandoned
 
 DEADLINE_S = 30
 HOLDS = """
 import sys
 from pathlib import Path
-from txlake.console.scratch import Scratch
-print(Scratch(Path(sys.argv[1])).folder, flush=True)
+from txlake.console.scratch import ScratchFolder
+print(ScratchFolder(Path(sys.argv[1])).folder, flush=True)
 sys.stdin.read()
 """
 
@@ -24,11 +24,11 @@ def test_what_a_killed_process_left_goes_with_the_next_one(tmp_path: Path) -> No
         assert one.stdout is not None
         theirs = Path(one.stdout.readline().strip())
         (theirs / "lake").mkdir()
-        mine = Scratch(tmp_path)
+        mine = ScratchFolder(tmp_path)
         assert theirs.is_dir()  # its process lives
         one.kill()
         one.wait(DEADLINE_S)
-        other = Scratch(tmp_path)
+        other = ScratchFolder(tmp_path)
     assert not theirs.exists()
     assert {mine.folder, other.folder} == set(tmp_path.iterdir())
     for scratch in (mine, other, other):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.browser import Browser
 from tests.console.lakes import PlainLake
-from txlake.console.features import in_words
+from txlake.console.features import describe_features
 from txlake.console.skipping import skipping_of
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import READABLE, WRITABLE
@@ -87,7 +87,9 @@ def test_clustered_files_are_skipped_by_their_bounds(lake: PlainLake, browser: B
 
 
 def test_every_feature_has_words() -> None:
-    unknown = [name for name, words in in_words(READABLE | WRITABLE) if "not one that" in words]
+    unknown = [
+        name for name, words in describe_features(READABLE | WRITABLE) if "not one that" in words
+    ]
     assert unknown == ["geospatial-dev"]
 
 

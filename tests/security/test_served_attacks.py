@@ -14,7 +14,7 @@ import txlake
 from tests.server.client import Client
 from tests.server.test_sql import ALL, READER, TOKENS, done, say
 from txlake.commands import COMMANDS
-from txlake.console.playground import Ending, Playground
+from txlake.console.playground import Playground, StatementStatus
 from txlake.console.timelines import LEVELS, TIMELINES
 from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
 from txlake.session.controls import CONTROLS
@@ -335,7 +335,7 @@ def test_the_playground_runs_none_of_it() -> None:
     try:
         for attack in QUERIES.values():
             playground.run(session, attack.replace("{folder}", "/tmp"))
-        for moment in playground.shown().moments:
-            assert moment.ending in (Ending.FAILED, Ending.REFUSED), moment
+        for entry in playground.state().entries:
+            assert entry.status in (StatementStatus.FAILED, StatementStatus.REFUSED), entry
     finally:
         playground.close()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.simulation.history import Told
 from tests.simulation.replay import Replay, Replayed
 from tests.simulation.telling import Doing
-from txlake.console.words import span_text
+from txlake.console.formatting import span_text
 
 AROUND = 24
 """So many steps before and after the one that is looked at."""

@@ -23,7 +23,7 @@ from tests.simulation.replay import SEED_MAX, Changes, Replay, Replayed, case_wi
 from tests.simulation.runs import Aside, Kept
 from tests.simulation.statements import Row, Rows
 from tests.simulation.watching import Standing
-from txlake.console.app import Page, Room, application
+from txlake.console.app import Page, Section, application
 from txlake.errors import InvalidRequest
 from txlake.server.serving import ServerSettings, listen, load_tokens
 
@@ -235,10 +235,10 @@ def _difference(before: Rows, after: Rows) -> list[tuple[str, Row]]:
 # The program
 
 
-def room(simulator: Simulator, aside: Aside) -> Room:
+def section(simulator: Simulator, aside: Aside) -> Section:
     """The page, for the console."""
     page = Page(PATH, "simulator.html", lambda visit: simulator.shown(visit.query), "Simulator")
-    return Room(pages=(page,), folder=FOLDER, close=aside.close)
+    return Section(pages=(page,), folder=FOLDER, close=aside.close)
 
 
 def main(given: Sequence[str]) -> int:
@@ -254,7 +254,7 @@ def main(given: Sequence[str]) -> int:
         how = ServerSettings(port=asked.port)
         with tempfile.TemporaryDirectory() as place, PlainLake(Path(place) / "lake") as lake:
             app = application(
-                lake.engine, load_tokens(how), host=how.host, rooms=[room(simulator, aside)]
+                lake.engine, load_tokens(how), host=how.host, sections=[section(simulator, aside)]
             )
             listen(
                 app, how, on_started=lambda at: print(f"{at}{PATH}?seed={asked.seed}", flush=True)

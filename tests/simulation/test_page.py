@@ -14,7 +14,7 @@ from tests.console.chromium import DEADLINE_S, NARROW, WIDE, chromium, listening
 from tests.console.lakes import PlainLake
 from tests.simulation.replay import replay
 from tests.simulation.runs import Aside, Kept
-from tests.simulation.show import PATH, Simulator, room
+from tests.simulation.show import PATH, Simulator, section
 from txlake.console.app import application
 from txlake.server.tokens import Tokens
 
@@ -30,10 +30,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    rooms = [room(Simulator(Kept(replay)), Aside())]
+    sections = [section(Simulator(Kept(replay)), Aside())]
     with (
         PlainLake(tmp_path_factory.mktemp("lake") / "warehouse") as lake,
-        listening(application(lake.engine, Tokens(), rooms=rooms)) as address,
+        listening(application(lake.engine, Tokens(), sections=sections)) as address,
     ):
         yield f"{address}{PATH}?seed={SEED}"
 

@@ -17,7 +17,7 @@ from tests.simulation.history import Doubt, Told
 from tests.simulation.luck import Fault, Misfortune
 from tests.simulation.replay import FAULTS_MAX, SEED_MAX, Replay, case_with, changes, replay
 from tests.simulation.runs import Aside, Kept
-from tests.simulation.show import PATH, Simulator, room
+from tests.simulation.show import PATH, Simulator, section
 from tests.simulation.shrinking import shrunk
 from tests.simulation.telling import Doing
 from tests.simulation.test_teeth import Off, commits_overwritten, selects_unchecked
@@ -71,7 +71,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     simulator = Simulator(Kept(replay))
     with (
         PlainLake(tmp_path / "warehouse") as lake,
-        Browser(lake.engine, rooms=[room(simulator, Aside())]) as made,
+        Browser(lake.engine, sections=[section(simulator, Aside())]) as made,
     ):
         yield made
 

@@ -1,5 +1,6 @@
-"""The console: pages that show what a lake knows of its transactions, and a few forms that act.
+"""The console: pages that show a lake's transactions, conflicts and tables, and a few forms that
+act.
 
-Pages are made here, of templates, by asking the lake's catalog and logs when they are opened;
-nothing is kept but who has logged in. No Spark session is started.
+Pages are rendered from the lake's catalog and logs when they are opened; only logins are kept. No
+Spark session is started.
 """

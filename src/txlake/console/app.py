@@ -1,7 +1,8 @@
-"""The console's ASGI application: a page asks the lake in a thread, and is made of a template.
+"""The console's ASGI application: a page queries the lake in a thread, and is rendered by a
+template.
 
-Owns what every request has to pass: by which name the server is asked, who looks, whether a form
-comes from one of its pages, how much there may be at once, and how long it may take.
+Owns the checks that every request passes: the host name, the login, the origin of a form, the
+number of requests at once, and the time of each.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from txlake.console import conflicts, history, instant, now, tables, words
-from txlake.console.safety import (
+from txlake.console import conflicts, formatting, history, instant, now, tables
+from txlake.console.page_requests import Action, PageRequest, View
+from txlake.console.visitors import (
     COOKIE,
     HEADERS,
     Visitor,
     Visitors,
-    comes_from_here,
-    form_of,
-    is_asked_by_its_name,
+    has_valid_host,
+    is_same_origin_form,
+    parse_form,
 )
-from txlake.console.visits import Act, Look, Visit
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.server.api_errors import ApiError
 from txlake.server.calls import Limits, SessionPool
@@ -42,43 +43,43 @@ from txlake.server.tokens import Tokens
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 
-_HERE = Path(__file__).parent
-_BODY_MAX = 65_536
+_FOLDER = Path(__file__).parent
+_BODY_BYTES_MAX = 65_536
 LIMITS = Limits(workers=4, waiting_max=32, request_s=30.0)
-"""Of a console."""
+"""The limits of a console."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, made of a template. `title`: as the menu has it; None: it isn't in the menu."""
+    """A page, rendered by a template. `title`: its name in the menu; None: it isn't in the menu."""
 
     path: str
     template: str
-    look: Look
+    view: View
     title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form. `changes`: the lake, which not everybody may."""
+    """A form. `changes`: whether it changes the lake, which needs a permission."""
 
     path: str
-    act: Act
+    action: Action
     changes: bool = False
 
 
 PAGES = (
-    Page("/", "now.html", now.look, "Now"),
-    Page("/now", "now_part.html", now.look),
-    Page("/kill", "kill.html", now.killing),
-    Page("/history", "history.html", history.look, "History"),
-    Page("/history/{sequence:int}", "instant.html", instant.look),
-    Page("/conflicts", "conflicts.html", conflicts.look, "Conflicts"),
-    Page("/conflicts/{number:int}", "conflict.html", conflicts.one),
-    Page("/tables", "tables.html", tables.look, "Tables"),
-    Page("/tables/{name}", "table.html", tables.one),
-    Page("/tables/{name}/restore", "restore.html", tables.restoring),
+    Page("/", "now.html", now.page, "Now"),
+    Page("/now", "now_part.html", now.page),
+    Page("/kill", "kill.html", now.kill_page),
+    Page("/history", "history.html", history.page, "History"),
+    Page("/history/{sequence:int}", "instant.html", instant.page),
+    Page("/conflicts", "conflicts.html", conflicts.list_page, "Conflicts"),
+    Page("/conflicts/{number:int}", "conflict.html", conflicts.conflict_page),
+    Page("/tables", "tables.html", tables.list_page, "Tables"),
+    Page("/tables/{name}", "table.html", tables.table_page),
+    Page("/tables/{name}/restore", "restore.html", tables.restore_page),
 )
 FORMS = (
     Form("/kill", now.kill, changes=True),
@@ -87,12 +88,12 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """Pages and forms of one topic, and where their templates and files are."""
+class Section:
+    """Pages and forms of one topic, with the folder of their templates and static files."""
 
     pages: Sequence[Page] = ()
     forms: Sequence[Form] = ()
-    folder: Path = _HERE
+    folder: Path = _FOLDER
     close: Callable[[], None] = lambda: None
 
 
@@ -102,18 +103,18 @@ def application(
     *,
     host: str = "127.0.0.1",
     limits: Limits = LIMITS,
-    rooms: Sequence[Room] = (),
+    sections: Sequence[Section] = (),
 ) -> ASGIApp:
-    """The console of a lake, for any ASGI server that listens at `host`.
+    """Return the console of a lake, for any ASGI server that listens at `host`.
 
-    `rooms`: what it shows besides the lake.
+    `sections`: further pages beside the lake's.
     """
-    desk = _Desk(engine, tokens, host, limits, [Room(pages=PAGES, forms=FORMS), *rooms])
-    return _Headed(desk.app)
+    app = _App(engine, tokens, host, limits, [Section(pages=PAGES, forms=FORMS), *sections])
+    return _ResponseHeaders(app.starlette)
 
 
-class _Headed:
-    """Says in every answer what a browser may do with it."""
+class _ResponseHeaders:
+    """Adds the security and caching headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -121,39 +122,35 @@ class _Headed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_file = scope["type"] == "http" and scope["path"].startswith("/static/")
 
-        async def headed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = "max-age=3600" if is_file else "no-store"
-                said = {**HEADERS, "cache-control": kept}
+                caching = "max-age=3600" if is_file else "no-store"
+                headers = {**HEADERS, "cache-control": caching}
                 message["headers"] = [
                     *message["headers"],
-                    *((name.encode(), value.encode()) for name, value in said.items()),
+                    *((name.encode(), value.encode()) for name, value in headers.items()),
                 ]
             await send(message)
 
-        await self._app(scope, receive, headed)
+        await self._app(scope, receive, send_with_headers)
 
 
-class _Busy(Exception):
-    """More is asked for at once than the console takes."""
-
-
-class _Desk:
-    """Lets browsers in, and makes their pages."""
+class _App:
+    """Admits browsers' requests, and renders their pages."""
 
     def __init__(
-        self, engine: Engine, tokens: Tokens, host: str, limits: Limits, rooms: Sequence[Room]
+        self, engine: Engine, tokens: Tokens, host: str, limits: Limits, sections: Sequence[Section]
     ) -> None:
         self._engine = engine
         self._host = host
         self._limits = limits
-        self._rooms = rooms
+        self._rooms = sections
         self._visitors = Visitors(tokens, engine.system.now_ms)
-        self._asks_for_tokens = tokens.are_required
+        self._requires_tokens = tokens.are_required
         self._sessions = SessionPool(lambda: Session(engine))
         self._threads = ThreadPoolExecutor(limits.workers, "txlake-console")
-        self._inside = 0  # touched by the event loop's thread alone
-        folders = list(dict.fromkeys(room.folder for room in rooms))
+        self._in_flight = 0  # only used in the event loop's thread
+        folders = list(dict.fromkeys(section.folder for section in sections))
         self._templates = Environment(
             loader=ChoiceLoader([FileSystemLoader(folder / "templates") for folder in folders]),
             autoescape=select_autoescape(default=True),
@@ -161,77 +158,79 @@ class _Desk:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(words.FILTERS)
+        self._templates.filters.update(formatting.FILTERS)
         self._templates.globals["menu"] = [
-            (page.path, page.title) for room in rooms for page in room.pages if page.title
+            (page.path, page.title) for section in sections for page in section.pages if page.title
         ]
         static = StaticFiles(directory=folders[0] / "static")
         static.all_directories = [folder / "static" for folder in folders]
         routes: list[Route | Mount] = [Mount("/static", static)]
-        for room in rooms:
-            acts = {form.path: form for form in room.forms}
-            for page in room.pages:
-                form = acts.pop(page.path, None)
+        for section in sections:
+            forms = {form.path: form for form in section.forms}
+            for page in section.pages:
+                form = forms.pop(page.path, None)
                 methods = ["GET"] if form is None else ["GET", "POST"]
-                routes.append(Route(page.path, self._answering(page, form), methods=methods))
-            routes += [Route(one.path, self._answering(None, one)) for one in acts.values()]
+                routes.append(Route(page.path, self._endpoint(page, form), methods=methods))
+            routes += [Route(form.path, self._endpoint(None, form)) for form in forms.values()]
         routes += [
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/logout", self._logout, methods=["POST"]),
         ]
-        self.app = Starlette(
+        self.starlette = Starlette(
             routes=routes,
-            exception_handlers={HTTPException: self._unrouted, Exception: self._broken},
+            exception_handlers={HTTPException: self._no_such_page, Exception: self._internal_error},
             lifespan=self._lifespan,
         )
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """While the console runs; what was begun is ended before the sessions are."""
+        """Run while the console runs. Running requests end before the sessions close."""
         try:
             yield
         finally:
             await asyncio.to_thread(self._threads.shutdown)
-            for room in self._rooms:
-                room.close()
+            for section in self._rooms:
+                section.close()
             self._sessions.close()
 
-    def _answering(
+    def _endpoint(
         self, page: Page | None, form: Form | None
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The function that starlette calls for a path."""
+        """Return the function that starlette calls for a path."""
 
         async def answer(request: Request) -> Response:
-            visitor = self._visitors.of(request.cookies.get(COOKIE))
-            if not is_asked_by_its_name(request, self._host):
-                return self._problem(visitor, 421, "This server doesn't have that name.")
+            visitor = self._visitors.visitor(request.cookies.get(COOKIE))
+            if not has_valid_host(request, self._host):
+                return self._error_page(visitor, 421, "This server doesn't have that name.")
             if request.method == "POST":
                 assert form is not None
-                return await self._sent(request, visitor, form)
+                return await self._submit_form(request, visitor, form)
             assert page is not None
             if visitor.caller is None:
                 return RedirectResponse(_login_path(request), 303)
-            return await self._in_thread(self._looked, request, visitor, page)
+            return await self._in_thread(self._render_page, request, visitor, page)
 
         return answer
 
-    async def _sent(self, request: Request, visitor: Visitor, form: Form) -> Response:
-        """What a form asked for is done, unless it may not be."""
+    async def _submit_form(self, request: Request, visitor: Visitor, form: Form) -> Response:
+        """Run a form's action, if it is permitted."""
         try:
-            fields = form_of(await self._content(request))
+            fields = parse_form(await self._read_body(request))
         except InvalidRequest as error:
-            return self._problem(visitor, 400, str(error))
-        if not comes_from_here(request, fields, visitor):
+            return self._error_page(visitor, 400, str(error))
+        if not is_same_origin_form(request, fields, visitor):
             message = "The form wasn't sent from a page of this console, or the page is too old."
-            return self._problem(visitor, 403, f"{message} Open the page again, and send it there.")
+            return self._error_page(
+                visitor, 403, f"{message} Open the page again, and send it there."
+            )
         if visitor.caller is None:
-            return self._problem(visitor, 401, "Log in first.")
+            return self._error_page(visitor, 401, "Log in first.")
         if form.changes and not visitor.may_change:
-            return self._problem(visitor, 403, self._read_only(visitor))
-        return await self._in_thread(self._acted, request, visitor, form, fields)
+            return self._error_page(visitor, 403, self._read_only(visitor))
+        return await self._in_thread(self._run_action, request, visitor, form, fields)
 
     def _read_only(self, visitor: Visitor) -> str:
-        if self._asks_for_tokens:
+        if self._requires_tokens:
             assert visitor.caller is not None
             return f"The token of {visitor.caller.name!r} may only look."
         return (
@@ -239,16 +238,16 @@ class _Desk:
             "something whose token isn't read_only."
         )
 
-    async def _content(self, request: Request) -> bytes:
-        """The body. Raises InvalidRequest: it is too large, too slow or cut off."""
+    async def _read_body(self, request: Request) -> bytes:
+        """Return the body. Raises InvalidRequest: it is too large, too slow or cut off."""
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self._limits.request_s):
                 async for part in request.stream():
                     size += len(part)
-                    if size > _BODY_MAX:
-                        raise InvalidRequest(f"the form is larger than {_BODY_MAX} bytes")
+                    if size > _BODY_BYTES_MAX:
+                        raise InvalidRequest(f"the form is larger than {_BODY_BYTES_MAX} bytes")
                     parts.append(part)
         except (TimeoutError, ClientDisconnect) as error:
             raise InvalidRequest("the form didn't arrive whole") from error
@@ -257,119 +256,125 @@ class _Desk:
     async def _in_thread(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """Made in a thread of the pool, where there is room; a late page isn't waited for."""
-        if self._inside >= self._limits.workers + self._limits.waiting_max:
-            return self._problem(visitor, 503, "Too many look at once. Try again in a moment.")
-        self._inside += 1
-        made = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._guarded, work, request, visitor, *args
+        """Run the work in a thread, if there is capacity. A page that times out isn't waited
+        for.
+        """
+        if self._in_flight >= self._limits.workers + self._limits.waiting_max:
+            return self._error_page(visitor, 503, "Too many look at once. Try again in a moment.")
+        self._in_flight += 1
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._run, work, request, visitor, *args
         )
-        made.add_done_callback(self._left)
+        future.add_done_callback(self._request_ended)
         try:
-            response = await asyncio.wait_for(asyncio.shield(made), self._limits.request_s)
+            response = await asyncio.wait_for(asyncio.shield(future), self._limits.request_s)
         except TimeoutError:
-            took = f"{self._limits.request_s:g} seconds"
-            told = f"No answer within {took}; what was asked for may still happen."
-            return self._problem(visitor, 503, told)
+            limit = f"{self._limits.request_s:g} seconds"
+            message = f"No answer within {limit}; what was asked for may still happen."
+            return self._error_page(visitor, 503, message)
         if visitor.is_new:
-            self._give(response, request, visitor.key)
+            self._set_cookie(response, request, visitor.key)
         return response
 
-    def _left(self, made: asyncio.Future[Response]) -> None:
-        self._inside -= 1
+    def _request_ended(self, future: asyncio.Future[Response]) -> None:
+        self._in_flight -= 1
 
-    def _guarded(
+    def _run(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """In a thread of the pool; never raises."""
+        """Run the work, in a thread of the pool. Errors become error pages."""
         try:
             return work(request, visitor, *args)
         except InvalidRequest as error:
-            return self._problem(visitor, 404 if request.method == "GET" else 400, str(error))
+            return self._error_page(visitor, 404 if request.method == "GET" else 400, str(error))
         except TxlakeError as error:
-            return self._problem(visitor, 503, f"{type(error).__name__}: {error}")
+            return self._error_page(visitor, 503, f"{type(error).__name__}: {error}")
         except Exception:
             _log.exception("%s %s", request.method, request.url.path)
-            return self._problem(visitor, 500, "The console failed; its log says why.")
+            return self._error_page(visitor, 500, "The console failed; its log says why.")
 
-    def _looked(self, request: Request, visitor: Visitor, page: Page) -> Response:
+    def _render_page(self, request: Request, visitor: Visitor, page: Page) -> Response:
         with self._sessions.borrow() as session:
-            visit = Visit(
+            page_request = PageRequest(
                 session=session,
                 visitor=visitor,
                 path=request.path_params,
                 query=dict(request.query_params),
             )
-            return self._shown(page.template, visitor, 200, at=page.path, **page.look(visit))
+            return self._render(
+                page.template, visitor, 200, at=page.path, **page.view(page_request)
+            )
 
-    def _acted(
+    def _run_action(
         self, request: Request, visitor: Visitor, form: Form, fields: dict[str, str]
     ) -> Response:
         with self._sessions.borrow() as session:
-            visit = Visit(session=session, visitor=visitor, path=request.path_params, form=fields)
-            return RedirectResponse(form.act(visit), 303)
+            page_request = PageRequest(
+                session=session, visitor=visitor, path=request.path_params, form=fields
+            )
+            return RedirectResponse(form.action(page_request), 303)
 
     async def _login(self, request: Request) -> Response:
-        """Asks for a token, and takes it."""
-        visitor = self._visitors.of(request.cookies.get(COOKIE))
-        if not is_asked_by_its_name(request, self._host):
-            return self._problem(visitor, 421, "This server doesn't have that name.")
+        """Show the login page, or log in by a token."""
+        visitor = self._visitors.visitor(request.cookies.get(COOKIE))
+        if not has_valid_host(request, self._host):
+            return self._error_page(visitor, 421, "This server doesn't have that name.")
         if request.method == "GET":
             to = request.query_params.get("to", "/")
-            response = self._shown("login.html", visitor, 200, wrong="", to=_own_path(to))
-            self._give(response, request, visitor.key)
+            response = self._render("login.html", visitor, 200, wrong="", to=_local_path(to))
+            self._set_cookie(response, request, visitor.key)
             return response
         try:
-            fields = form_of(await self._content(request))
+            fields = parse_form(await self._read_body(request))
         except InvalidRequest as error:
-            return self._problem(visitor, 400, str(error))
-        to = _own_path(fields.get("to", "/"))
-        if not comes_from_here(request, fields, visitor):
+            return self._error_page(visitor, 400, str(error))
+        to = _local_path(fields.get("to", "/"))
+        if not is_same_origin_form(request, fields, visitor):
             wrong = "The page was too old. Give the token once more."
-            return self._shown("login.html", visitor, 403, wrong=wrong, to=to)
+            return self._render("login.html", visitor, 403, wrong=wrong, to=to)
         try:
             key = self._visitors.login(fields.get("token", ""))
-        except ApiError as failure:
-            return self._shown("login.html", visitor, 401, wrong=str(failure), to=to)
+        except ApiError as error:
+            return self._render("login.html", visitor, 401, wrong=str(error), to=to)
         answer = RedirectResponse(to, 303)
-        self._give(answer, request, key)
+        self._set_cookie(answer, request, key)
         return answer
 
     async def _logout(self, request: Request) -> Response:
-        """Ends the login."""
-        visitor = self._visitors.of(request.cookies.get(COOKIE))
+        """End the login."""
+        visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         try:
-            fields = form_of(await self._content(request))
+            fields = parse_form(await self._read_body(request))
         except InvalidRequest as error:
-            return self._problem(visitor, 400, str(error))
-        if not comes_from_here(request, fields, visitor):
-            return self._problem(visitor, 403, "The page is too old; open it again.")
+            return self._error_page(visitor, 400, str(error))
+        if not is_same_origin_form(request, fields, visitor):
+            return self._error_page(visitor, 403, "The page is too old; open it again.")
         self._visitors.logout(visitor.key)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE)
         return response
 
-    def _give(self, response: Response, request: Request, key: str) -> None:
-        """Tells a browser its cookie."""
+    def _set_cookie(self, response: Response, request: Request, key: str) -> None:
+        """Set the visitor's cookie."""
         response.set_cookie(
             COOKIE, key, httponly=True, samesite="lax", secure=request.url.scheme == "https"
         )
 
-    async def _unrouted(self, request: Request, error: Exception) -> Response:
-        """A page that there isn't."""
-        visitor = self._visitors.of(request.cookies.get(COOKIE))
+    async def _no_such_page(self, request: Request, error: Exception) -> Response:
+        """Show an error page for an unknown path."""
+        visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         status = error.status_code if isinstance(error, HTTPException) else 404
-        return self._problem(visitor, status, "There is no such page.")
+        return self._error_page(visitor, status, "There is no such page.")
 
-    async def _broken(self, request: Request, error: Exception) -> Response:
+    async def _internal_error(self, request: Request, error: Exception) -> Response:
         _log.error("%s %s", request.method, request.url.path, exc_info=error)
-        visitor = self._visitors.of(request.cookies.get(COOKIE))
-        return self._problem(visitor, 500, "The console failed; its log says why.")
+        visitor = self._visitors.visitor(request.cookies.get(COOKIE))
+        return self._error_page(visitor, 500, "The console failed; its log says why.")
 
-    def _problem(self, visitor: Visitor, status: int, message: str) -> Response:
-        return self._shown("problem.html", visitor, status, message=message)
+    def _error_page(self, visitor: Visitor, status: int, message: str) -> Response:
+        return self._render("problem.html", visitor, status, message=message)
 
-    def _shown(
+    def _render(
         self, template: str, visitor: Visitor, status: int, *, at: str = "", **values: object
     ) -> Response:
         warehouse = self._engine.warehouse
@@ -378,19 +383,19 @@ class _Desk:
             at=at,
             visitor=visitor,
             csrf=visitor.csrf,
-            asks_for_tokens=self._asks_for_tokens,
+            requires_tokens=self._requires_tokens,
             **values,
         )
         return HTMLResponse(text, status)
 
 
 def _login_path(request: Request) -> str:
-    """The login, which leads back to the page that was asked for."""
-    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return f"/login?{urlencode({'to': asked})}"
+    """Return the path of the login, which redirects to the requested page afterwards."""
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"/login?{urlencode({'to': target})}"
 
 
-def _own_path(path: str) -> str:
-    """A path on this server: nobody is led elsewhere."""
+def _local_path(path: str) -> str:
+    """Return the path if it is on this server, else `/`: nobody is redirected elsewhere."""
     is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path
     return path if is_own and path.isprintable() else "/"

@@ -1,10 +1,10 @@
-"""Table features in plain words: what each means for those who read and write the table."""
+"""Descriptions of table features: what each means for readers and writers of the table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-_WORDS = {
+_DESCRIPTIONS = {
     "allowColumnDefaults": "columns may have default values",
     "appendOnly": "rows can be forbidden to change (delta.appendOnly)",
     "catalogManaged": "a catalog makes the versions; engines that know it write through it",
@@ -41,6 +41,8 @@ _WORDS = {
 }
 
 
-def in_words(features: Iterable[str]) -> list[tuple[str, str]]:
-    """Each feature by name, and what it means."""
-    return [(name, _WORDS.get(name, "not one that txlake knows")) for name in sorted(features)]
+def describe_features(features: Iterable[str]) -> list[tuple[str, str]]:
+    """Return each feature with its description, by name."""
+    return [
+        (name, _DESCRIPTIONS.get(name, "not one that txlake knows")) for name in sorted(features)
+    ]

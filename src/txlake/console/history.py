@@ -1,6 +1,6 @@
-"""The lake's history in lanes, one a table, on a scale of time: which transactions joined them.
+"""The page of history: commits in lanes, one for each table, on a time scale.
 
-Owns which stretch of time is shown, and where each commit is drawn.
+Owns the choice of the time range, and the position of each commit.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from urllib.parse import urlencode
 
 from txlake.catalog import Catalog
 from txlake.catalog.commits import CommitEntry
-from txlake.console.visits import Values, Visit
+from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.errors import InvalidRequest
 
-PAGE = 50
-"""Instants that are listed below the lanes."""
+PAGE_SIZE = 50
+"""Instants listed below the lanes, on one page."""
 _READ_MAX = 20_000
-_SINGLE_MAX = 400
+_SINGLE_DOTS_MAX = 400
 _LANES_MAX = 16
-_OTHERS = "other tables"
-_REMOVED = "tables that are gone"
-_LEFT, _WIDTH, _LANE = 190, 1000, 34
+_OTHER_TABLES = "other tables"
+_DROPPED_TABLES = "dropped tables"
+_LEFT, _WIDTH, _LANE_HEIGHT = 190, 1000, 34
 _BUCKETS = 80
-_LEAST_MS = 1_000
+_RANGE_MS_MIN = 1_000
 _HOUR_MS = 3_600_000
 SPANS = (
     ("hour", _HOUR_MS),
@@ -32,12 +32,12 @@ SPANS = (
     ("week", 7 * 24 * _HOUR_MS),
     ("month", 30 * 24 * _HOUR_MS),
 )
-"""Stretches of time that are offered."""
+"""Time ranges to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """A commit, or several near each other, in a lane. `href`: what a click shows."""
+    """A commit, or several near each other, in a lane. `href`: the page that a click opens."""
 
     x: float
     y: float
@@ -49,7 +49,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """One transaction's line from its first lane to its last."""
+    """The line of one transaction, from its first lane to its last."""
 
     x: float
     top: float
@@ -58,7 +58,7 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A table's line. `title`: its name, whole."""
+    """A table's lane. `title`: its full name."""
 
     name: str
     title: str
@@ -67,7 +67,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
-    """The drawing. `is_summed`: dots stand for several commits; transactions aren't joined."""
+    """The drawing. `is_summed`: each dot stands for several commits, and there are no joints."""
 
     lanes: Sequence[Lane]
     dots: Sequence[Dot]
@@ -80,110 +80,110 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """One transaction that was committed: a moment of the lake."""
+    """One committed transaction."""
 
     sequence: int
     time_ms: int
     commits: Sequence[CommitEntry]
 
 
-def look(visit: Visit) -> Values:
-    """The page: a stretch of time, `from` to `to` in milliseconds; the newest without."""
-    catalog = visit.engine.catalog.of_lake()
-    start, end = _stretch(catalog, visit)
-    found = catalog.ledger.commits_between(start, end, _READ_MAX)
-    instants = _instants(found)
-    page = visit.number("page", otherwise=0)
-    shown = instants[page * PAGE : (page + 1) * PAGE]
+def page(request: PageRequest) -> TemplateValues:
+    """Return the commits of a time range, `from` to `to` in milliseconds; without, the newest."""
+    catalog = request.engine.catalog.of_lake()
+    start, end = _time_range(catalog, request)
+    commits = catalog.ledger.commits_between(start, end, _READ_MAX)
+    instants = _instants(commits)
+    page = request.number("page", default=0)
+    listed = instants[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
     return {
         "start_ms": start,
         "end_ms": end,
-        "is_cut": len(found) == _READ_MAX,
-        "commits": len(found),
-        "instants": shown,
+        "is_cut": len(commits) == _READ_MAX,
+        "commits": len(commits),
+        "instants": listed,
         "total": len(instants),
-        "drawing": drawn(found, start, end),
-        "links": _links(start, end, visit.engine.system.now_ms()),
+        "drawing": draw_lanes(commits, start, end),
+        "links": _navigation_links(start, end, request.engine.system.now_ms()),
         "newer": _path(start, end, page - 1) if page > 0 else None,
-        "older": _path(start, end, page + 1) if (page + 1) * PAGE < len(instants) else None,
+        "older": _path(start, end, page + 1) if (page + 1) * PAGE_SIZE < len(instants) else None,
     }
 
 
-def _stretch(catalog: Catalog, visit: Visit) -> tuple[int, int]:
-    if "from" in visit.query or "to" in visit.query:
-        start, end = visit.number("from"), visit.number("to")
+def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
+    if "from" in request.query or "to" in request.query:
+        start, end = request.number("from"), request.number("to")
         if end < start:
             raise InvalidRequest(f"from {start} to {end}: expected a start before the end")
-        return start, max(end, start + _LEAST_MS)
-    newest = catalog.ledger.commits_listed(PAGE)
+        return start, max(end, start + _RANGE_MS_MIN)
+    newest = catalog.ledger.commits_listed(PAGE_SIZE)
     if not newest:
-        now_ms = visit.engine.system.now_ms()
+        now_ms = request.engine.system.now_ms()
         return now_ms - _HOUR_MS, now_ms
-    start, end = min(one.time_ms for one in newest), max(one.time_ms for one in newest)
-    return start, max(end, start + _LEAST_MS)
+    start, end = min(entry.time_ms for entry in newest), max(entry.time_ms for entry in newest)
+    return start, max(end, start + _RANGE_MS_MIN)
 
 
-def _instants(found: Iterable[CommitEntry]) -> list[Instant]:
-    """The newest first."""
-    of: dict[int, list[CommitEntry]] = {}
-    for one in found:
-        of.setdefault(one.sequence, []).append(one)
+def _instants(entries: Iterable[CommitEntry]) -> list[Instant]:
+    """Return the instants of the commits, newest first."""
+    by_sequence: dict[int, list[CommitEntry]] = {}
+    for entry in entries:
+        by_sequence.setdefault(entry.sequence, []).append(entry)
     return [
-        Instant(sequence=number, time_ms=made[0].time_ms, commits=made)
-        for number, made in sorted(of.items(), reverse=True)
+        Instant(sequence=sequence, time_ms=commits[0].time_ms, commits=commits)
+        for sequence, commits in sorted(by_sequence.items(), reverse=True)
     ]
 
 
-def _links(start: int, end: int, now_ms: int) -> Mapping[str, str]:
-    """Where the buttons lead to."""
+def _navigation_links(start: int, end: int, now_ms: int) -> Mapping[str, str]:
+    """Return the paths of the buttons, by their names."""
     span = end - start
     half, quarter = span // 2, span // 4
-    around = {
+    ranges = {
         "earlier": (start - half, end - half),
         "later": (start + half, end + half),
         "zoom in": (start + quarter, end - quarter),
         "zoom out": (start - half, end + half),
     }
-    links = {name: _path(max(0, first), last) for name, (first, last) in around.items()}
-    return links | {f"last {name}": _path(now_ms - long, now_ms) for name, long in SPANS}
+    links = {name: _path(max(0, first), last) for name, (first, last) in ranges.items()}
+    return links | {f"last {name}": _path(now_ms - span_ms, now_ms) for name, span_ms in SPANS}
 
 
 def _path(start: int, end: int, page: int = 0) -> str:
-    asked = {"from": start, "to": end} | ({"page": page} if page else {})
-    return f"/history?{urlencode(asked)}"
+    query = {"from": start, "to": end} | ({"page": page} if page else {})
+    return f"/history?{urlencode(query)}"
 
 
 # The drawing
 
 
-def drawn(found: Sequence[CommitEntry], start: int, end: int) -> Lanes | None:
-    """The commits in the lanes of their tables, of the most busy ones; None without commits."""
-    if not found:
+def draw_lanes(entries: Sequence[CommitEntry], start: int, end: int) -> Lanes | None:
+    """Return the commits in the lanes of the busiest tables; None without commits."""
+    if not entries:
         return None
-    counts = Counter(one.table or _REMOVED for one in found)
+    counts = Counter(entry.table or _DROPPED_TABLES for entry in entries)
     busy = [name for name, _ in counts.most_common(_LANES_MAX)]
-    names = sorted(busy) + ([_OTHERS] if len(counts) > len(busy) else [])
-    places = {name: place for place, name in enumerate(names)}
+    names = sorted(busy) + ([_OTHER_TABLES] if len(counts) > len(busy) else [])
+    positions = {name: position for position, name in enumerate(names)}
 
-    def lane_of(one: CommitEntry) -> int:
-        return places.get(one.table or _REMOVED, len(names) - 1)
+    def lane_of(entry: CommitEntry) -> int:
+        return positions.get(entry.table or _DROPPED_TABLES, len(names) - 1)
 
     def x_of(time_ms: float) -> float:
         return round(_LEFT + (time_ms - start) / max(1, end - start) * _WIDTH, 1)
 
-    is_summed = len(found) > _SINGLE_MAX
+    is_summed = len(entries) > _SINGLE_DOTS_MAX
     if is_summed:
-        dots = _sums(found, start, end, lane_of, x_of)
+        dots = _summed_dots(entries, start, end, lane_of, x_of)
         joints: list[Joint] = []
     else:
-        dots = [_single(one, x_of(one.time_ms), _y(lane_of(one))) for one in found]
+        dots = [_commit_dot(entry, x_of(entry.time_ms), _y(lane_of(entry))) for entry in entries]
         joints = [
-            Joint(x_of(one.time_ms), _y(min(lanes)), _y(max(lanes)))
-            for one in _instants(found)
-            if len(lanes := {lane_of(commit) for commit in one.commits}) > 1
+            Joint(x_of(instant.time_ms), _y(min(lanes)), _y(max(lanes)))
+            for instant in _instants(entries)
+            if len(lanes := {lane_of(commit) for commit in instant.commits}) > 1
         ]
     return Lanes(
-        lanes=[Lane(_short(name), name, _y(place)) for name, place in places.items()],
+        lanes=[Lane(_short(name), name, _y(position)) for name, position in positions.items()],
         dots=dots,
         joints=joints,
         is_summed=is_summed,
@@ -192,23 +192,23 @@ def drawn(found: Sequence[CommitEntry], start: int, end: int) -> Lanes | None:
 
 
 def _y(lane: int) -> float:
-    return 20 + lane * _LANE
+    return 20 + lane * _LANE_HEIGHT
 
 
-def _single(one: CommitEntry, x: float, y: float) -> Dot:
-    what = f"{one.operation or 'commit'} {one.table or ''} version {one.version}"
+def _commit_dot(entry: CommitEntry, x: float, y: float) -> Dot:
+    description = f"{entry.operation or 'commit'} {entry.table or ''} version {entry.version}"
     return Dot(
         x=x,
         y=y,
         radius=6,
         count=1,
-        title=f"instant {one.sequence}: {what}",
-        href=f"/history/{one.sequence}",
+        title=f"instant {entry.sequence}: {description}",
+        href=f"/history/{entry.sequence}",
     )
 
 
-def _sums(
-    found: Sequence[CommitEntry],
+def _summed_dots(
+    entries: Sequence[CommitEntry],
     start: int,
     end: int,
     lane_of: Callable[[CommitEntry], int],
@@ -216,9 +216,10 @@ def _sums(
 ) -> list[Dot]:
     width = (end - start) / _BUCKETS
     counts = Counter(
-        (min(_BUCKETS - 1, int((one.time_ms - start) / width)), lane_of(one)) for one in found
+        (min(_BUCKETS - 1, int((entry.time_ms - start) / width)), lane_of(entry))
+        for entry in entries
     )
-    most = max(counts.values())
+    count_max = max(counts.values())
     dots = []
     for (bucket, lane), count in counts.items():
         first, last = int(start + bucket * width), int(start + (bucket + 1) * width)
@@ -226,7 +227,7 @@ def _sums(
             Dot(
                 x=x_of(start + (bucket + 0.5) * width),
                 y=_y(lane),
-                radius=round(2 + 8 * (count / most) ** 0.5, 1),
+                radius=round(2 + 8 * (count / count_max) ** 0.5, 1),
                 count=count,
                 title=f"{count:,} commits; a click shows them",
                 href=_path(first, last),

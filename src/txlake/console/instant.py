@@ -1,4 +1,4 @@
-"""One instant of the lake: what its transaction did to each table, and which rows it changed."""
+"""The page of one instant: what its transaction did to each table, and which rows it changed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from txlake.catalog.commits import CommitEntry
 from txlake.console import rows
-from txlake.console.rows import Shown
-from txlake.console.visits import Values, Visit
+from txlake.console.page_requests import PageRequest, TemplateValues
+from txlake.console.rows import RowSample
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.actions import Add, CommitInfo, Remove
 from txlake.protocol.paths import decode_path
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.table_log import Commit
 
-_FILES_SHOWN = 20
-_TABLES_SHOWN = 20
-_FACTS = {
+_FILES_SHOWN_MAX = 20
+_TABLES_SHOWN_MAX = 20
+_FACT_TITLES = {
     "operation": "operation",
     "userName": "user",
     "isolationLevel": "isolation",
@@ -30,7 +30,7 @@ _PARAMETER_MAX = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A file that a version added or took away. `deleted`: rows that its vector hides."""
+    """A file that a version added or removed. `deleted`: rows that its deletion vector hides."""
 
     sign: str
     path: str
@@ -39,12 +39,12 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What one transaction did to one table.
+class CommittedVersion:
+    """The version of a table that one transaction wrote.
 
     Attributes:
-        rebased_over: the first and the last version that others made since the one it read.
-        problem: why the rest isn't told.
+        rebased_over: the first and the last version of others since the one that it read.
+        problem: why further fields are empty.
     """
 
     table: str
@@ -56,70 +56,82 @@ class Made:
     files: Sequence[FileChange] = ()
     added: int = 0
     removed: int = 0
-    rows: Shown = field(default_factory=Shown)
+    rows: RowSample = field(default_factory=RowSample)
     problem: str = ""
 
 
-def look(visit: Visit) -> Values:
-    """The page."""
-    sequence = visit.path["sequence"]
-    found = visit.engine.catalog.of_lake().ledger.commits_at(sequence)
-    if not found:
+def page(request: PageRequest) -> TemplateValues:
+    """Return the values of the page."""
+    sequence = request.path["sequence"]
+    entries = request.engine.catalog.of_lake().ledger.commits_at(sequence)
+    if not entries:
         raise InvalidRequest(f"instant {sequence} made no version of a table")
     return {
         "sequence": sequence,
-        "time_ms": found[0].time_ms,
-        "transaction": found[0].transaction_id,
-        "made": [made(visit.engine, one) for one in found[:_TABLES_SHOWN]],
-        "left_out": max(0, len(found) - _TABLES_SHOWN),
+        "time_ms": entries[0].time_ms,
+        "transaction": entries[0].transaction_id,
+        "versions": [
+            committed_version(request.engine, entry) for entry in entries[:_TABLES_SHOWN_MAX]
+        ],
+        "left_out": max(0, len(entries) - _TABLES_SHOWN_MAX),
     }
 
 
-def made(engine: Engine, one: CommitEntry) -> Made:
-    """What is told of one version."""
-    named = one.table or one.table_id
-    database, _, table = named.partition(".")
-    entry = engine.catalog.find(database, table) if one.table and table else None
-    if entry is None or entry.id != one.table_id:
-        return Made(table=named, version=one.version, problem="the table is gone")
+def committed_version(engine: Engine, commit_entry: CommitEntry) -> CommittedVersion:
+    """Return the version of a commit, with what its file records if it is there."""
+    full_name = commit_entry.table or commit_entry.table_id
+    database, _, table = full_name.partition(".")
+    entry = engine.catalog.find(database, table) if commit_entry.table and table else None
+    if entry is None or entry.id != commit_entry.table_id:
+        return CommittedVersion(
+            table=full_name, version=commit_entry.version, problem="the table is gone"
+        )
     handle = engine.at_entry(entry)
     try:
-        commit = handle.log.commit(one.version)
+        commit = handle.log.commit(commit_entry.version)
     except TxlakeError as error:
         problem = str(error).partition("\n")[0]
-        return Made(table=named, version=one.version, is_there=True, problem=problem)
+        return CommittedVersion(
+            table=full_name, version=commit_entry.version, is_there=True, problem=problem
+        )
     if commit is None:
         problem = "its file isn't in the log: it was cleaned up, or isn't published yet"
-        return Made(table=named, version=one.version, is_there=True, problem=problem)
-    return told(engine, handle, named, commit)
+        return CommittedVersion(
+            table=full_name, version=commit_entry.version, is_there=True, problem=problem
+        )
+    return _version_from_commit(engine, handle, full_name, commit)
 
 
-def told(engine: Engine, handle: Handle, name: str, commit: Commit) -> Made:
-    """What a commit's file says."""
-    changes = [one for one in commit.actions if isinstance(one, Add | Remove)]
-    files = [_file(one) for one in changes]
-    read = None if commit.info is None else commit.info.number("readVersion")
-    is_rebased = read is not None and 0 <= read < commit.version - 1
-    return Made(
+def _version_from_commit(
+    engine: Engine, handle: Handle, name: str, commit: Commit
+) -> CommittedVersion:
+    """Return the version with what its commit file records."""
+    changes = [action for action in commit.actions if isinstance(action, Add | Remove)]
+    files = [_file(action) for action in changes]
+    read_version = None if commit.info is None else commit.info.number("readVersion")
+    is_rebased = read_version is not None and 0 <= read_version < commit.version - 1
+    return CommittedVersion(
         table=name,
         version=commit.version,
         is_there=True,
         facts=_facts(commit.info),
         metrics=_metrics(commit.info),
-        rebased_over=(read + 1, commit.version - 1) if is_rebased and read is not None else None,
-        files=files[:_FILES_SHOWN],
-        added=sum(1 for one in changes if isinstance(one, Add)),
-        removed=sum(1 for one in changes if isinstance(one, Remove)),
-        rows=rows.changed(engine, handle, commit),
+        rebased_over=(read_version + 1, commit.version - 1)
+        if is_rebased and read_version is not None
+        else None,
+        files=files[:_FILES_SHOWN_MAX],
+        added=sum(1 for action in changes if isinstance(action, Add)),
+        removed=sum(1 for action in changes if isinstance(action, Remove)),
+        rows=rows.changed_rows(engine, handle, commit),
     )
 
 
-def _file(one: Add | Remove) -> FileChange:
-    vector = one.deletion_vector
+def _file(action: Add | Remove) -> FileChange:
+    vector = action.deletion_vector
     return FileChange(
-        sign="+" if isinstance(one, Add) else "−",
-        path=decode_path(one.path),
-        size_bytes=one.size,
+        sign="+" if isinstance(action, Add) else "−",
+        path=decode_path(action.path),
+        size_bytes=action.size,
         deleted=0 if vector is None else vector.cardinality,
     )
 
@@ -127,7 +139,7 @@ def _file(one: Add | Remove) -> FileChange:
 def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
     if info is None:
         return []
-    found = [(title, info.values.get(key)) for key, title in _FACTS.items()]
+    found = [(title, info.values.get(key)) for key, title in _FACT_TITLES.items()]
     facts = [(title, str(value)) for title, value in found if value not in (None, "")]
     parameters = info.values.get("operationParameters")
     if isinstance(parameters, Mapping):
@@ -140,7 +152,7 @@ def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
 
 
 def _metrics(info: CommitInfo | None) -> list[tuple[str, str]]:
-    found = None if info is None else info.values.get("operationMetrics")
-    if not isinstance(found, Mapping):
+    metrics = None if info is None else info.values.get("operationMetrics")
+    if not isinstance(metrics, Mapping):
         return []
-    return [(str(key), str(value)) for key, value in found.items() if str(value) != "0"]
+    return [(str(key), str(value)) for key, value in metrics.items() if str(value) != "0"]

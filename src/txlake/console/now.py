@@ -1,4 +1,4 @@
-"""What is open now: transactions, their locks, who waits for whom; and KILL."""
+"""The page Now: open transactions, their locks, the wait-for graph, and KILL."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from txlake.catalog import Catalog
 from txlake.catalog.locks import LockEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
-from txlake.console.resources import Resources
-from txlake.console.visits import Values, Visit
+from txlake.console.page_requests import PageRequest, TemplateValues
+from txlake.console.resource_names import ResourceNames
 from txlake.errors import Deadlock, InvalidRequest
 from txlake.session.killing import kill_session
 
-_WRITING = {LockMode.IX, LockMode.SIX, LockMode.X, LockMode.U, LockMode.SCH_M}
-_DEADLOCKS_SHOWN = 5
-_JOURNAL_READ = 200
+_WRITE_MODES = {LockMode.IX, LockMode.SIX, LockMode.X, LockMode.U, LockMode.SCH_M}
+_DEADLOCKS_SHOWN_MAX = 5
+_JOURNAL_READ_MAX = 200
 _BOX_WIDTH, _BOX_HEIGHT, _COLUMN, _ROW = 150, 44, 230, 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenTransaction:
     """An open transaction.
 
     Attributes:
         reads, writes: the tables that its locks name.
-        waits_for: the table whose lock it waits for, and the session that has it.
-        has_turn: whether others let it commit first, as it lost often.
+        waits_for: the table whose lock it waits for, and the session that holds it.
+        has_turn: whether others let it commit first, because it lost often.
     """
 
     entry: TransactionEntry
@@ -40,25 +40,25 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A lock, or a request for one."""
+class LockRow:
+    """A lock, or a request for one. `blocker`: the number of the session that it waits for."""
 
-    what: str
+    resource: str
     mode: str
     status: str
     session: int
-    behind: int | None
+    blocker: int | None
     age_ms: int
 
     @property
     def waits(self) -> bool:
-        """Whether it isn't granted."""
+        """Return whether it isn't granted."""
         return self.status != LockStatus.GRANT.value
 
 
 @dataclass(slots=True)
 class Box:
-    """A session in the graph of those that wait, and where it is drawn."""
+    """A session in the wait-for graph, and its position."""
 
     session: int
     note: str
@@ -68,16 +68,16 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One session waits for another; what for."""
+    """One session waits for another, for a lock on `resource`."""
 
     waiter: Box
     holder: Box
-    what: str
+    resource: str
 
 
 @dataclass(slots=True)
 class Graph:
-    """Who waits for whom: who waits for nobody is at the left."""
+    """The wait-for graph, drawn from left to right. Sessions that wait for none are at the left."""
 
     boxes: list[Box] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
@@ -87,96 +87,106 @@ class Graph:
     box_height: int = _BOX_HEIGHT
 
 
-def look(visit: Visit) -> Values:
-    """The page, and the part of it that is asked for again every two seconds."""
-    catalog = visit.engine.catalog.of_lake()
-    now_ms = visit.engine.system.now_ms()
+def page(request: PageRequest) -> TemplateValues:
+    """Return the values of the page, and of its part that is reloaded every two seconds."""
+    catalog = request.engine.catalog.of_lake()
+    now_ms = request.engine.system.now_ms()
     locks = catalog.locks.listed()
-    resources = _resources(catalog)
-    held = [_held(one, resources, now_ms) for one in locks]
+    names = _resource_names(catalog)
+    lock_rows = [_lock_row(lock, names, now_ms) for lock in locks]
     return {
         "now_ms": now_ms,
-        "transactions": _transactions(catalog, locks, resources, now_ms),
-        "locks": sorted(held, key=lambda one: (not one.waits, one.what, one.session)),
-        "graph": graph(held),
+        "transactions": _transactions(catalog, locks, names, now_ms),
+        "locks": sorted(lock_rows, key=lambda lock: (not lock.waits, lock.resource, lock.session)),
+        "graph": graph(lock_rows),
         "deadlocks": _deadlocks(catalog),
     }
 
 
-def killing(visit: Visit) -> Values:
-    """Asks whether a session's transactions are to be ended."""
-    number = visit.number("session")
-    found = [one for one in _open(visit) if one.entry.session_id == number]
-    if not found:
+def kill_page(request: PageRequest) -> TemplateValues:
+    """Return the values of the page that asks to confirm a KILL."""
+    number = request.number("session")
+    transactions = [
+        transaction
+        for transaction in _open_transactions(request)
+        if transaction.entry.session_id == number
+    ]
+    if not transactions:
         raise InvalidRequest(f"session {number} has nothing open any more")
-    return {"session": number, "transactions": found}
+    return {"session": number, "transactions": transactions}
 
 
-def kill(visit: Visit) -> str:
-    """Ends the open transactions of a session."""
-    number = visit.number("session")
-    kill_session(visit.engine.catalog.of_lake(), visit.session.number(), number)
+def kill(request: PageRequest) -> str:
+    """End the open transactions of a session."""
+    number = request.number("session")
+    kill_session(request.engine.catalog.of_lake(), request.session.number(), number)
     return f"/?killed={quote(str(number))}"
 
 
-def _open(visit: Visit) -> Sequence[Open]:
-    catalog = visit.engine.catalog.of_lake()
-    now_ms = visit.engine.system.now_ms()
-    return _transactions(catalog, catalog.locks.listed(), _resources(catalog), now_ms)
+def _open_transactions(request: PageRequest) -> Sequence[OpenTransaction]:
+    catalog = request.engine.catalog.of_lake()
+    now_ms = request.engine.system.now_ms()
+    return _transactions(catalog, catalog.locks.listed(), _resource_names(catalog), now_ms)
 
 
-def _resources(catalog: Catalog) -> Resources:
+def _resource_names(catalog: Catalog) -> ResourceNames:
     databases = catalog.databases()
-    return Resources(databases, (table for one in databases for table in catalog.tables(one.name)))
+    return ResourceNames(
+        databases, (table for database in databases for table in catalog.tables(database.name))
+    )
 
 
-def _held(one: LockEntry, resources: Resources, now_ms: int) -> Held:
-    return Held(
-        what=resources.name_of(one.resource),
-        mode=one.mode.value,
-        status=one.status.value,
-        session=one.session_id,
-        behind=one.blocking_session_id,
-        age_ms=now_ms - one.asked_ms,
+def _lock_row(lock: LockEntry, names: ResourceNames, now_ms: int) -> LockRow:
+    return LockRow(
+        resource=names.name_of(lock.resource),
+        mode=lock.mode.value,
+        status=lock.status.value,
+        session=lock.session_id,
+        blocker=lock.blocking_session_id,
+        age_ms=now_ms - lock.asked_ms,
     )
 
 
 def _transactions(
     catalog: Catalog,
     locks: Sequence[LockEntry],
-    resources: Resources,
+    names: ResourceNames,
     now_ms: int,
-) -> list[Open]:
-    of: dict[str, list[LockEntry]] = {}
-    for one in locks:
-        if one.transaction_id is not None and one.resource.type is not ResourceType.DATABASE:
-            of.setdefault(one.transaction_id, []).append(one)
-    found = []
-    for entry in sorted(catalog.transactions.listed(), key=lambda one: one.begin_ms):
-        own = of.get(entry.id, [])
-        tables = [one for one in own if not one.resource.subtype]
-        writes = {resources.name_of(one.resource) for one in tables if one.mode in _WRITING}
-        waits = next((one for one in own if one.status is not LockStatus.GRANT), None)
-        blocker = None if waits is None else waits.blocking_session_id
-        found.append(
-            Open(
+) -> list[OpenTransaction]:
+    by_transaction: dict[str, list[LockEntry]] = {}
+    for lock in locks:
+        if lock.transaction_id is not None and lock.resource.type is not ResourceType.DATABASE:
+            by_transaction.setdefault(lock.transaction_id, []).append(lock)
+    transactions = []
+    for entry in sorted(catalog.transactions.listed(), key=lambda lock: lock.begin_ms):
+        own_locks = by_transaction.get(entry.id, [])
+        tables = [lock for lock in own_locks if not lock.resource.subtype]
+        writes = {names.name_of(lock.resource) for lock in tables if lock.mode in _WRITE_MODES}
+        waiting = next((lock for lock in own_locks if lock.status is not LockStatus.GRANT), None)
+        blocker = None if waiting is None else waiting.blocking_session_id
+        transactions.append(
+            OpenTransaction(
                 entry=entry,
                 age_ms=now_ms - entry.begin_ms,
-                reads=sorted({resources.name_of(one.resource) for one in tables} - writes),
+                reads=sorted({names.name_of(lock.resource) for lock in tables} - writes),
                 writes=sorted(writes),
                 waits_for=None
-                if waits is None
-                else f"{resources.name_of(waits.resource)}, of session {blocker or 'unknown'}",
-                has_turn=any(one.resource.subtype for one in own),
+                if waiting is None
+                else f"{names.name_of(waiting.resource)}, of session {blocker or 'unknown'}",
+                has_turn=any(lock.resource.subtype for lock in own_locks),
             )
         )
-    return found
+    return transactions
 
 
-def _deadlocks(catalog: Catalog) -> Values:
-    """The newest of those that were resolved."""
-    found = [one for one in catalog.journal.conflicts(_JOURNAL_READ) if one.error == _DEADLOCK]
-    return {"newest": found[:_DEADLOCKS_SHOWN], "count": len(found)}
+def _deadlocks(catalog: Catalog) -> TemplateValues:
+    """Return the number of deadlocks in the newest conflicts, and the newest of them."""
+    deadlocks = [
+        conflict
+        for conflict in catalog.journal.conflicts(_JOURNAL_READ_MAX)
+        if conflict.error == _DEADLOCK
+    ]
+    return {"newest": deadlocks[:_DEADLOCKS_SHOWN_MAX], "count": len(deadlocks)}
 
 
 _DEADLOCK = Deadlock.__name__
@@ -185,18 +195,18 @@ _DEADLOCK = Deadlock.__name__
 # The graph
 
 
-def graph(held: Sequence[Held]) -> Graph | None:
-    """The sessions that wait and those they wait for, drawn from left to right; None: nobody."""
-    waits = [one for one in held if one.waits and one.behind is not None]
-    if not waits:
+def graph(lock_rows: Sequence[LockRow]) -> Graph | None:
+    """Return the waiting sessions and those that they wait for; None if no session waits."""
+    waiting = [lock for lock in lock_rows if lock.waits and lock.blocker is not None]
+    if not waiting:
         return None
-    behind: dict[int, list[Held]] = {}
-    for one in waits:
-        assert one.behind is not None
-        behind.setdefault(one.behind, []).append(one)
-    waiting = {one.session for one in waits}
-    heads = sorted(set(behind) - waiting) or [min(behind)]  # a cycle that isn't resolved yet
-    made = Graph()
+    by_blocker: dict[int, list[LockRow]] = {}
+    for lock in waiting:
+        assert lock.blocker is not None
+        by_blocker.setdefault(lock.blocker, []).append(lock)
+    sessions = {lock.session for lock in waiting}
+    heads = sorted(set(by_blocker) - sessions) or [min(by_blocker)]  # or an unresolved cycle
+    drawing = Graph()
     boxes: dict[int, Box] = {}
     level = heads
     column = 0
@@ -205,14 +215,14 @@ def graph(held: Sequence[Held]) -> Graph | None:
             note = "head blocker" if column == 0 else "waits"
             box = Box(session, note, column * _COLUMN, row * _ROW)
             boxes[session] = box
-            made.boxes.append(box)
-        after = [one.session for session in level for one in behind.get(session, ())]
-        made.height = max(made.height, len(level) * _ROW)
-        level = [session for session in dict.fromkeys(after) if session not in boxes]
+            drawing.boxes.append(box)
+        following = [lock.session for session in level for lock in by_blocker.get(session, ())]
+        drawing.height = max(drawing.height, len(level) * _ROW)
+        level = [session for session in dict.fromkeys(following) if session not in boxes]
         column += 1
-    made.width = column * _COLUMN - (_COLUMN - _BOX_WIDTH)
-    for one in waits:
-        assert one.behind is not None
-        if one.session in boxes and one.behind in boxes:
-            made.edges.append(Edge(boxes[one.session], boxes[one.behind], one.what))
-    return made
+    drawing.width = column * _COLUMN - (_COLUMN - _BOX_WIDTH)
+    for lock in waiting:
+        assert lock.blocker is not None
+        if lock.session in boxes and lock.blocker in boxes:
+            drawing.edges.append(Edge(boxes[lock.session], boxes[lock.blocker], lock.resource))
+    return drawing

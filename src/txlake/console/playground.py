@@ -1,8 +1,8 @@
 """Small lakes to play with: two or three sessions side by side, stepped through a timeline.
 
-Each is a real lake in a temporary folder, whose statements this process carries out without Spark.
-Owns the lakes and their ends, and what is asked of which session. What they look like is known by
-`pictures`; what is shown of that, and how, is the page's business.
+Each is a real lake in a temporary folder; this process executes its statements without Spark. Owns
+the lakes and their ends, and what is submitted to which session. `inspector` reports a lake's
+state, and `playground_pages` shows it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING
 
 from txlake.commands import COMMANDS
 from txlake.conflict.levels import parse_level
-from txlake.console.pictures import Looker, Picture
-from txlake.console.players import Answered, Asked, Player, Told
-from txlake.console.scratch import Scratch
+from txlake.console.inspector import Inspector, LakeReport
+from txlake.console.scratch import ScratchFolder
+from txlake.console.session_thread import (
+    SessionThread,
+    StatementError,
+    StatementResult,
+    SubmittedStatement,
+)
 from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Step, Timeline
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
@@ -34,17 +39,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TEXT_MAX = 4_000
-"""Characters of what is asked at once."""
-MOMENTS_MAX = 200
-"""Statements of one lake."""
+"""Characters of one script."""
+STATEMENTS_MAX = 200
+"""Statements of one lake, before it must be reset."""
 
-_SETTLE_MS = 5_000
+_SETTLE_TIMEOUT_MS = 5_000
 _POLL_S = 0.01
-_END_S = 10.0
+_CLOSE_TIMEOUT_S = 10.0
 
 
-class Ending(Enum):
-    """What became of a statement; the values are how it is told."""
+class StatementStatus(Enum):
+    """A statement's status; the values are its texts for display."""
 
     DONE = "done"
     FAILED = "failed"
@@ -55,70 +60,74 @@ class Ending(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Moment:
-    """A statement that was asked of a session.
+class HistoryEntry:
+    """A statement that was submitted to a session, or a skipped step.
 
     Attributes:
-        number: from 1, in the order of asking.
-        step: the timeline's, from 1; None for one of the visitor's own.
-        refused: why it wasn't even asked.
+        number: from 1, in the order of submission.
+        step: the timeline's step, from 1; None for a statement of the visitor's own.
+        refusal: why it wasn't submitted.
         waited_for: the lock that it waited for, whether or not it has it now.
-        ended_at: the moment at which it ended, which is its own unless it waited.
-        after: the lake after it.
+        ended_at: the number of the entry at which it ended: its own unless it waited.
+        after: the lake's state after it.
     """
 
     number: int
     session: str
     sql: str
     step: int | None = None
-    asked: Asked | None = None
-    refused: str | None = None
+    statement: SubmittedStatement | None = None
+    refusal: str | None = None
     waited_for: str = ""
     ended_at: int | None = None
-    after: Picture | None = None
+    after: LakeReport | None = None
 
     @property
-    def ending(self) -> Ending:
-        if self.refused is not None:
-            return Ending.REFUSED
-        if self.asked is None:
-            return Ending.SKIPPED
-        if not self.asked.is_done:
-            return Ending.WAITS if self.waited_for else Ending.RUNS
-        return Ending.FAILED if self.asked.error is not None else Ending.DONE
+    def status(self) -> StatementStatus:
+        if self.refusal is not None:
+            return StatementStatus.REFUSED
+        if self.statement is None:
+            return StatementStatus.SKIPPED
+        if not self.statement.is_done:
+            return StatementStatus.WAITS if self.waited_for else StatementStatus.RUNS
+        return StatementStatus.FAILED if self.statement.error is not None else StatementStatus.DONE
 
     @property
-    def answer(self) -> Answered | None:
-        return None if self.asked is None or not self.asked.is_done else self.asked.answer
+    def result(self) -> StatementResult | None:
+        return (
+            None if self.statement is None or not self.statement.is_done else self.statement.result
+        )
 
     @property
-    def error(self) -> Told | None:
-        return None if self.asked is None or not self.asked.is_done else self.asked.error
+    def error(self) -> StatementError | None:
+        return (
+            None if self.statement is None or not self.statement.is_done else self.statement.error
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A playground as it is now.
+class PlaygroundState:
+    """A playground's current state.
 
     Attributes:
         next: the number of the timeline's next step; None after the last one.
-        next_waits: whether its session is still busy, so that it can't be taken yet.
-        is_expected: whether it ended as the timeline says; None before the end, and where the
-            visitor's own statements took part.
+        next_is_blocked: whether the next step's session is still busy.
+        is_expected: whether it ended as the timeline says; None before the end, and if the visitor
+            ran own statements.
     """
 
     timeline: Timeline
     level: str
     outcome: Outcome
-    moments: Sequence[Moment]
-    picture: Picture
+    entries: Sequence[HistoryEntry]
+    report: LakeReport
     next: int | None
-    next_waits: bool
+    next_is_blocked: bool
     is_expected: bool | None
 
 
 def no_spark() -> SparkSession:
-    """What a playground's lake gets in place of a Spark session. Raises InvalidRequest."""
+    """Raise InvalidRequest, in place of starting a Spark session."""
     raise InvalidRequest(
         "the playground runs without Spark: this needs it. Here go SELECT of columns, or *, from "
         "one table with a plain WHERE; INSERT ... VALUES; UPDATE and DELETE with a plain WHERE; "
@@ -127,81 +136,81 @@ def no_spark() -> SparkSession:
 
 
 class Playground:
-    """One lake and its sessions. Safe to use from many threads, which take turns."""
+    """One lake and its sessions. Thread-safe: callers take turns."""
 
     def __init__(self, timeline: str, level: str) -> None:
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._is_closed = False
-        self._lake = _Lake(*_known(timeline, level))
+        self._lake = _PlaygroundLake(*_find_timeline(timeline, level))
 
     def step(self) -> None:
-        """Asks the timeline's next step of its session; a lock isn't waited for.
+        """Submit the timeline's next step to its session, without waiting for locks.
 
         A step of a session that has lost its transaction is skipped.
 
-        Raises InvalidRequest: there are no more steps, too many statements were asked, or the
-        session still waits.
+        Raises InvalidRequest: there are no more steps, too many statements were submitted, or the
+        session is still waiting.
         """
         with self._open() as lake:
             lake.step()
 
     def finish(self) -> None:
-        """Takes all remaining steps, or those before one whose session waits for a lock."""
+        """Run all remaining steps, or those before a step whose session waits for a lock."""
         with self._open() as lake:
-            while not lake.is_ended and not lake.next_waits:
+            while not lake.is_ended and not lake.next_is_blocked:
                 lake.step()
 
     def run(self, session: str, sql: str) -> None:
-        """Asks a statement of the visitor's own, or a script of them, of a session.
+        """Submit a statement or script of the visitor's own to a session.
 
-        What isn't served to anybody, or isn't understood, is told in its moment.
+        A refused or invalid statement is reported in its entry.
 
-        Raises InvalidRequest: no text or too long a one, an unknown session, or as `step`.
+        Raises InvalidRequest: the text is empty or too long, the session is unknown, or as `step`.
         """
         with self._open() as lake:
             lake.run(session, sql)
 
     def reset(self, timeline: str, level: str) -> None:
-        """Begins anew, with an empty lake. Raises InvalidRequest for an unknown timeline or level.
+        """Start again with an empty lake. Raises InvalidRequest for an unknown timeline or level.
 
-        What is open is rolled back, and who waits is let go.
+        Open transactions are rolled back, which ends all waits.
         """
-        asked = _known(timeline, level)
+        choice = _find_timeline(timeline, level)
         with self._open() as lake:
-            made = _Lake(*asked)
-            self._lake = made
+            new_lake = _PlaygroundLake(*choice)
+            self._lake = new_lake
             lake.close()
 
-    def shown(self) -> Shown:
-        """What it looks like now."""
+    def state(self) -> PlaygroundState:
+        """Return the current state."""
         with self._open() as lake:
-            return lake.shown()
+            return lake.state()
 
     def close(self) -> None:
-        """Ends the sessions and removes the lake's folder."""
-        with self._turn:
+        """Close the sessions and remove the lake's folder."""
+        with self._lock:
             if not self._is_closed:
                 self._is_closed = True
                 self._lake.close()
 
     @property
     def folder(self) -> Path:
-        """Where the lake is."""
+        """Return the lake's folder."""
         return self._lake.folder
 
     @contextmanager
-    def _open(self) -> Iterator[_Lake]:
-        """The lake, for one caller at a time."""
-        with self._turn:
+    def _open(self) -> Iterator[_PlaygroundLake]:
+        """Return the lake, for one caller at a time."""
+        with self._lock:
             if self._is_closed:
-                raise InvalidRequest("this playground was idle for long and has ended; begin anew")
+                raise InvalidRequest("this playground was idle and has ended; begin again")
             yield self._lake
 
 
 class Playgrounds:
-    """The playgrounds of one console, one for each browser. Safe to use from many threads.
+    """The playgrounds of one console, one for each browser. Thread-safe.
 
-    `count_max`: how many there may be; `idle_ms`: how long one is kept that nobody uses.
+    `count_max`: how many may be open; `idle_ms`: milliseconds until an idle playground is closed.
     """
 
     def __init__(
@@ -220,49 +229,49 @@ class Playgrounds:
         self._sweeper: threading.Thread | None = None
 
     def find(self, key: str) -> Playground | None:
-        """A browser's; None where it has none, or had it too long ago."""
+        """Return a browser's playground; None if it has none, or it was closed."""
         self.sweep()
         with self._lock:
-            found = self._open.get(key)
-            if found is None:
+            playground = self._open.get(key)
+            if playground is None:
                 return None
-            self._open[key] = (found[0], self._now_ms())
-            return found[0]
+            self._open[key] = (playground[0], self._now_ms())
+            return playground[0]
 
     def begin(self, key: str, timeline: str, level: str) -> Playground:
-        """A browser's, at the beginning of a timeline.
+        """Return a browser's playground, at the beginning of a timeline.
 
-        Raises InvalidRequest for an unknown timeline or level, and where there are too many.
+        Raises InvalidRequest for an unknown timeline or level, and if too many are open.
         """
-        found = self.find(key)
-        if found is not None:
-            found.reset(timeline, level)
-            return found
-        self._require_room()
-        made = Playground(timeline, level)
+        existing = self.find(key)
+        if existing is not None:
+            existing.reset(timeline, level)
+            return existing
+        self._check_capacity()
+        created = Playground(timeline, level)
         try:
             with self._lock:
-                self._check_room()
+                self._check_capacity_locked()
                 # The browser may have sent its form twice.
-                other = self._open.pop(key, None)
-                self._open[key] = (made, self._now_ms())
+                duplicate = self._open.pop(key, None)
+                self._open[key] = (created, self._now_ms())
                 if self._sweeper is None:
                     self._sweeper = threading.Thread(
-                        target=self._sweep_often, name="playground sweeper", daemon=True
+                        target=self._sweep_regularly, name="playground sweeper", daemon=True
                     )
                     self._sweeper.start()
         except BaseException:
-            made.close()
+            created.close()
             raise
-        if other is not None:
-            other[0].close()
-        return made
+        if duplicate is not None:
+            duplicate[0].close()
+        return created
 
-    def _require_room(self) -> None:
+    def _check_capacity(self) -> None:
         with self._lock:
-            self._check_room()
+            self._check_capacity_locked()
 
-    def _check_room(self) -> None:
+    def _check_capacity_locked(self) -> None:
         if self._ended.is_set():
             raise InvalidRequest("the console is about to end")
         if len(self._open) >= self._count_max:
@@ -272,53 +281,53 @@ class Playgrounds:
             )
 
     def sweep(self) -> None:
-        """Ends those that nobody used for long."""
+        """Close the playgrounds that are idle."""
         oldest = self._now_ms() - self._idle_ms
         with self._lock:
             idle = [key for key, (_, used_ms) in self._open.items() if used_ms < oldest]
-            gone = [self._open.pop(key)[0] for key in idle]
-        for one in gone:
-            one.close()
+            expired = [self._open.pop(key)[0] for key in idle]
+        for playground in expired:
+            playground.close()
 
-    def _sweep_often(self) -> None:
+    def _sweep_regularly(self) -> None:
         while not self._ended.wait(self._idle_ms / 4_000):
             self.sweep()
 
     def close(self) -> None:
-        """Ends all of them; no other begins."""
+        """Close all playgrounds; no other can begin."""
         self._ended.set()
         with self._lock:
-            left = [one for one, _ in self._open.values()]
+            playgrounds = [playground for playground, _ in self._open.values()]
             self._open.clear()
-        for one in left:
-            one.close()
+        for playground in playgrounds:
+            playground.close()
 
 
-def _known(timeline: str, level: str) -> tuple[Timeline, str]:
-    found = TIMELINES.get(timeline)
-    if found is None:
+def _find_timeline(timeline: str, level: str) -> tuple[Timeline, str]:
+    choice = TIMELINES.get(timeline)
+    if choice is None:
         raise InvalidRequest(
             f"there is no timeline {timeline!r}; there are: {', '.join(TIMELINES)}"
         )
-    if level not in found.outcomes:
+    if level not in choice.outcomes:
         raise InvalidRequest(
-            f"timeline {timeline!r} has no level {level!r}; it has: {', '.join(found.outcomes)}"
+            f"timeline {timeline!r} has no level {level!r}; it has: {', '.join(choice.outcomes)}"
         )
-    return found, level
+    return choice, level
 
 
-class _Lake:
-    """A lake that began with a timeline, and what was asked of it since. One caller at a time."""
+class _PlaygroundLake:
+    """A lake that began with a timeline, and the statements since. Not thread-safe."""
 
     def __init__(self, timeline: Timeline, level: str) -> None:
         self.timeline = timeline
         self.level = level
-        self._scratch = Scratch()
+        self._scratch = ScratchFolder()
         self.folder = self._scratch.folder
         self._system = System()
-        self._moments: list[Moment] = []
-        self._taken = 0
-        self._players: dict[str, Player] = {}
+        self._entries: list[HistoryEntry] = []
+        self._steps_done = 0
+        self._threads: dict[str, SessionThread] = {}
         self._session: Session | None = None
         try:
             self._session = session_on(
@@ -327,55 +336,55 @@ class _Lake:
             engine = self._session.engine
             setup = timeline.setup.replace("{level}", LEVELS[level])
             LakeSession(self._session)._answered(setup, None, AsRows())
-            of_session = parse_level(level) if timeline.uses is None else None
+            session_level = parse_level(level) if timeline.uses is None else None
             for name in timeline.sessions:
-                made = Session(engine, level=of_session)
-                made.database = timeline.uses or made.database
-                self._players[name] = Player(name, made)
-            self._looker = Looker(engine, self._players.values())
+                session = Session(engine, level=session_level)
+                session.database = timeline.uses or session.database
+                self._threads[name] = SessionThread(name, session)
+            self._inspector = Inspector(engine, self._threads.values())
         except BaseException:
             self.close()
             raise
 
-    # Asking
+    # Statements
 
     @property
     def is_ended(self) -> bool:
-        """Whether all of the timeline's steps were taken."""
-        return self._taken == len(self.timeline.steps)
+        """Return whether all of the timeline's steps are done."""
+        return self._steps_done == len(self.timeline.steps)
 
     @property
-    def next_waits(self) -> bool:
-        """Whether the next step's session is still busy."""
-        following = self._following()
-        return following is not None and self._players[following.session].asked is not None
+    def next_is_blocked(self) -> bool:
+        """Return whether the next step's session is still busy."""
+        next_step = self._next_step()
+        return next_step is not None and self._threads[next_step.session].running is not None
 
-    def _following(self) -> Step | None:
-        return None if self.is_ended else self.timeline.steps[self._taken]
+    def _next_step(self) -> Step | None:
+        return None if self.is_ended else self.timeline.steps[self._steps_done]
 
     def step(self) -> None:
-        self._require_room()
-        following = self._following()
-        if following is None:
-            raise InvalidRequest("all steps of the timeline were taken; begin it anew")
-        player = self._players[following.session]
-        moment = Moment(
-            number=len(self._moments) + 1,
-            session=following.session,
-            sql=following.sql,
-            step=self._taken + 1,
+        self._check_capacity()
+        next_step = self._next_step()
+        if next_step is None:
+            raise InvalidRequest("all steps of the timeline are done; begin it again")
+        thread = self._threads[next_step.session]
+        entry = HistoryEntry(
+            number=len(self._entries) + 1,
+            session=next_step.session,
+            sql=next_step.sql,
+            step=self._steps_done + 1,
         )
-        if player.lost is None or player.session.current is not None:
-            moment.asked = player.ask(following.sql)
-        self._taken += 1
-        self._add(moment)
+        if thread.last_error is None or thread.session.current is not None:
+            entry.statement = thread.submit(next_step.sql)
+        self._steps_done += 1
+        self._record(entry)
 
     def run(self, session: str, sql: str) -> None:
-        self._require_room()
-        player = self._players.get(session)
-        if player is None:
+        self._check_capacity()
+        thread = self._threads.get(session)
+        if thread is None:
             raise InvalidRequest(
-                f"there is no session {session!r}; there are: {', '.join(self._players)}"
+                f"there is no session {session!r}; there are: {', '.join(self._threads)}"
             )
         if not sql.strip():
             raise InvalidRequest("expected a SQL statement, found no text")
@@ -383,96 +392,101 @@ class _Lake:
             raise InvalidRequest(
                 f"the statement has {len(sql)} characters; the playground takes {TEXT_MAX}"
             )
-        moment = Moment(number=len(self._moments) + 1, session=session, sql=sql.strip())
-        moment.refused = _refused(sql)
-        if moment.refused is None:
-            moment.asked = player.ask(sql)
-        self._add(moment)
+        entry = HistoryEntry(number=len(self._entries) + 1, session=session, sql=sql.strip())
+        entry.refusal = _refusal_of(sql)
+        if entry.refusal is None:
+            entry.statement = thread.submit(sql)
+        self._record(entry)
 
-    def _require_room(self) -> None:
-        if len(self._moments) >= MOMENTS_MAX:
+    def _check_capacity(self) -> None:
+        if len(self._entries) >= STATEMENTS_MAX:
             raise InvalidRequest(
-                f"{MOMENTS_MAX} statements were asked of this lake, and no more may be; begin anew"
+                f"{STATEMENTS_MAX} statements were run in this lake, and no more may be; begin "
+                "again"
             )
 
-    def _add(self, moment: Moment) -> None:
-        self._moments.append(moment)
-        self._settle()
-        moment.after = self._looked()
+    def _record(self, entry: HistoryEntry) -> None:
+        self._entries.append(entry)
+        self._wait_until_settled()
+        entry.after = self._inspect()
 
-    def _settle(self) -> None:
-        """Until each session is done, or waits for a lock that another one holds."""
-        until_ms = self._system.monotonic_ms() + _SETTLE_MS
-        moving = list(self._busy())
-        while moving and self._system.monotonic_ms() < until_ms:
-            for one in moving:
-                one.ended.wait(_POLL_S)
+    def _wait_until_settled(self) -> None:
+        """Wait until each session is idle, or waits for a lock that another one holds."""
+        deadline_ms = self._system.monotonic_ms() + _SETTLE_TIMEOUT_MS
+        pending = list(self._busy())
+        while pending and self._system.monotonic_ms() < deadline_ms:
+            for running in pending:
+                running.finished.wait(_POLL_S)
             busy = self._busy()
-            waits = self._looker.waiting() if busy else frozenset()
-            moving = [asked for asked, number in busy.items() if number not in waits]
+            waits = self._inspector.waiting_sessions() if busy else frozenset()
+            pending = [statement for statement, number in busy.items() if number not in waits]
 
-    def _busy(self) -> Mapping[Asked, int]:
-        """What sessions are busy with, and their numbers."""
-        found = ((one.asked, one.number) for one in self._players.values())
-        return {asked: number for asked, number in found if asked is not None}
+    def _busy(self) -> Mapping[SubmittedStatement, int]:
+        """Return the running statements, with their sessions' numbers."""
+        statements = ((thread.running, thread.number) for thread in self._threads.values())
+        return {statement: number for statement, number in statements if statement is not None}
 
-    def _looked(self) -> Picture:
-        """A look at the lake; what has ended, or waits, is noted at its moment."""
-        picture = self._looker.look()
-        for moment in self._moments:
-            if moment.asked is None or moment.ended_at is not None:
+    def _inspect(self) -> LakeReport:
+        """Inspect the lake, and record which statements have ended or wait."""
+        report = self._inspector.inspect()
+        for entry in self._entries:
+            if entry.statement is None or entry.ended_at is not None:
                 continue
-            if moment.asked.is_done:
-                moment.ended_at = len(self._moments)
+            if entry.statement.is_done:
+                entry.ended_at = len(self._entries)
             else:
-                moment.waited_for = picture.waits.get(moment.session, moment.waited_for)
-        return picture
+                entry.waited_for = report.waits.get(entry.session, entry.waited_for)
+        return report
 
-    # Looking
+    # State
 
-    def shown(self) -> Shown:
-        picture = self._looked()
+    def state(self) -> PlaygroundState:
+        report = self._inspect()
         outcome = self.timeline.outcomes[self.level]
-        return Shown(
+        return PlaygroundState(
             timeline=self.timeline,
             level=self.level,
             outcome=outcome,
-            moments=tuple(self._moments),
-            picture=picture,
-            next=None if self.is_ended else self._taken + 1,
-            next_waits=self.next_waits,
-            is_expected=self._is_expected(outcome, picture),
+            entries=tuple(self._entries),
+            report=report,
+            next=None if self.is_ended else self._steps_done + 1,
+            next_is_blocked=self.next_is_blocked,
+            is_expected=self._is_expected(outcome, report),
         )
 
-    def _is_expected(self, outcome: Outcome, picture: Picture) -> bool | None:
-        own = any(one.step is None for one in self._moments)
-        if own or not self.is_ended or any(one.asked for one in self._players.values()):
+    def _is_expected(self, outcome: Outcome, report: LakeReport) -> bool | None:
+        has_own_statements = any(entry.step is None for entry in self._entries)
+        if (
+            has_own_statements
+            or not self.is_ended
+            or any(thread.running for thread in self._threads.values())
+        ):
             return None
-        lost: dict[str, str] = {}
-        for moment in self._moments:
-            if moment.error is not None:
-                lost.setdefault(moment.session, moment.error.error)
-        waited = {one.step for one in self._moments if one.waited_for}
-        rows = {one.name: one.rows for one in picture.tables}
-        return lost == outcome.lost and waited == outcome.waits and rows == outcome.rows
+        errors: dict[str, str] = {}
+        for entry in self._entries:
+            if entry.error is not None:
+                errors.setdefault(entry.session, entry.error.error)
+        waited = {entry.step for entry in self._entries if entry.waited_for}
+        rows = {table.name: table.rows for table in report.tables}
+        return errors == outcome.lost and waited == outcome.waits and rows == outcome.rows
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Ends the sessions, those first that nobody has to wait for, and removes the folder."""
-        for player in self._players.values():
-            player.end()  # which lets go who waits for it
-        until_ms = self._system.monotonic_ms() + 1000 * _END_S
-        for player in self._players.values():
-            player.join(max(0.0, until_ms - self._system.monotonic_ms()) / 1000)
+        """Close the sessions, which ends their waits, and remove the folder."""
+        for thread in self._threads.values():
+            thread.stop()
+        deadline_ms = self._system.monotonic_ms() + 1000 * _CLOSE_TIMEOUT_S
+        for thread in self._threads.values():
+            thread.join(max(0.0, deadline_ms - self._system.monotonic_ms()) / 1000)
         if self._session is not None:
             self._session.close()
             self._session.engine.close()
         self._scratch.remove()
 
 
-def _refused(sql: str) -> str | None:
-    """Why a statement isn't even tried; one that isn't understood is, so that its session fails."""
+def _refusal_of(sql: str) -> str | None:
+    """Return why a statement is refused. An invalid statement isn't, so that its session fails."""
     try:
         return refusal_reason(parse(sql))
     except TxlakeError:

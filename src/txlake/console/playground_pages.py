@@ -1,4 +1,4 @@
-"""The playground as a page: what its template shows, and what its forms ask for.
+"""The playground's page: its template's values, and the handling of its forms.
 
 Owns the fields of the forms. Knows no HTTP.
 """
@@ -10,37 +10,37 @@ from dataclasses import dataclass
 
 from txlake.console.playground import (
     TEXT_MAX,
-    Ending,
-    Moment,
+    HistoryEntry,
     Playground,
     Playgrounds,
-    Shown,
+    PlaygroundState,
+    StatementStatus,
 )
 from txlake.console.timelines import LEVELS, TIMELINES, Timeline
 from txlake.errors import InvalidRequest
 
 PATH = "/playground"
 
-_SIGNS: Mapping[Ending, str] = {
-    Ending.DONE: "✓",
-    Ending.FAILED: "✗",
-    Ending.REFUSED: "✗",
-    Ending.SKIPPED: "–",
-    Ending.WAITS: "…",
-    Ending.RUNS: "…",
+_SIGNS: Mapping[StatementStatus, str] = {
+    StatementStatus.DONE: "✓",
+    StatementStatus.FAILED: "✗",
+    StatementStatus.REFUSED: "✗",
+    StatementStatus.SKIPPED: "–",
+    StatementStatus.WAITS: "…",
+    StatementStatus.RUNS: "…",
 }
-_FIRST = next(iter(TIMELINES))
-_USUAL = "write_serializable"
+_DEFAULT_TIMELINE = next(iter(TIMELINES))
+_DEFAULT_LEVEL = "write_serializable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A row of the grid: a statement that was asked, or a step that is still to come.
+class GridRow:
+    """A row of the grid: a submitted statement, or a step that is still to come.
 
     Attributes:
-        is_own: whether it is the visitor's, not the timeline's.
-        badge: what became of it, in words; empty where nothing did yet.
-        kind: the badge's class.
+        is_own: whether it is the visitor's statement, not the timeline's.
+        badge: its status as a text; empty for a step to come.
+        kind: the badge's CSS class.
     """
 
     session: str
@@ -51,13 +51,15 @@ class Line:
     badge: str
     sign: str
     kind: str
-    moment: Moment | None
+    entry: HistoryEntry | None
 
 
-def shown(playgrounds: Playgrounds, key: str, query: Mapping[str, str]) -> Mapping[str, object]:
-    """The template's values for a browser. Without a playground of its own: where to begin.
+def page_values(
+    playgrounds: Playgrounds, key: str, query: Mapping[str, str]
+) -> Mapping[str, object]:
+    """Return the template's values for a browser. Without a playground: the choices to begin one.
 
-    `query` may name a `timeline` and a `level` that are offered first.
+    `query` may name the preselected `timeline` and `level`.
     """
     values: dict[str, object] = {
         "families": _families(),
@@ -66,52 +68,54 @@ def shown(playgrounds: Playgrounds, key: str, query: Mapping[str, str]) -> Mappi
         "path": PATH,
     }
     playground = playgrounds.find(key)
-    play = None if playground is None else _shown(playground)
+    play = None if playground is None else _state_of(playground)
     if play is None:
-        offered = TIMELINES.get(query.get("timeline", ""), TIMELINES[_FIRST])
+        preselected = TIMELINES.get(query.get("timeline", ""), TIMELINES[_DEFAULT_TIMELINE])
         return {
             **values,
             "play": None,
-            "timeline": offered,
-            "level": _level_of(offered.name, query.get("level", _USUAL)),
-            "lines": _to_come(offered, 0, None),
-            "picture": None,
+            "timeline": preselected,
+            "level": _default_level(preselected.name, query.get("level", _DEFAULT_LEVEL)),
+            "lines": _remaining_rows(preselected, 0, None),
+            "report": None,
             "waits": False,
             "stamp": "",
         }
-    lines = [_line(moment) for moment in play.moments]
-    taken = len(play.timeline.steps) if play.next is None else play.next - 1
+    lines = [_row_of(entry) for entry in play.entries]
+    done = len(play.timeline.steps) if play.next is None else play.next - 1
     return {
         **values,
         "play": play,
         "timeline": play.timeline,
         "level": play.level,
-        "lines": [*lines, *_to_come(play.timeline, taken, play.next)],
-        "picture": play.picture,
+        "lines": [*lines, *_remaining_rows(play.timeline, done, play.next)],
+        "report": play.report,
         "waits": any(line.kind == "waiting" for line in lines),
         "stamp": _stamp(play),
     }
 
 
-def posted(playgrounds: Playgrounds, key: str, form: Mapping[str, str]) -> str:
-    """Does what a form asks for; the path to go on to.
+def submit(playgrounds: Playgrounds, key: str, form: Mapping[str, str]) -> str:
+    """Carry out a form, and return the path to redirect to.
 
     Its `action` is `reset` (with `timeline`, and `level` or a `level_before` that is kept where the
-    timeline has it), `step`, `auto` (all steps that are left) or `run` (with `session` and `sql`).
+    timeline has it), `step`, `auto` (all remaining steps) or `run` (with `session` and `sql`).
 
-    Raises InvalidRequest for anything else, and as the methods of a Playground.
+    Raises InvalidRequest for anything else, and as the methods of Playground.
     """
     action = form.get("action", "")
     if action == "reset":
-        timeline = form.get("timeline", _FIRST)
-        level = form.get("level") or _level_of(timeline, form.get("level_before", _USUAL))
+        timeline = form.get("timeline", _DEFAULT_TIMELINE)
+        level = form.get("level") or _default_level(
+            timeline, form.get("level_before", _DEFAULT_LEVEL)
+        )
         playgrounds.begin(key, timeline, level)
         return PATH
     if action not in {"step", "auto", "run"}:
         raise InvalidRequest(f"action {action!r:.60}: expected step, run, reset or auto")
     playground = playgrounds.find(key)
     if playground is None:
-        raise InvalidRequest("your playground has ended, as nobody used it for long; begin anew")
+        raise InvalidRequest("your playground has ended, because it was idle; begin again")
     if action == "step":
         playground.step()
     elif action == "auto":
@@ -121,73 +125,75 @@ def posted(playgrounds: Playgrounds, key: str, form: Mapping[str, str]) -> str:
     return PATH
 
 
-def _shown(playground: Playground) -> Shown | None:
+def _state_of(playground: Playground) -> PlaygroundState | None:
     try:
-        return playground.shown()
+        return playground.state()
     except InvalidRequest:
-        return None  # it has ended since it was found
+        return None  # it was closed meanwhile
 
 
-def _level_of(timeline: str, before: str) -> str:
-    """The level that a timeline begins with: the one before, where it has that."""
-    found = TIMELINES.get(timeline)
-    levels = () if found is None else tuple(found.outcomes)
-    return next((one for one in (before, _USUAL, *levels) if one in levels), _USUAL)
+def _default_level(timeline: str, previous: str) -> str:
+    """Return the level that a timeline begins with: the previous one, if the timeline has it."""
+    choice = TIMELINES.get(timeline)
+    levels = () if choice is None else tuple(choice.outcomes)
+    return next(
+        (level for level in (previous, _DEFAULT_LEVEL, *levels) if level in levels), _DEFAULT_LEVEL
+    )
 
 
 def _families() -> Mapping[str, Sequence[Timeline]]:
-    found: dict[str, list[Timeline]] = {}
-    for one in TIMELINES.values():
-        found.setdefault(one.family, []).append(one)
-    return found
+    families: dict[str, list[Timeline]] = {}
+    for timeline in TIMELINES.values():
+        families.setdefault(timeline.family, []).append(timeline)
+    return families
 
 
-def _to_come(timeline: Timeline, taken: int, following: int | None) -> list[Line]:
+def _remaining_rows(timeline: Timeline, done: int, next_step: int | None) -> list[GridRow]:
     return [
-        Line(
+        GridRow(
             session=step.session,
             sql=step.sql,
             step=number,
             is_own=False,
-            is_next=number == following,
-            badge="next" if number == following else "",
-            sign="→" if number == following else "",
-            kind="next" if number == following else "",
-            moment=None,
+            is_next=number == next_step,
+            badge="next" if number == next_step else "",
+            sign="→" if number == next_step else "",
+            kind="next" if number == next_step else "",
+            entry=None,
         )
         for number, step in enumerate(timeline.steps, 1)
-        if number > taken
+        if number > done
     ]
 
 
-def _line(moment: Moment) -> Line:
-    ending = moment.ending
+def _row_of(entry: HistoryEntry) -> GridRow:
+    status = entry.status
     kind = {
-        Ending.DONE: "done",
-        Ending.FAILED: "failed",
-        Ending.REFUSED: "failed",
-        Ending.SKIPPED: "skipped",
-        Ending.WAITS: "waiting",
-        Ending.RUNS: "waiting",
-    }[ending]
-    badge = ending.value
-    if ending is Ending.FAILED and moment.error is not None:
-        badge = moment.error.error
-    return Line(
-        session=moment.session,
-        sql=moment.sql,
-        step=moment.step,
-        is_own=moment.step is None,
+        StatementStatus.DONE: "done",
+        StatementStatus.FAILED: "failed",
+        StatementStatus.REFUSED: "failed",
+        StatementStatus.SKIPPED: "skipped",
+        StatementStatus.WAITS: "waiting",
+        StatementStatus.RUNS: "waiting",
+    }[status]
+    badge = status.value
+    if status is StatementStatus.FAILED and entry.error is not None:
+        badge = entry.error.error
+    return GridRow(
+        session=entry.session,
+        sql=entry.sql,
+        step=entry.step,
+        is_own=entry.step is None,
         is_next=False,
         badge=badge,
-        sign=_SIGNS[ending],
+        sign=_SIGNS[status],
         kind=kind,
-        moment=moment,
+        entry=entry,
     )
 
 
-def _stamp(play: Shown) -> str:
-    """Another text whenever the page would look different."""
-    ended = sum(1 for moment in play.moments if moment.ended_at is not None)
-    waits = sorted(play.picture.waits.items())
-    return f"{play.timeline.name} {play.level} {len(play.moments)} {ended} {waits}"
+def _stamp(play: PlaygroundState) -> str:
+    """Return a text that changes whenever the page would look different."""
+    ended = sum(1 for entry in play.entries if entry.ended_at is not None)
+    waits = sorted(play.report.waits.items())
+    return f"{play.timeline.name} {play.level} {len(play.entries)} {ended} {waits}"

@@ -1,6 +1,6 @@
-"""Some rows of a table, and those that a version changed, read without Spark.
+"""Some rows of a table, and the rows that a version changed, read without Spark.
 
-Owns how many are read at most, and how a file that a version changed in part is read in part.
+Owns the limits on what is read, and how only the changed rows of a partly changed file are read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SIGNS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class RowSample:
     """Rows for a page.
 
     Attributes:
-        rows: each with a sign, `+` or `−` where it was added or taken away, and its values.
-        is_cut: whether there are more.
-        problem: why they aren't shown.
+        rows: each row's sign, `+` if added or `−` if deleted, and its values.
+        is_cut: whether there are more rows.
+        problem: why there are none.
     """
 
     columns: Sequence[str] = ()
@@ -52,92 +52,92 @@ class Shown:
     problem: str = ""
 
 
-_NOT_HERE = (
+_NEEDS_SPARK = (
     "these rows can't be read without Spark: their columns are nested, or their files are many, "
     "large or in a bucket"
 )
 
 
-def sample(engine: Engine, handle: Handle, snapshot: Snapshot) -> Shown:
-    """The first rows of a version."""
+def sample(engine: Engine, handle: Handle, snapshot: Snapshot) -> RowSample:
+    """Return the first rows of a version."""
     try:
         adds = list(itertools.islice(snapshot.files.adds(), _FILES_MAX))
-        few = _few(adds)
-        found = engine.work(handle, snapshot).plain_rows(files_table(few), None, ROWS_MAX + 1)
+        files = _files_for_sample(adds)
+        result = engine.work(handle, snapshot).plain_rows(files_table(files), None, ROWS_MAX + 1)
     except (TxlakeError, OSError) as error:
-        return Shown(problem=str(error).partition("\n")[0])
-    if found is None:
-        return Shown(problem=_NOT_HERE)
-    rows = [("", list(row.values())) for row in found.to_pylist()]
-    return Shown(
+        return RowSample(problem=str(error).partition("\n")[0])
+    if result is None:
+        return RowSample(problem=_NEEDS_SPARK)
+    rows = [("", list(row.values())) for row in result.to_pylist()]
+    return RowSample(
         columns=snapshot.schema.names,
         rows=rows[:ROWS_MAX],
-        is_cut=len(rows) > ROWS_MAX or len(few) < len(snapshot.files),
+        is_cut=len(rows) > ROWS_MAX or len(files) < len(snapshot.files),
     )
 
 
-def _few(adds: Sequence[Add]) -> list[Add]:
-    """As many files as the rows that are shown need, where their statistics tell that."""
-    few: list[Add] = []
+def _files_for_sample(adds: Sequence[Add]) -> list[Add]:
+    """Return as many files as the shown rows need, by the files' row counts."""
+    files: list[Add] = []
     rows = 0
     for add in adds:
-        few.append(add)
-        held = FileStatistics.from_json(add.stats).num_records
-        gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-        rows += 0 if held is None else held - gone
+        files.append(add)
+        stored = FileStatistics.from_json(add.stats).num_records
+        deleted = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
+        rows += 0 if stored is None else stored - deleted
         if rows > ROWS_MAX:
             break
-    return few
+    return files
 
 
-def changed(engine: Engine, handle: Handle, commit: Commit) -> Shown:
-    """The rows that a version added and took away."""
+def changed_rows(engine: Engine, handle: Handle, commit: Commit) -> RowSample:
+    """Return the rows that a version added and deleted."""
     log = handle.log
     try:
         after = log.snapshot(version=commit.version)
         vectors = VectorCache(log.store, log.external_vectors)
-        told = told_by(log, commit, commit.timestamp_ms, vectors)
-        found = list(itertools.islice(_rows(engine, handle, after, told), ROWS_MAX + 1))
+        changes = told_by(log, commit, commit.timestamp_ms, vectors)
+        rows = list(itertools.islice(_rows(engine, handle, after, changes), ROWS_MAX + 1))
     except _Unreadable:
-        return Shown(problem=_NOT_HERE)
+        return RowSample(problem=_NEEDS_SPARK)
     except (TxlakeError, OSError) as error:
-        return Shown(problem=str(error).partition("\n")[0])
-    return Shown(columns=after.schema.names, rows=found[:ROWS_MAX], is_cut=len(found) > ROWS_MAX)
+        return RowSample(problem=str(error).partition("\n")[0])
+    return RowSample(columns=after.schema.names, rows=rows[:ROWS_MAX], is_cut=len(rows) > ROWS_MAX)
 
 
 class _Unreadable(Exception):
-    """This process can't read the rows."""
+    """The rows can't be read without Spark."""
 
 
 def _rows(
-    engine: Engine, handle: Handle, after: Snapshot, told: Sequence[Told]
+    engine: Engine, handle: Handle, after: Snapshot, changes: Sequence[Told]
 ) -> Iterator[tuple[str, Sequence[object]]]:
-    """What was taken away first."""
-    plain, recorded = engine.work(handle, after), engine.work(handle, as_recorded(after))
+    """Yield the deleted rows first."""
+    data, change_data = engine.work(handle, after), engine.work(handle, as_recorded(after))
     names = after.schema.names
-    for one in sorted(told, key=lambda part: part.change_type != DELETE)[:_FILES_MAX]:
-        if one.change_type is None:
-            for row in _read(recorded, labelled(one)):
+    for change in sorted(changes, key=lambda part: part.change_type != DELETE)[:_FILES_MAX]:
+        if change.change_type is None:
+            for row in _read(change_data, labelled(change)):
                 yield _SIGNS.get(str(row[CHANGE_TYPE]), ""), [row[name] for name in names]
         else:
-            for row in _read(plain, _part(plain, one)):
-                yield _SIGNS[one.change_type], [row[name] for name in names]
+            for row in _read(data, _only_changed_rows(data, change)):
+                yield _SIGNS[change.change_type], [row[name] for name in names]
 
 
 def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
-    found: pa.Table | None = work.plain_rows(files_table([add]), None, ROWS_MAX + 1)
-    if found is None:
+    result: pa.Table | None = work.plain_rows(files_table([add]), None, ROWS_MAX + 1)
+    if result is None:
         raise _Unreadable
-    rows: Sequence[dict[str, object]] = found.to_pylist()
+    rows: Sequence[dict[str, object]] = result.to_pylist()
     return rows
 
 
-def _part(work: TableData, one: Told) -> Add:
-    """The file with no live rows but those that are told of."""
-    if one.only is None:
-        return one.file
-    count = FileStatistics.from_json(one.file.stats).num_records
+def _only_changed_rows(work: TableData, change: Told) -> Add:
+    """Return the file with a deletion vector that hides all rows but the changed ones."""
+    if change.only is None:
+        return change.file
+    count = FileStatistics.from_json(change.file.stats).num_records
     if count is None:
-        count = work.footer(one.file).num_rows
-    hidden = inline(all_but(one.only, count))
-    return msgspec.structs.replace(one.file, deletion_vector=hidden)
+        count = work.footer(change.file).num_rows
+    hidden = inline(all_but(change.only, count))
+    return msgspec.structs.replace(change.file, deletion_vector=hidden)

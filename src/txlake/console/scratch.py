@@ -1,6 +1,6 @@
-"""Folders in memory for lakes to play with; those of processes that were killed are removed.
+"""Folders in memory for playground lakes. Folders of killed processes are removed.
 
-A folder is in use as long as its lock is held, which the system lets go when the process ends.
+A folder is in use while its file lock is held, which the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _PREFIX = "txlake-playground-"
 _LOCK = "in_use"
 
 
-class Scratch:
-    """A new folder, of this process until `remove`."""
+class ScratchFolder:
+    """A new folder, owned by this process until `remove`."""
 
     def __init__(self, base: Path | None = None) -> None:
         in_memory = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
@@ -26,10 +26,10 @@ class Scratch:
             remove_abandoned(parent)
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        _is_locked(self._lock)
+        _try_lock(self._lock)
 
     def remove(self) -> None:
-        """Removes the folder; again does nothing."""
+        """Remove the folder; does nothing if called again."""
         if self._lock < 0:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -38,20 +38,20 @@ class Scratch:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes the folders of processes that have ended; what can't be looked at is left alone."""
+    """Remove the folders of ended processes. Folders that can't be inspected are left alone."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            # One without a lock is being made just now.
+            # A folder without a lock file is just being created.
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
-                if _is_locked(lock):
+                if _try_lock(lock):
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
 
 
-def _is_locked(lock: int) -> bool:
-    """Takes a lock if nobody has it. Where there are none, each seems to be somebody's."""
+def _try_lock(lock: int) -> bool:
+    """Take a lock if it is free. Returns False where the system has no file locks."""
     try:
         import fcntl  # not on every system
     except ImportError:

@@ -1,4 +1,4 @@
-"""The console's process: a lake is opened and shown until the process is told to stop."""
+"""The console's process: it opens a lake and shows it until it is stopped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from txlake.console import playground_pages
-from txlake.console.app import Form, Page, Room, application
+from txlake.console.app import Form, Page, Section, application
+from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.playground import Playgrounds
-from txlake.console.visits import Values, Visit
 from txlake.errors import InvalidRequest
 from txlake.server.serving import ServerSettings, listen, load_tokens
 from txlake.session.session import Session
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 
 
 def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
-    """Shows the session's lake until the process is told to stop.
+    """Serve a console of the session's lake until the process is stopped.
 
-    `on_started` is called with the console's address once it takes requests.
+    `on_started` is called with the console's address once it accepts requests.
 
-    Raises InvalidRequest: the token file can't be read, there is none and others than this host
-    could look, or the address can't be had.
+    Raises InvalidRequest: the token file can't be read, it is missing although other hosts could
+    connect, or the address isn't available.
     """
     tokens = load_tokens(settings)
     engine = session.engine
     if isinstance(engine.plane, SparkPlane):
         engine.plane.make_spark = no_spark
-    rooms = [playground_room(Playgrounds())]
+    sections = [playground_section(Playgrounds())]
     listen(
-        application(engine, tokens, host=settings.host, rooms=rooms),
+        application(engine, tokens, host=settings.host, sections=sections),
         settings,
         on_started=on_started,
     )
 
 
-def playground_room(playgrounds: Playgrounds) -> Room:
-    """The playground's page, for everybody who may look: it changes small lakes of its own."""
+def playground_section(playgrounds: Playgrounds) -> Section:
+    """Return the playground's page, for every visitor: it only changes its own small lakes."""
 
-    def look(visit: Visit) -> Values:
-        return playground_pages.shown(playgrounds, visit.visitor.key, visit.query)
+    def view(request: PageRequest) -> TemplateValues:
+        return playground_pages.page_values(playgrounds, request.visitor.key, request.query)
 
-    def act(visit: Visit) -> str:
-        return playground_pages.posted(playgrounds, visit.visitor.key, visit.form)
+    def action(request: PageRequest) -> str:
+        return playground_pages.submit(playgrounds, request.visitor.key, request.form)
 
     path = playground_pages.PATH
-    return Room(
-        pages=[Page(path, "playground.html", look, "Playground")],
-        forms=[Form(path, act)],
+    return Section(
+        pages=[Page(path, "playground.html", view, "Playground")],
+        forms=[Form(path, action)],
         close=playgrounds.close,
     )
 
 
 def no_spark() -> SparkSession:
-    """Stands where a Spark session would be started. Raises InvalidRequest."""
+    """Raise InvalidRequest, in place of starting a Spark session."""
     raise InvalidRequest("the console runs without Spark, and this needs it: use SQL for it")

@@ -1,4 +1,4 @@
-"""How many files a query by a clustering column still has to read, by the files' statistics."""
+"""The share of files that a query by a clustering column reads, by the files' statistics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FILES_MAX = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipping:
-    """A clustering column.
+class ColumnSkipping:
+    """Data skipping by a clustering column.
 
     Attributes:
-        share: of the files, which part a look for one value reads, on the average of the files'
-            least values; None where no file says its bounds.
-        unknown: files that don't, and are read always.
+        share: the average share of files that a lookup of one value reads, over the files' least
+            values; None where no file has bounds.
+        unknown: the number of files without bounds, which are always read.
     """
 
     column: str
@@ -31,8 +31,8 @@ class Skipping:
     unknown: int
 
 
-def skipping_of(snapshot: Snapshot) -> Sequence[Skipping]:
-    """Each clustering column in order; none for a table that isn't clustered."""
+def skipping_of(snapshot: Snapshot) -> Sequence[ColumnSkipping]:
+    """Return each clustering column in order; empty for a table without clustering."""
     try:
         paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
     except CorruptTable:
@@ -41,39 +41,46 @@ def skipping_of(snapshot: Snapshot) -> Sequence[Skipping]:
         return []
     adds = itertools.islice(snapshot.files.adds(), _FILES_MAX)
     statistics = [FileStatistics.from_json(add.stats) for add in adds]
-    return [_of_column(path, _physical(path, snapshot.schema), statistics) for path in paths]
+    return [
+        _column_skipping(path, _physical_path(path, snapshot.schema), statistics) for path in paths
+    ]
 
 
-def _physical(path: Sequence[str], schema: Struct) -> Sequence[str]:
-    """The path as files have it."""
-    found = []
-    within: object = schema
+def _physical_path(path: Sequence[str], schema: Struct) -> Sequence[str]:
+    """Return the path of physical names."""
+    names = []
+    type_: object = schema
     for name in path:
-        item = within.find(name) if isinstance(within, Struct) else None
-        found.append(name if item is None else item.physical_name)
-        within = None if item is None else item.type
-    return found
+        item = type_.find(name) if isinstance(type_, Struct) else None
+        names.append(name if item is None else item.physical_name)
+        type_ = None if item is None else item.type
+    return names
 
 
-def _of_column(
+def _column_skipping(
     path: Sequence[str], physical: Sequence[str], statistics: Sequence[FileStatistics]
-) -> Skipping:
-    bounds = [(_at(one.min_values, physical), _at(one.max_values, physical)) for one in statistics]
-    known = [(low, high) for low, high in bounds if low is not None and high is not None]
-    unknown = len(bounds) - len(known)
+) -> ColumnSkipping:
+    bounds = [
+        (_value_at(file.min_values, physical), _value_at(file.max_values, physical))
+        for file in statistics
+    ]
+    bounded = [(low, high) for low, high in bounds if low is not None and high is not None]
+    unknown = len(bounds) - len(bounded)
     name = ".".join(path)
     try:
-        lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
+        lows, highs = sorted(low for low, _ in bounded), sorted(high for _, high in bounded)
     except TypeError:
-        return Skipping(column=name, share=None, unknown=len(bounds))  # a damaged log's
-    if not known:
-        return Skipping(column=name, share=None, unknown=unknown)
+        return ColumnSkipping(
+            column=name, share=None, unknown=len(bounds)
+        )  # bounds of mixed types: a damaged log
+    if not bounded:
+        return ColumnSkipping(column=name, share=None, unknown=unknown)
     read = sum(bisect_right(lows, value) - bisect_left(highs, value) for value in lows)
-    share = (read / len(known) + unknown) / len(bounds)
-    return Skipping(column=name, share=share, unknown=unknown)
+    share = (read / len(bounded) + unknown) / len(bounds)
+    return ColumnSkipping(column=name, share=share, unknown=unknown)
 
 
-def _at(values: object, path: Sequence[str]) -> float | str | None:
+def _value_at(values: object, path: Sequence[str]) -> float | str | None:
     for name in path:
         if not isinstance(values, dict):
             return None

@@ -1,7 +1,7 @@
-"""Timelines that the playground steps through: what sessions say in turns, and how that must end.
+"""Timelines of the playground: statements of sessions in turns, and their documented outcomes.
 
-They are data. Sources are named with their pages' titles; statements are chosen so that this
-process carries them out itself, without Spark.
+They are data. Sources are named by their pages' titles. This process can execute the statements
+itself, without Spark.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ LEVELS: Mapping[str, str] = {
     WRITE_SERIALIZABLE: "WriteSerializable",
     SERIALIZABLE: "Serializable",
 }
-"""The levels, and how they are shown."""
+"""The isolation levels, with their names for display."""
 
-_APPEND = "ConcurrentAppendException"
-_DELETE_DELETE = "ConcurrentDeleteDeleteException"
-_SELECT = "SerializableIsolationViolation"
-_TABLE = "UpdateConflict"
+_CONCURRENT_APPEND = "ConcurrentAppendException"
+_CONCURRENT_DELETE = "ConcurrentDeleteDeleteException"
+_SERIALIZABLE_VIOLATION = "SerializableIsolationViolation"
+_UPDATE_CONFLICT = "UpdateConflict"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one session says next."""
+    """A statement of one session."""
 
     session: str
     sql: str
@@ -38,13 +38,13 @@ class Outcome:
     """How a timeline ends at one level.
 
     Attributes:
-        says: in a sentence.
+        summary: the outcome in a sentence.
         lost: by session, the error that it gets.
-        rows: by table, what is committed in the end, in order.
+        rows: by table, the committed rows at the end, sorted.
         waits: the numbers of the steps, from 1, that wait for a lock.
     """
 
-    says: str
+    summary: str
     lost: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, tuple[Row, ...]]
     waits: frozenset[int] = frozenset()
@@ -52,17 +52,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What sessions say in turns.
+    """Statements of sessions in turns.
 
     Attributes:
-        name: in addresses.
-        family: whose documentation it is from.
+        name: its id in URLs.
+        family: the system whose documentation it is from.
         source: the page's title.
-        lesson: what is learnt from it.
-        setup: what is there before; `{level}` is the level, as SQL has it, of a timeline whose
-            level is its database's.
-        uses: the database that its sessions use, which has the level then; None: they have it.
-        outcomes: by level; there are no others.
+        lesson: what it shows.
+        setup: the statements before it; `{level}` is the level in SQL, if the level is the
+            database's.
+        uses: the database of its sessions, which has the level then; None: the sessions have the
+            level.
+        outcomes: by level; other levels aren't offered.
     """
 
     name: str
@@ -77,12 +78,12 @@ class Timeline:
 
     @property
     def sessions(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """Return its sessions' names, in order."""
         return tuple(sorted({step.session for step in self.steps}))
 
 
-def steps_of(text: str) -> tuple[Step, ...]:
-    """The steps of lines `session: SQL`."""
+def parse_steps(text: str) -> tuple[Step, ...]:
+    """Return the steps of lines `session: SQL`."""
 
     def read() -> Iterator[Step]:
         for line in text.strip().splitlines():
@@ -92,7 +93,7 @@ def steps_of(text: str) -> tuple[Step, ...]:
     return tuple(read())
 
 
-def _everywhere(outcome: Outcome) -> dict[str, Outcome]:
+def _at_every_level(outcome: Outcome) -> dict[str, Outcome]:
     return dict.fromkeys(LEVELS, outcome)
 
 
@@ -113,11 +114,11 @@ _DATABRICKS = (
         source="Row-level concurrency (Databricks)",
         lesson=(
             "Both rows are in one data file, and both transactions commit: deletion vectors tell "
-            "rows apart. The second one goes on over the first one's commit without running its "
+            "rows apart. The second one rebases onto the first commit without running its "
             "UPDATE again."
         ),
         setup=_ORDERS,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: UPDATE orders SET status = 'paid' WHERE id = 1
@@ -125,9 +126,9 @@ _DATABRICKS = (
             T1: COMMIT
             T2: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="Both commit: they changed different rows.",
+                summary="Both commit: they changed different rows.",
                 rows={"orders": ((1, "paid"), (2, "sent"))},
             )
         ),
@@ -142,7 +143,7 @@ _DATABRICKS = (
             "no lost update. Which rule says so first depends on the level."
         ),
         setup=_ORDERS,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: UPDATE orders SET status = 'paid' WHERE id = 1
@@ -152,15 +153,15 @@ _DATABRICKS = (
         """),
         outcomes={
             SNAPSHOT: Outcome(
-                says="T2 loses: both replaced one row.",
-                lost={"T2": _DELETE_DELETE},
+                summary="T2 loses: both replaced one row.",
+                lost={"T2": _CONCURRENT_DELETE},
                 rows=_SAME_ROW,
             ),
             **dict.fromkeys(
                 (WRITE_SERIALIZABLE, SERIALIZABLE),
                 Outcome(
-                    says="T2 loses: T1's new row is one that T2's condition matches.",
-                    lost={"T2": _APPEND},
+                    summary="T2 loses: T1's new row is one that T2's condition matches.",
+                    lost={"T2": _CONCURRENT_APPEND},
                     rows=_SAME_ROW,
                 ),
             ),
@@ -174,10 +175,10 @@ _DATABRICKS = (
         lesson=(
             "T2 inserts, without reading, a row that T1's DELETE would have deleted. Only "
             "Serializable insists on the order of the log; WriteSerializable is content with T1 "
-            "before T2, whoever commits first."
+            "before T2, whichever commits first."
         ),
         setup=_ORDERS,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T1: DELETE FROM orders WHERE status = 'open'
             T2: INSERT INTO orders VALUES (3, 'open')
@@ -186,11 +187,13 @@ _DATABRICKS = (
         outcomes={
             **dict.fromkeys(
                 (SNAPSHOT, WRITE_SERIALIZABLE),
-                Outcome(says="Both commit, and T2's row stays.", rows={"orders": ((3, "open"),)}),
+                Outcome(
+                    summary="Both commit, and T2's row stays.", rows={"orders": ((3, "open"),)}
+                ),
             ),
             SERIALIZABLE: Outcome(
-                says="T1 loses: its DELETE would have found T2's row.",
-                lost={"T1": _APPEND},
+                summary="T1 loses: its DELETE would have found T2's row.",
+                lost={"T1": _CONCURRENT_APPEND},
                 rows={"orders": ((1, "open"), (2, "open"), (3, "open"))},
             ),
         },
@@ -205,7 +208,7 @@ _DATABRICKS = (
             "statements that change rows take no locks against each other."
         ),
         setup=_ORDERS,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: INSERT INTO orders VALUES (3, 'open')
@@ -213,9 +216,9 @@ _DATABRICKS = (
             T2: COMMIT
             T1: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="Both commit.",
+                summary="Both commit.",
                 rows={"orders": ((1, "open"), (2, "open"), (3, "open"), (4, "open"))},
             )
         ),
@@ -233,15 +236,16 @@ _SKEW = (
         title="Overdraft protection",
         source=_SSI,
         lesson=(
-            "Each session checks that both accounts together have enough, and takes from another "
-            "one: each is right alone, both together aren't. A SELECT counts under Serializable "
+            "Each session checks that both accounts together have enough, and withdraws from "
+            "a different one: each is correct alone, both together aren't. A SELECT counts under "
+            "Serializable "
             "only."
         ),
         setup="""
             CREATE TABLE accounts (name STRING, balance INT);
             INSERT INTO accounts VALUES ('checking', 500), ('savings', 500)
         """,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: SELECT * FROM accounts
@@ -255,13 +259,13 @@ _SKEW = (
             **dict.fromkeys(
                 (SNAPSHOT, WRITE_SERIALIZABLE),
                 Outcome(
-                    says="Both commit: the accounts are 800 in the red, which neither allowed.",
+                    summary="Both commit: the accounts are 800 in the red, which neither allowed.",
                     rows={"accounts": (("checking", -400), ("savings", -400))},
                 ),
             ),
             SERIALIZABLE: Outcome(
-                says="T2 loses: its SELECT would answer differently now.",
-                lost={"T2": _SELECT},
+                summary="T2 loses: its SELECT would answer differently now.",
+                lost={"T2": _SERIALIZABLE_VIOLATION},
                 rows={"accounts": (("checking", 500), ("savings", -400))},
             ),
         },
@@ -272,15 +276,15 @@ _SKEW = (
         title="Black and white",
         source=_SSI,
         lesson=(
-            "One session turns the black ones white, the other the white ones black: one by one "
-            "they leave one colour. What an UPDATE's own condition reads counts from "
+            "One session turns black dots white, the other white dots black: run one after "
+            "the other, they leave one colour. What an UPDATE's own condition reads counts from "
             "WriteSerializable on; under Snapshot the colours only change places."
         ),
         setup="""
             CREATE TABLE dots (id INT, colour STRING);
             INSERT INTO dots VALUES (1, 'black'), (2, 'white')
         """,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: UPDATE dots SET colour = 'white' WHERE colour = 'black'
@@ -290,14 +294,14 @@ _SKEW = (
         """),
         outcomes={
             SNAPSHOT: Outcome(
-                says="Both commit, and the colours have changed places.",
+                summary="Both commit, and the colours have changed places.",
                 rows={"dots": ((1, "white"), (2, "black"))},
             ),
             **dict.fromkeys(
                 (WRITE_SERIALIZABLE, SERIALIZABLE),
                 Outcome(
-                    says="T2 loses: T1 made a row white that T2 would have made black.",
-                    lost={"T2": _APPEND},
+                    summary="T2 loses: T1 made a row white that T2 would have made black.",
+                    lost={"T2": _CONCURRENT_APPEND},
                     rows={"dots": ((1, "white"), (2, "white"))},
                 ),
             ),
@@ -315,7 +319,7 @@ INSERT INTO stock VALUES ('nails', 10), ('nuts', 20)
 """
 _PLAIN_STOCK = _STOCK.replace("{properties}", "")
 _STOCK_ROWS = (("nails", 10), ("nuts", 20))
-_STOCK_WIDER = tuple((*row, None) for row in _STOCK_ROWS)
+_STOCK_WITH_COLUMN = tuple((*row, None) for row in _STOCK_ROWS)
 
 _OF_FABRIC = (
     Timeline(
@@ -331,7 +335,7 @@ _OF_FABRIC = (
         setup=_STOCK.replace(
             "{properties}", " TBLPROPERTIES ('txlake.conflictGranularity' = 'table')"
         ),
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN TRANSACTION
             T2: BEGIN TRANSACTION
             T1: UPDATE stock SET pieces = 9 WHERE item = 'nails'
@@ -339,10 +343,10 @@ _OF_FABRIC = (
             T1: COMMIT
             T2: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="T2 loses with errors 24556 and 24706: T1 changed the same table.",
-                lost={"T2": _TABLE},
+                summary="T2 loses with errors 24556 and 24706: T1 changed the same table.",
+                lost={"T2": _UPDATE_CONFLICT},
                 rows={"stock": (("nails", 9), ("nuts", 20))},
             )
         ),
@@ -357,17 +361,17 @@ _OF_FABRIC = (
             "needs Sch-S: it waits. T3 sees both in sys.dm_tran_locks, which never waits."
         ),
         setup=_PLAIN_STOCK,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T1: ALTER TABLE stock ADD COLUMN shelf INT
             T2: SELECT * FROM stock
             T3: SELECT request_session_id, request_mode, request_status FROM sys.dm_tran_locks
             T1: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="T2's SELECT waits until T1 commits, and answers with the new column.",
-                rows={"stock": _STOCK_WIDER},
+                summary="T2's SELECT waits until T1 commits, and answers with the new column.",
+                rows={"stock": _STOCK_WITH_COLUMN},
                 waits=frozenset({3}),
             )
         ),
@@ -383,17 +387,17 @@ _OF_FABRIC = (
             "behind the one that waits."
         ),
         setup=_PLAIN_STOCK,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T1: SELECT * FROM stock
             T2: ALTER TABLE stock ADD COLUMN shelf INT
             T3: SELECT * FROM stock
             T1: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="T2 and T3 wait for T1, and go on when it commits.",
-                rows={"stock": _STOCK_WIDER},
+                summary="T2 and T3 wait for T1, and go on when it commits.",
+                rows={"stock": _STOCK_WITH_COLUMN},
                 waits=frozenset({3, 4}),
             )
         ),
@@ -408,16 +412,16 @@ _OF_FABRIC = (
             "error 1222, which says who holds the lock."
         ),
         setup=_PLAIN_STOCK,
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T1: ALTER TABLE stock ADD COLUMN shelf INT
             T2: SET LOCK_TIMEOUT 0
             T2: UPDATE stock SET pieces = 9 WHERE item = 'nails'
             T1: ROLLBACK
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="T2's UPDATE gives up at once.",
+                summary="T2's UPDATE gives up at once.",
                 lost={"T2": "LockTimeout"},
                 rows={"stock": _STOCK_ROWS},
             )
@@ -433,7 +437,7 @@ _OF_FABRIC = (
             "and its rollback lets the other one go on; taking locks in one order avoids it."
         ),
         setup=f"{_PLAIN_STOCK}; CREATE TABLE orders (id INT, item STRING)",
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: ALTER TABLE stock ADD COLUMN shelf INT
@@ -442,11 +446,11 @@ _OF_FABRIC = (
             T2: SELECT * FROM stock
             T1: COMMIT
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="T2 loses with error 1205, and T1's SELECT goes on.",
+                summary="T2 loses with error 1205, and T1's SELECT goes on.",
                 lost={"T2": "Deadlock"},
-                rows={"orders": (), "stock": _STOCK_WIDER},
+                rows={"orders": (), "stock": _STOCK_WITH_COLUMN},
                 waits=frozenset({5}),
             )
         ),
@@ -461,7 +465,7 @@ _OF_FABRIC = (
             "they aren't committed, and ROLLBACK takes back all of them."
         ),
         setup=f"{_PLAIN_STOCK}; CREATE TABLE orders (id INT, item STRING, pieces INT)",
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN TRANSACTION
             T1: INSERT INTO orders VALUES (1, 'nails', 4)
             T1: UPDATE stock SET pieces = pieces - 4 WHERE item = 'nails'
@@ -471,9 +475,9 @@ _OF_FABRIC = (
             T1: ROLLBACK
             T1: SELECT * FROM stock
         """),
-        outcomes=_everywhere(
+        outcomes=_at_every_level(
             Outcome(
-                says="Neither table has changed.",
+                summary="Neither table has changed.",
                 rows={"orders": (), "stock": _STOCK_ROWS},
             )
         ),
@@ -499,7 +503,7 @@ _OF_REDSHIFT = (
             CREATE TABLE sales.tab2 (id INT)
         """,
         uses="sales",
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: BEGIN
             T2: BEGIN
             T1: SELECT * FROM tab1
@@ -511,12 +515,12 @@ _OF_REDSHIFT = (
         """),
         outcomes={
             SNAPSHOT: Outcome(
-                says="Both commit: each read a table without the other one's row.",
+                summary="Both commit: each read a table without the other one's row.",
                 rows={"sales.tab1": ((1,),), "sales.tab2": ((1,),)},
             ),
             SERIALIZABLE: Outcome(
-                says="T2 loses with error 1023: T1 inserted into the table that T2 read.",
-                lost={"T2": _SELECT},
+                summary="T2 loses with error 1023: T1 inserted into the table that T2 read.",
+                lost={"T2": _SERIALIZABLE_VIOLATION},
                 rows={"sales.tab1": (), "sales.tab2": ((1,),)},
             ),
         },
@@ -536,7 +540,7 @@ _OF_REDSHIFT = (
             CREATE TABLE sales.tab2 (id INT)
         """,
         uses="sales",
-        steps=steps_of("""
+        steps=parse_steps("""
             T1: SELECT * FROM tab1
             T2: SELECT * FROM tab2
             T1: BEGIN
@@ -549,7 +553,7 @@ _OF_REDSHIFT = (
         outcomes=dict.fromkeys(
             (SNAPSHOT, SERIALIZABLE),
             Outcome(
-                says="Both commit.",
+                summary="Both commit.",
                 rows={"sales.tab1": ((1,),), "sales.tab2": ((1,),)},
             ),
         ),
@@ -559,15 +563,15 @@ _OF_REDSHIFT = (
 # Hermitage
 
 _HERMITAGE_SETUP = "CREATE TABLE test (id INT, value INT); INSERT INTO test VALUES (1, 10), (2, 20)"
-_BOTH_SAY = "Nobody has to give way: every read is from one snapshot."
+_NO_CONFLICT = "No conflict: every read is from one snapshot."
 
 
 def _hermitage(
     name: str, title: str, lesson: str, steps: str, outcomes: Mapping[str, Outcome]
 ) -> Timeline:
-    """One anomaly; all sessions begin first."""
-    said = steps_of(steps)
-    begun = tuple(Step(name, "BEGIN") for name in sorted({step.session for step in said}))
+    """Return a timeline of one anomaly; all sessions begin first."""
+    statements = parse_steps(steps)
+    begins = tuple(Step(name, "BEGIN") for name in sorted({step.session for step in statements}))
     return Timeline(
         name="hermitage-" + name.lower().replace(" ", "-").replace(",", ""),
         family="Hermitage",
@@ -575,34 +579,38 @@ def _hermitage(
         source="Hermitage: Testing transaction isolation levels (Martin Kleppmann)",
         lesson=lesson,
         setup=_HERMITAGE_SETUP,
-        steps=begun + said,
+        steps=begins + statements,
         outcomes=outcomes,
     )
 
 
-def _left(*rows: Row, says: str = _BOTH_SAY, lost: Mapping[str, str] | None = None) -> Outcome:
-    return Outcome(says=says, lost=lost or {}, rows={"test": rows})
+def _hermitage_outcome(
+    *rows: Row, summary: str = _NO_CONFLICT, lost: Mapping[str, str] | None = None
+) -> Outcome:
+    return Outcome(summary=summary, lost=lost or {}, rows={"test": rows})
 
 
-def _one_loses(who: str, *rows: Row, errors: tuple[str, str, str]) -> dict[str, Outcome]:
-    """One session gets an error at every level, for which there is a reason of its own."""
+def _one_loses(session: str, *rows: Row, errors: tuple[str, str, str]) -> dict[str, Outcome]:
+    """Return outcomes in which one session gets an error at every level."""
     reasons = {
-        _DELETE_DELETE: "both changed one row",
-        _APPEND: "the other's new row is one that its condition matches",
-        _SELECT: "its SELECT would answer differently now",
+        _CONCURRENT_DELETE: "both changed one row",
+        _CONCURRENT_APPEND: "the other's new row is one that its condition matches",
+        _SERIALIZABLE_VIOLATION: "its SELECT would answer differently now",
     }
     return {
-        level: _left(*rows, says=f"{who} loses: {reasons[error]}.", lost={who: error})
+        level: _hermitage_outcome(
+            *rows, summary=f"{session} loses: {reasons[error]}.", lost={session: error}
+        )
         for level, error in zip(LEVELS, errors, strict=True)
     }
 
 
-def _skewed(allowed: Outcome, refused: Outcome) -> dict[str, Outcome]:
-    """What Serializable alone refuses."""
+def _refused_by_serializable(allowed: Outcome, refused: Outcome) -> dict[str, Outcome]:
+    """Return outcomes that differ at Serializable only."""
     return {SNAPSHOT: allowed, WRITE_SERIALIZABLE: allowed, SERIALIZABLE: refused}
 
 
-_ON_ROWS = (_DELETE_DELETE, _APPEND, _APPEND)
+_ROW_ERRORS = (_CONCURRENT_DELETE, _CONCURRENT_APPEND, _CONCURRENT_APPEND)
 
 _HERMITAGE = (
     _hermitage(
@@ -618,7 +626,7 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _one_loses("T2", (1, 11), (2, 21), errors=_ON_ROWS),
+        _one_loses("T2", (1, 11), (2, 21), errors=_ROW_ERRORS),
     ),
     _hermitage(
         "G1a",
@@ -631,7 +639,7 @@ _HERMITAGE = (
         T2: SELECT * FROM test
         T2: COMMIT
         """,
-        _everywhere(_left((1, 10), (2, 20))),
+        _at_every_level(_hermitage_outcome((1, 10), (2, 20))),
     ),
     _hermitage(
         "G1b",
@@ -646,7 +654,7 @@ _HERMITAGE = (
         T2: SELECT * FROM test
         T2: COMMIT
         """,
-        _everywhere(_left((1, 11), (2, 20))),
+        _at_every_level(_hermitage_outcome((1, 11), (2, 20))),
     ),
     _hermitage(
         "G1c",
@@ -661,13 +669,13 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _skewed(
-            _left((1, 11), (2, 22)),
-            _left(
+        _refused_by_serializable(
+            _hermitage_outcome((1, 11), (2, 22)),
+            _hermitage_outcome(
                 (1, 11),
                 (2, 20),
-                says="T2 loses: its SELECT would answer differently now.",
-                lost={"T2": _SELECT},
+                summary="T2 loses: its SELECT would answer differently now.",
+                lost={"T2": _SERIALIZABLE_VIOLATION},
             ),
         ),
     ),
@@ -689,7 +697,7 @@ _HERMITAGE = (
         T3: SELECT * FROM test WHERE id = 1
         T3: COMMIT
         """,
-        _one_loses("T2", (1, 11), (2, 19), errors=_ON_ROWS),
+        _one_loses("T2", (1, 11), (2, 19), errors=_ROW_ERRORS),
     ),
     _hermitage(
         "PMP",
@@ -703,7 +711,7 @@ _HERMITAGE = (
         T1: SELECT * FROM test WHERE value >= 30
         T1: COMMIT
         """,
-        _everywhere(_left((1, 10), (2, 20), (3, 30))),
+        _at_every_level(_hermitage_outcome((1, 10), (2, 20), (3, 30))),
     ),
     _hermitage(
         "PMP, write",
@@ -716,7 +724,7 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _one_loses("T2", (1, 20), (2, 30), errors=_ON_ROWS),
+        _one_loses("T2", (1, 20), (2, 30), errors=_ROW_ERRORS),
     ),
     _hermitage(
         "P4",
@@ -731,7 +739,12 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _one_loses("T2", (1, 11), (2, 20), errors=(_DELETE_DELETE, _APPEND, _SELECT)),
+        _one_loses(
+            "T2",
+            (1, 11),
+            (2, 20),
+            errors=(_CONCURRENT_DELETE, _CONCURRENT_APPEND, _SERIALIZABLE_VIOLATION),
+        ),
     ),
     _hermitage(
         "G-single",
@@ -747,7 +760,7 @@ _HERMITAGE = (
         T1: SELECT * FROM test WHERE id = 2
         T1: COMMIT
         """,
-        _everywhere(_left((1, 12), (2, 18))),
+        _at_every_level(_hermitage_outcome((1, 12), (2, 18))),
     ),
     _hermitage(
         "G-single, predicate",
@@ -761,7 +774,7 @@ _HERMITAGE = (
         T1: SELECT * FROM test WHERE value IN (12, 18)
         T1: COMMIT
         """,
-        _everywhere(_left((1, 12), (2, 20))),
+        _at_every_level(_hermitage_outcome((1, 12), (2, 20))),
     ),
     _hermitage(
         "G-single, write",
@@ -777,7 +790,12 @@ _HERMITAGE = (
         T1: DELETE FROM test WHERE value = 20
         T1: COMMIT
         """,
-        _one_loses("T1", (1, 12), (2, 18), errors=(_DELETE_DELETE, _DELETE_DELETE, _SELECT)),
+        _one_loses(
+            "T1",
+            (1, 12),
+            (2, 18),
+            errors=(_CONCURRENT_DELETE, _CONCURRENT_DELETE, _SERIALIZABLE_VIOLATION),
+        ),
     ),
     _hermitage(
         "G-single, two writers",
@@ -794,7 +812,7 @@ _HERMITAGE = (
         T1: SELECT * FROM test WHERE id = 2
         T1: COMMIT
         """,
-        _everywhere(_left((1, 12), (2, 18))),
+        _at_every_level(_hermitage_outcome((1, 12), (2, 18))),
     ),
     _hermitage(
         "G2-item",
@@ -809,13 +827,13 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _skewed(
-            _left((1, 11), (2, 21), says="Both commit: the anomaly is there."),
-            _left(
+        _refused_by_serializable(
+            _hermitage_outcome((1, 11), (2, 21), summary="Both commit: the anomaly is there."),
+            _hermitage_outcome(
                 (1, 11),
                 (2, 20),
-                says="T2 loses: its SELECT would answer differently now.",
-                lost={"T2": _SELECT},
+                summary="T2 loses: its SELECT would answer differently now.",
+                lost={"T2": _SERIALIZABLE_VIOLATION},
             ),
         ),
     ),
@@ -832,14 +850,16 @@ _HERMITAGE = (
         T1: COMMIT
         T2: COMMIT
         """,
-        _skewed(
-            _left((1, 10), (2, 20), (3, 30), (4, 42), says="Both commit: the anomaly is there."),
-            _left(
+        _refused_by_serializable(
+            _hermitage_outcome(
+                (1, 10), (2, 20), (3, 30), (4, 42), summary="Both commit: the anomaly is there."
+            ),
+            _hermitage_outcome(
                 (1, 10),
                 (2, 20),
                 (3, 30),
-                says="T2 loses: its SELECT would answer differently now.",
-                lost={"T2": _SELECT},
+                summary="T2 loses: its SELECT would answer differently now.",
+                lost={"T2": _SERIALIZABLE_VIOLATION},
             ),
         ),
     ),
@@ -857,19 +877,20 @@ _HERMITAGE = (
         T1: UPDATE test SET value = 0 WHERE id = 1
         T1: COMMIT
         """,
-        _skewed(
-            _left((1, 0), (2, 25), says="All three commit: the anomaly is there."),
-            _left(
+        _refused_by_serializable(
+            _hermitage_outcome((1, 0), (2, 25), summary="All three commit: the anomaly is there."),
+            _hermitage_outcome(
                 (1, 10),
                 (2, 25),
-                says="T1 loses: its SELECT would answer differently now.",
-                lost={"T1": _SELECT},
+                summary="T1 loses: its SELECT would answer differently now.",
+                lost={"T1": _SERIALIZABLE_VIOLATION},
             ),
         ),
     ),
 )
 
 TIMELINES: Mapping[str, Timeline] = {
-    one.name: one for one in (*_DATABRICKS, *_SKEW, *_OF_FABRIC, *_OF_REDSHIFT, *_HERMITAGE)
+    timeline.name: timeline
+    for timeline in (*_DATABRICKS, *_SKEW, *_OF_FABRIC, *_OF_REDSHIFT, *_HERMITAGE)
 }
-"""By name, in the order in which they are shown."""
+"""The timelines by name, in the order of the menu."""

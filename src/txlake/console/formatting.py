@@ -1,4 +1,4 @@
-"""Values as people read them: sizes, moments, durations, counts."""
+"""Values in readable form: sizes, times, durations, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def bytes_text(count: float) -> str:
-    """A size in bytes."""
+    """Return a size in bytes with its unit."""
     if count < 1024:
         return f"{count:,.0f} B"
     for unit in _UNITS:
@@ -19,19 +19,19 @@ def bytes_text(count: float) -> str:
     return f"{count:,.1f} {unit}"
 
 
-def moment(time_ms: int | None) -> str:
-    """Milliseconds since the epoch, to the second; nothing for None."""
+def time_text(time_ms: int | None) -> str:
+    """Return milliseconds since the epoch as a UTC time, to the second; empty for None."""
     if time_ms is None:
         return ""
     try:
         at = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
     except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"  # a foreign clock's
+        return f"{time_ms} ms"  # out of range: a wrong clock
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span_text(span_ms: float) -> str:
-    """A duration in milliseconds."""
+    """Return a duration in milliseconds with its unit."""
     seconds = max(0.0, span_ms / 1000)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -44,17 +44,17 @@ def span_text(span_ms: float) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """A number with its thousands apart."""
+    """Return a number with thousands separators."""
     return "not known" if count is None else f"{count:,}"
 
 
 def share_text(share: float) -> str:
-    """A part of a whole."""
+    """Return a fraction of 1 as a percentage."""
     return f"{100 * share:.0f} %" if share in (0.0, 1.0) or share >= 0.01 else "under 1 %"
 
 
 def value_text(value: object) -> str:
-    """A row's value, cut where it is long."""
+    """Return a row's value, cut to 200 characters."""
     if value is None:
         return "NULL"
     text = value.hex() if isinstance(value, bytes) else str(value)
@@ -63,10 +63,10 @@ def value_text(value: object) -> str:
 
 FILTERS: Mapping[str, Callable[..., str]] = {
     "bytes": bytes_text,
-    "moment": moment,
+    "moment": time_text,
     "span": span_text,
     "count": count_text,
     "share": share_text,
     "value": value_text,
 }
-"""By the names that templates have for them."""
+"""The filters by their names in templates."""

@@ -12,9 +12,9 @@ import pytest
 
 from tests.console.browser import READER, TOKENS, WRITER, Browser
 from tests.console.lakes import PlainLake
-from txlake.console.app import FORMS, LIMITS, PAGES, Page, Room
-from txlake.console.safety import Visitors
-from txlake.console.visits import Visit
+from txlake.console.app import FORMS, LIMITS, PAGES, Page, Section
+from txlake.console.page_requests import PageRequest
+from txlake.console.visitors import Visitors
 from txlake.server.tokens import Token, Tokens
 
 PLAIN_PAGES = ("/", "/now", "/history", "/conflicts", "/tables", "/tables/default.orders")
@@ -92,21 +92,21 @@ def test_a_login_ends_when_its_token_does_and_after_half_a_day() -> None:
     tokens = Tokens([Token(token=WRITER, name="ann", expires=expires), TOKENS[1]])
     visitors = Visitors(tokens, lambda: now[0])
     ann, rob = visitors.login(WRITER), visitors.login(READER)
-    assert visitors.of(ann).may_change
-    assert visitors.of(rob).caller is not None
-    assert not visitors.of(rob).may_change
+    assert visitors.visitor(ann).may_change
+    assert visitors.visitor(rob).caller is not None
+    assert not visitors.visitor(rob).may_change
     now[0] = 3_600_000
-    assert visitors.of(ann).caller is None
-    assert visitors.of(rob).caller is not None
+    assert visitors.visitor(ann).caller is None
+    assert visitors.visitor(rob).caller is not None
     now[0] = 13 * 3_600_000
-    assert visitors.of(rob).caller is None
+    assert visitors.visitor(rob).caller is None
 
 
 def test_no_more_logins_are_kept_than_a_thousand() -> None:
     visitors = Visitors(Tokens(TOKENS), lambda: 0)
     first, *others = [visitors.login(READER) for _ in range(1_001)]
-    assert visitors.of(first).caller is None
-    assert all(visitors.of(one).caller is not None for one in others)
+    assert visitors.visitor(first).caller is None
+    assert all(visitors.visitor(one).caller is not None for one in others)
 
 
 # Forms
@@ -236,14 +236,14 @@ def test_a_page_that_there_is_not(browser: Browser) -> None:
 def test_more_at_once_than_it_takes_is_told(lake: PlainLake) -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    def slow(visit: Visit) -> dict[str, object]:
+    def slow(visit: PageRequest) -> dict[str, object]:
         begun.release()
         assert go_on.wait(30)
         return {"message": "done"}
 
-    room = Room(pages=[Page("/slow", "problem.html", slow)])
+    section = Section(pages=[Page("/slow", "problem.html", slow)])
     limits = replace(LIMITS, workers=1, waiting_max=0)
-    with Browser(lake.engine, limits=limits, rooms=[room]) as browser:
+    with Browser(lake.engine, limits=limits, sections=[section]) as browser:
         answers: list[int] = []
         thread = threading.Thread(target=lambda: answers.append(browser.get("/slow").status_code))
         thread.start()
@@ -258,12 +258,12 @@ def test_more_at_once_than_it_takes_is_told(lake: PlainLake) -> None:
 def test_a_page_that_takes_too_long_is_not_waited_for(lake: PlainLake) -> None:
     go_on = threading.Event()
 
-    def slow(visit: Visit) -> dict[str, object]:
+    def slow(visit: PageRequest) -> dict[str, object]:
         go_on.wait(30)
         return {"message": "done"}
 
-    room = Room(pages=[Page("/slow", "problem.html", slow)])
-    with Browser(lake.engine, limits=replace(LIMITS, request_s=0.1), rooms=[room]) as browser:
+    section = Section(pages=[Page("/slow", "problem.html", slow)])
+    with Browser(lake.engine, limits=replace(LIMITS, request_s=0.1), sections=[section]) as browser:
         answer = browser.get("/slow")
         go_on.set()
         assert answer.status_code == 503
@@ -273,10 +273,12 @@ def test_a_page_that_takes_too_long_is_not_waited_for(lake: PlainLake) -> None:
 def test_a_page_that_fails_says_nothing_of_why(
     lake: PlainLake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(visit: Visit) -> dict[str, object]:
+    def broken(visit: PageRequest) -> dict[str, object]:
         raise RuntimeError("the password is swordfish")
 
-    with Browser(lake.engine, rooms=[Room(pages=[Page("/broken", "now.html", broken)])]) as browser:
+    with Browser(
+        lake.engine, sections=[Section(pages=[Page("/broken", "now.html", broken)])]
+    ) as browser:
         answer = browser.get("/broken")
     assert answer.status_code == 500
     assert "swordfish" not in answer.text

@@ -1,4 +1,4 @@
-"""A request as a page sees it, and what it may ask."""
+"""A request as a page's function sees it, with access to its parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from txlake.console.safety import Visitor
+from txlake.console.visitors import Visitor
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
 from txlake.session.session import Session
@@ -16,12 +16,12 @@ _NUMBER_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """A request for a page, or a form that was sent.
+class PageRequest:
+    """A request for a page, or a submitted form.
 
     Attributes:
         path: the parameters of its path.
-        query: those of its query string.
+        query: the parameters of its query string.
         form: the form's fields.
     """
 
@@ -33,27 +33,29 @@ class Visit:
 
     @property
     def engine(self) -> Engine:
-        """The lake's."""
+        """Return the lake's engine."""
         return self.session.engine
 
-    def number(self, name: str, *, otherwise: int | None = None) -> int:
-        """A parameter or a field that is a number. Raises InvalidRequest for another text."""
+    def number(self, name: str, *, default: int | None = None) -> int:
+        """Return a parameter or field as a number. Raises InvalidRequest for another text."""
         text = self.form.get(name, self.query.get(name, ""))
-        if not text and otherwise is not None:
-            return otherwise
+        if not text and default is not None:
+            return default
         if not (text.isascii() and text.isdecimal()) or int(text) > _NUMBER_MAX:
             raise InvalidRequest(f"{name}: expected a number from 0 on, found {text!r:.60}")
         return int(text)
 
     def text(self, name: str) -> str:
-        """A field that isn't empty. Raises InvalidRequest."""
+        """Return a field that isn't empty. Raises InvalidRequest."""
         text = self.form.get(name, "").strip()
         if not text or len(text) > _TEXT_MAX:
             raise InvalidRequest(f"{name}: expected a text of 1 to {_TEXT_MAX} characters")
         return text
 
     def handle(self, name: str) -> Handle:
-        """The lake's table of that name, `database.table`. Raises InvalidRequest without one."""
+        """Return the lake's table of the name `database.table`. Raises InvalidRequest if it doesn't
+        exist.
+        """
         database, _, table = name.partition(".")
         entry = self.engine.catalog.find(database, table) if table else None
         if entry is None:
@@ -61,8 +63,8 @@ class Visit:
         return self.engine.at_entry(entry)
 
 
-Values = Mapping[str, object]
-Look = Callable[[Visit], Values]
-"""What a page shows."""
-Act = Callable[[Visit], str]
-"""Does what a form asks for; the path to go on to."""
+TemplateValues = Mapping[str, object]
+View = Callable[[PageRequest], TemplateValues]
+"""Returns the values of a page's template."""
+Action = Callable[[PageRequest], str]
+"""Carries out a form; returns the path to redirect to."""

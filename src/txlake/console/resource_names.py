@@ -1,4 +1,4 @@
-"""What locks are on, by the names that people know."""
+"""Names of the resources that locks are on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from txlake.catalog import DatabaseEntry, TableEntry
 from txlake.conflict.locking import Resource, ResourceType
 
 
-class Resources:
-    """The names of one moment. `shown` makes the text for a table's name, `database.table`."""
+class ResourceNames:
+    """The names of one moment's databases and tables. `format_table` formats a table's name
+    `database.table`.
+    """
 
     def __init__(
         self,
         databases: Iterable[DatabaseEntry],
         tables: Iterable[TableEntry],
-        shown: Callable[[str], str] = str,
+        format_table: Callable[[str], str] = str,
     ) -> None:
-        self._databases = {one.number: one.name for one in databases}
-        self._tables = {one.number: shown(f"{one.database}.{one.name}") for one in tables}
+        self._databases = {database.number: database.name for database in databases}
+        self._tables = {
+            table.number: format_table(f"{table.database}.{table.name}") for table in tables
+        }
 
     def name_of(self, resource: Resource) -> str:
-        """The name of what a lock is on."""
+        """Return the name of a lock's resource."""
         match resource.type:
             case ResourceType.KEY:
                 return f"the name {resource.description}"

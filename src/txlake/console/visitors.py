@@ -1,7 +1,7 @@
-"""Who looks, and what a browser may do with a page.
+"""Visitors of the console: their logins, and the checks of their requests.
 
-Owns the login, by which a cookie that means nothing elsewhere stands for a token, and the proof
-that a form comes from a page of this server.
+Owns the login, by which a random cookie stands for a token, and the proof that a form comes from a
+page of this server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from txlake.server.tokens import ANYONE, Caller, Tokens, digest_of, is_loopback
 
 COOKIE = "txlake_console"
 CSRF = "csrf"
-"""The field of every form that proves where it comes from."""
+"""The field of every form that proves its origin."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
@@ -34,11 +34,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Of every answer."""
+"""The headers of every response."""
 
 _ID_BYTES = 32
 _ID_LENGTH = 43
-_KEPT_MS = 12 * 3_600_000
+_LOGIN_MS = 12 * 3_600_000
 _LOGINS_MAX = 1_000
 _FIELDS_MAX = 32
 
@@ -48,11 +48,11 @@ class Visitor:
     """A browser.
 
     Attributes:
-        key: what its cookie says.
-        is_new: whether it has to be told that.
-        csrf: what the forms of its pages say.
-        caller: whose token it gave; None: it has to give one first.
-        may_change: whether it may change the lake, which nobody may without a token.
+        key: its cookie.
+        is_new: whether the cookie must still be set.
+        csrf: the proof in the forms of its pages.
+        caller: the owner of its token; None: it must log in first.
+        may_change: whether it may change the lake, which needs a token.
     """
 
     key: str
@@ -65,11 +65,11 @@ class Visitor:
 @dataclass(frozen=True, slots=True)
 class _Login:
     digest: bytes
-    until_ms: int
+    expires_ms: int
 
 
 class Visitors:
-    """The browsers that look; safe to use from many threads."""
+    """The browsers that use the console. Thread-safe."""
 
     def __init__(self, tokens: Tokens, now_ms: Callable[[], int]) -> None:
         self._tokens = tokens
@@ -78,8 +78,10 @@ class Visitors:
         self._logins: dict[str, _Login] = {}
         self._lock = threading.Lock()
 
-    def of(self, cookie: str | None) -> Visitor:
-        """Who has that cookie; a new one for none that this server could have made."""
+    def visitor(self, cookie: str | None) -> Visitor:
+        """Return the visitor with a cookie; a new one for a cookie that this server can't have
+        set.
+        """
         is_known = cookie is not None and len(cookie) == _ID_LENGTH and cookie.isascii()
         key = cookie if is_known and cookie is not None else secrets.token_urlsafe(_ID_BYTES)
         caller = self._caller(key)
@@ -92,18 +94,18 @@ class Visitors:
         )
 
     def login(self, token: str) -> str:
-        """The cookie of the browser that gave the token, a new one. Raises Failure."""
+        """Log in by a token, and return the new cookie. Raises ApiError."""
         digest = digest_of(token.strip())
         self._tokens.caller_of_digest(digest, self._now_ms())
         key = secrets.token_urlsafe(_ID_BYTES)
         with self._lock:
             if len(self._logins) >= _LOGINS_MAX:
                 del self._logins[next(iter(self._logins))]
-            self._logins[key] = _Login(digest, self._now_ms() + _KEPT_MS)
+            self._logins[key] = _Login(digest, self._now_ms() + _LOGIN_MS)
         return key
 
     def logout(self, key: str) -> None:
-        """The cookie means nothing from here on."""
+        """End the cookie's login."""
         with self._lock:
             self._logins.pop(key, None)
 
@@ -114,38 +116,38 @@ class Visitors:
         if login is None:
             return None
         try:
-            if login.until_ms >= now_ms:
+            if login.expires_ms >= now_ms:
                 return self._tokens.caller_of_digest(login.digest, now_ms)
         except ApiError:
-            pass  # it has expired since
+            pass  # the token has expired
         self.logout(key)
         return None
 
 
-def is_asked_by_its_name(request: Request, host: str) -> bool:
-    """Whether it is asked for by this host's name, where it listens here alone.
+def has_valid_host(request: Request, host: str) -> bool:
+    """Return whether the request names this host, if the console only listens on loopback.
 
-    A site elsewhere may give its own name this host's address.
+    Another site may resolve its own name to this host's address (DNS rebinding).
     """
     if not is_loopback(host):
         return True
     try:
-        asked = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        hostname = urlsplit(f"//{request.headers.get('host', '')}").hostname
     except ValueError:
         return False
-    return asked is not None and is_loopback(asked)
+    return hostname is not None and is_loopback(hostname)
 
 
-def comes_from_here(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
-    """Whether a form was sent from a page of this server, made for that browser."""
+def is_same_origin_form(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
+    """Return whether a form was sent from a page of this server, made for this browser."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         return False
     return hmac.compare_digest(form.get(CSRF, "").encode(), visitor.csrf.encode())
 
 
-def form_of(content: bytes) -> Mapping[str, str]:
-    """The fields of a form, each once. Raises InvalidRequest for what is none."""
+def parse_form(content: bytes) -> Mapping[str, str]:
+    """Return the fields of a form, each once. Raises InvalidRequest for an invalid body."""
     try:
         pairs = parse_qsl(
             content.decode("ascii"),

@@ -102,10 +102,10 @@ def clone(
     else:
         cloned = _copied_files(source, origin, environment)
         copy(cloned.copies)
-    old = {} if existing is None else {add.key: add for add in existing.files.adds()}
-    kept = old.keys() & {add.key for add in cloned.adds}
-    removed = [add for key, add in old.items() if key not in kept]
-    added = [add for add in cloned.adds if add.key not in kept]
+    current = {} if existing is None else {add.key: add for add in existing.files.adds()}
+    unchanged = current.keys() & {add.key for add in cloned.adds}
+    removed = [add for key, add in current.items() if key not in unchanged]
+    added = [add for add in cloned.adds if add.key not in unchanged]
     copied = [] if statement.shallow else added
     counts = {
         "sourceTableSize": sum(add.size for add in cloned.adds),

@@ -220,13 +220,13 @@ def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:
     declared type.
     """
     declared = {item.name.lower(): item for item in partitions}
-    kept = [
+    columns = [
         replace(declared.pop(item.name.lower()), name=item.name)
         if item.name.lower() in declared
         else item
         for item in schema
     ]
-    return Struct((*kept, *declared.values()))
+    return Struct((*columns, *declared.values()))
 
 
 # --- footers ---
@@ -301,23 +301,23 @@ def _merged_schema(files: list[ParquetFile], place: str) -> Struct:
     return merged
 
 
-def _check_same(found: DataType, merged: DataType, path: Path, file: str) -> None:
+def _check_same(file_type: DataType, merged_type: DataType, path: Path, file: str) -> None:
     """Raise InvalidRequest unless a file has the merged types: files aren't rewritten."""
-    match found, merged:
+    match file_type, merged_type:
         case Struct(fields), Struct():
             for item in fields:
-                other = merged.find(item.name)
-                assert other is not None
-                _check_same(item.type, other.type, (*path, item.name), file)
+                merged_field = merged_type.find(item.name)
+                assert merged_field is not None
+                _check_same(item.type, merged_field.type, (*path, item.name), file)
         case Array(), Array():
-            _check_same(found.element, merged.element, (*path, "element"), file)
+            _check_same(file_type.element, merged_type.element, (*path, "element"), file)
         case Map(), Map():
-            _check_same(found.key, merged.key, (*path, "key"), file)
-            _check_same(found.value, merged.value, (*path, "value"), file)
-        case _ if found != merged and found != Primitive("void"):
+            _check_same(file_type.key, merged_type.key, (*path, "key"), file)
+            _check_same(file_type.value, merged_type.value, (*path, "value"), file)
+        case _ if file_type != merged_type and file_type != Primitive("void"):
             raise InvalidRequest(
-                f"{file}: column {column_text(path)} has type {short_text(found)}, in other files "
-                f"{short_text(merged)}; rewrite the files with one type"
+                f"{file}: column {column_text(path)} has type {short_text(file_type)}, in other "
+                f"files {short_text(merged_type)}; rewrite the files with one type"
             )
 
 

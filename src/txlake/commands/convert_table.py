@@ -153,9 +153,9 @@ def convert_catalog_table(
 
 
 def _field(schema: Struct, name: str) -> Field:
-    found = schema.find(name)
-    assert found is not None, (schema, name)
-    return found
+    column = schema.find(name)
+    assert column is not None, (schema, name)
+    return column
 
 
 def _lower_case(fields: Iterable[Field]) -> list[tuple[str, DataType]]:
@@ -200,22 +200,22 @@ def _check_fits(
 
     `old_defaults`: by column, the value other than NULL that Spark reads where a file lacks it.
     """
-    where = f"{table}: {file.stored.path}"
+    file_label = f"{table}: {file.stored.path}"
     for item in schema:
         if item.name in partitions:
             continue
-        found = file.schema.find(item.name)
-        if found is not None:
-            _check_declared(found.type, item.type, (item.name,), where)
+        column = file.schema.find(item.name)
+        if column is not None:
+            _check_declared(column.type, item.type, (item.name,), file_label)
         elif item.name in old_defaults:
             raise InvalidRequest(
-                f"{where} hasn't column {item.name!r}, whose default value "
+                f"{file_label} hasn't column {item.name!r}, whose default value "
                 f"{old_defaults[item.name]} its rows have in Spark: rewrite the file with it"
             )
 
 
-def _check_declared(found: DataType, declared: DataType, path: Path, file: str) -> None:
-    match found, declared:
+def _check_declared(file_type: DataType, declared_type: DataType, path: Path, file: str) -> None:
+    match file_type, declared_type:
         case Struct(fields), Struct(declared_fields):
             names = [item.name for item in declared_fields]
             for item in fields:
@@ -231,14 +231,14 @@ def _check_declared(found: DataType, declared: DataType, path: Path, file: str) 
                     file,
                 )
         case Array(), Array():
-            _check_declared(found.element, declared.element, (*path, "element"), file)
+            _check_declared(file_type.element, declared_type.element, (*path, "element"), file)
         case Map(), Map():
-            _check_declared(found.key, declared.key, (*path, "key"), file)
-            _check_declared(found.value, declared.value, (*path, "value"), file)
-        case _ if found != declared and found != Primitive("void"):
+            _check_declared(file_type.key, declared_type.key, (*path, "key"), file)
+            _check_declared(file_type.value, declared_type.value, (*path, "value"), file)
+        case _ if file_type != declared_type and file_type != Primitive("void"):
             raise InvalidRequest(
-                f"{file}: column {column_text(path)} has type {short_text(found)}, in Spark's "
-                f"catalog {short_text(declared)}; rewrite the file with that type"
+                f"{file}: column {column_text(path)} has type {short_text(file_type)}, in Spark's "
+                f"catalog {short_text(declared_type)}; rewrite the file with that type"
             )
 
 

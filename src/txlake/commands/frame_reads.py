@@ -42,8 +42,8 @@ def record_frame_reads(context: Context, statement: object) -> None:
     transaction: another transaction's uncommitted changes, or a table that is gone.
     """
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
-        for shown in lineage_of(frame):
-            _record(context, shown)
+        for lineage in lineage_of(frame):
+            _record(context, lineage)
 
 
 def _frames_in(part: object) -> Iterator[DataFrame]:
@@ -75,67 +75,67 @@ def _may_be_temporary(table: TableName) -> bool:
     return len(table.parts) == 1 or table.parts[0].lower() == "global_temp"
 
 
-def _record(context: Context, shown: ScanLineage) -> None:
+def _record(context: Context, lineage: ScanLineage) -> None:
     engine, transaction = context.engine, context.transaction
     own_lake = engine.catalog.lake_id
-    if shown.lake not in (None, own_lake):
+    if lineage.lake not in (None, own_lake):
         return  # another lake's tables are an external source
-    if shown.transaction is not None and shown.transaction != transaction.id:
-        if engine.was_undone(shown.transaction):
+    if lineage.transaction is not None and lineage.transaction != transaction.id:
+        if engine.was_undone(lineage.transaction):
             raise InvalidRequest(
-                f"the DataFrame was read from {shown.table} in transaction {shown.transaction}, "
-                "which was rolled back; read the table again"
+                f"the DataFrame was read from {lineage.table} in transaction "
+                f"{lineage.transaction}, which was rolled back; read the table again"
             )
-        if shown.has_own_changes:
+        if lineage.has_own_changes:
             raise InvalidRequest(
-                f"the DataFrame shows changes to {shown.table} that transaction "
-                f"{shown.transaction} made, from inside of it; read the table again"
+                f"the DataFrame shows changes to {lineage.table} that transaction "
+                f"{lineage.transaction} made, from inside of it; read the table again"
             )
-    if shown.transaction == transaction.id:
-        if shown.has_own_changes and shown.rollbacks != transaction.undone:
+    if lineage.transaction == transaction.id:
+        if lineage.has_own_changes and lineage.rollbacks != transaction.undone:
             raise InvalidRequest(
-                f"the DataFrame shows changes to {shown.table} from before a ROLLBACK TO, which "
+                f"the DataFrame shows changes to {lineage.table} from before a ROLLBACK TO, which "
                 "may be undone; read the table again"
             )
-        transaction.writes_from(shown.url)
+        transaction.writes_from(lineage.url)
         return
-    handle = engine.find(TablePath(shown.url), context.database)
+    handle = engine.find(TablePath(lineage.url), context.database)
     assert handle is not None, "a place is always found"
-    if not handle.in_lake and _is_dropped(context, shown):
-        raise _gone(shown, "that table was dropped")
-    version = _snapshot_of(handle, shown)
-    transaction.shows(handle, version, _read(context, version, shown))
+    if not handle.in_lake and _is_dropped(context, lineage):
+        raise _gone(lineage, "that table was dropped")
+    version = _snapshot_of(handle, lineage)
+    transaction.shows(handle, version, _read(context, version, lineage))
 
 
-def _is_dropped(context: Context, shown: ScanLineage) -> bool:
+def _is_dropped(context: Context, lineage: ScanLineage) -> bool:
     """Return whether the lake dropped the table and keeps it for UNDROP TABLE."""
-    if shown.lake is None:
+    if lineage.lake is None:
         return False
     entries = (dropped.entry for dropped in context.engine.catalog.of_lake().dropped.listed())
-    return any(entry.managed and entry.location == shown.url for entry in entries)
+    return any(entry.managed and entry.location == lineage.url for entry in entries)
 
 
-def _snapshot_of(handle: Handle, shown: ScanLineage) -> Snapshot:
+def _snapshot_of(handle: Handle, lineage: ScanLineage) -> Snapshot:
     """Return the table at the DataFrame's version. Raises InvalidRequest when that is gone."""
     try:
-        snapshot = handle.log.snapshot(shown.version)
+        snapshot = handle.log.snapshot(lineage.version)
     except InvalidRequest as error:
-        raise _gone(shown, str(error)) from error
-    if snapshot.metadata.id != shown.table_id:
-        raise _gone(shown, "that table was dropped, and another is at its place")
+        raise _gone(lineage, str(error)) from error
+    if snapshot.metadata.id != lineage.table_id:
+        raise _gone(lineage, "that table was dropped, and another is at its place")
     return snapshot
 
 
-def _gone(shown: ScanLineage, why: str) -> InvalidRequest:
+def _gone(lineage: ScanLineage, why: str) -> InvalidRequest:
     return InvalidRequest(
-        f"the DataFrame shows version {shown.version} of {shown.table}, which is gone: {why}. "
+        f"the DataFrame shows version {lineage.version} of {lineage.table}, which is gone: {why}. "
         "Read the table again"
     )
 
 
-def _read(context: Context, version: Snapshot, shown: ScanLineage) -> Read:
-    if shown.condition is None:
+def _read(context: Context, version: Snapshot, lineage: ScanLineage) -> Read:
+    if lineage.condition is None:
         return Read()
-    text, names = shown.condition
+    text, names = lineage.condition
     predicate = context.bound(version.schema, text, names)
     return Read(predicate=predicate, text=None if predicate is None else text)

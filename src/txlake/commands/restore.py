@@ -120,9 +120,11 @@ def _with_hidden_columns_of(current: Snapshot, metadata: Metadata) -> Metadata:
     The values in the target version's hidden columns aren't ids any more.
     """
     then, now = metadata.configuration, current.metadata.configuration
-    kept = {key: text for key, text in then.items() if key not in _HIDDEN_COLUMNS}
-    own = {key: now[key] for key in _HIDDEN_COLUMNS if key in now and now[key] != then.get(key)}
-    return msgspec.structs.replace(metadata, configuration={**kept, **own})
+    other_properties = {key: text for key, text in then.items() if key not in _HIDDEN_COLUMNS}
+    hidden_columns = {
+        key: now[key] for key in _HIDDEN_COLUMNS if key in now and now[key] != then.get(key)
+    }
+    return msgspec.structs.replace(metadata, configuration={**other_properties, **hidden_columns})
 
 
 def _clustering(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:

@@ -107,10 +107,10 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
     owner, name = context.engine.qualified(table, context.database)
     if not context.engine.catalog.has_names:
         context.engine.catalog.of_lake()  # raises: the session has no catalog
-    known = context.engine.catalog.database(owner)
-    if known is None or context.is_homeless(table):
+    database = context.engine.catalog.database(owner)
+    if database is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
-    owner = known.name
+    owner = database.name
     assigned = context.engine.catalog.new_place(owner, name)
     if assigned is not None:
         if location is not None:
@@ -456,15 +456,15 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     owner, name = context.engine.qualified(statement.new_table, entry.database)
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
-    known = context.engine.catalog.database(owner)
-    if known is None or context.is_homeless(statement.new_table):
+    database = context.engine.catalog.database(owner)
+    if database is None or context.is_homeless(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(
-        replace(entry, database=known.name, name=name), is_new=handle.is_new
+        replace(entry, database=database.name, name=name), is_new=handle.is_new
     )
     context.transaction.change_name(
-        RenamedTable(id=entry.id, database=known.name, name=name),
-        {(entry.database, entry.name): None, (known.name, name): renamed},
+        RenamedTable(id=entry.id, database=database.name, name=name),
+        {(entry.database, entry.name): None, (database.name, name): renamed},
     )
     if context.engine.catalog.is_lake:
         mark(context.transaction, renamed, "RENAME TABLE")

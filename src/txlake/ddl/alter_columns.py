@@ -123,20 +123,20 @@ def _new_field(item: AddedColumn) -> Field:
 def drop_columns(statement: DropColumns, table: Snapshot, environment: Environment) -> Change:
     """Return the change of DROP COLUMNS. Raises InvalidRequest."""
     schema, configuration = table.schema, dict(table.metadata.configuration)
-    wanted = [
+    paths = [
         path
         for path in statement.columns
         if not statement.if_exists or field_at(table.schema, path) is not None
     ]
-    if not wanted:
+    if not paths:
         return Change(operation="DROP COLUMNS")
     _require_mapping(table, "dropped")
-    for path in wanted:
+    for path in paths:
         _check_layout(table, path, "dropped")
         schema = drop_column(schema, path)
         _drop_from_stats(configuration, path)
     constraints = table.properties.constraints
-    for path in wanted:
+    for path in paths:
         # Generated columns dropped by the same statement don't block the others.
         check_dependents(schema, constraints, path, "be dropped")
     metadata = msgspec.structs.replace(
@@ -144,7 +144,7 @@ def drop_columns(statement: DropColumns, table: Snapshot, environment: Environme
     )
     return Change(
         operation="DROP COLUMNS",
-        parameters={"columns": as_json([column_text(path) for path in wanted])},
+        parameters={"columns": as_json([column_text(path) for path in paths])},
         actions=metadata_actions(table, metadata, environment),
         read_domains=(CLUSTERING,),
     )
@@ -261,8 +261,8 @@ def alter_column(statement: AlterColumn, table: Snapshot, environment: Environme
     change = _ColumnChange(table.schema, path)
     _check_identity(statement, table.schema)
     if statement.data_type is not None:
-        wanted = resolve_type(statement.data_type)
-        change.schema = _with_type(change.schema, path, wanted, table)
+        new_type = resolve_type(statement.data_type)
+        change.schema = _with_type(change.schema, path, new_type, table)
     if statement.comment is not None:
         change.set(lambda item: with_comment(item, statement.comment or ""))
     if statement.nullable is not None:
@@ -313,11 +313,11 @@ class _ColumnChange:
         self.schema = change_field(self.schema, self.path, change)
 
 
-def _with_type(schema: Struct, path: Path, wanted: DataType, table: Snapshot) -> Struct:
+def _with_type(schema: Struct, path: Path, new_type: DataType, table: Snapshot) -> Struct:
     old = field_at(schema, path)
     if old is not None:
-        _check_bounds(declared_type(old), wanted, path)
-    stored = stored_field(Field(path[-1], wanted))
+        _check_bounds(declared_type(old), new_type, path)
+    stored = stored_field(Field(path[-1], new_type))
     new = change_type(schema, path, stored.type, allow_type_widening=table.properties.type_widening)
     if new != schema:
         check_dependents(schema, table.properties.constraints, path, "change its type")
@@ -399,30 +399,30 @@ def _set_default(change: _ColumnChange, text: str, environment: Environment) -> 
 
 
 def _without_default(item: Field) -> Field:
-    kept = {key: value for key, value in item.metadata.items() if key != CURRENT_DEFAULT}
-    return replace(item, metadata=kept)
+    metadata = {key: value for key, value in item.metadata.items() if key != CURRENT_DEFAULT}
+    return replace(item, metadata=metadata)
 
 
 # --- uses of a column ---
 
 
-def _require_mapping(table: Snapshot, what: str) -> None:
+def _require_mapping(table: Snapshot, operation: str) -> None:
     if table.column_mapping_mode == "none":
         raise InvalidRequest(
-            f"columns can't be {what} without column mapping: data files have their names; set "
-            "the table property delta.columnMapping.mode to 'name' first"
+            f"columns can't be {operation} without column mapping: data files have their names; "
+            "set the table property delta.columnMapping.mode to 'name' first"
         )
 
 
-def _check_layout(table: Snapshot, path: Path, what: str) -> None:
+def _check_layout(table: Snapshot, path: Path, operation: str) -> None:
     if path[0].lower() in {name.lower() for name in table.partition_columns}:
-        raise InvalidRequest(f"partition column {column_text(path)} can't be {what}")
-    wanted = tuple(part.lower() for part in path)
+        raise InvalidRequest(f"partition column {column_text(path)} can't be {operation}")
+    folded = tuple(part.lower() for part in path)
     for clustered in clustered_by(table.schema, table.domains, table=table.table):
-        if tuple(part.lower() for part in clustered[: len(path)]) == wanted:
+        if tuple(part.lower() for part in clustered[: len(path)]) == folded:
             raise InvalidRequest(
-                f"clustering column {column_text(clustered)} can't be {what}; change CLUSTER BY "
-                "first"
+                f"clustering column {column_text(clustered)} can't be {operation}; change CLUSTER "
+                "BY first"
             )
 
 
@@ -450,8 +450,8 @@ def _change_stats(configuration: dict[str, str], change: _PathChange) -> None:
         columns = column_list(text)
     except ValueError:
         return
-    kept = [path for item in columns if (path := change(item)) is not None]
-    configuration[_STATS_COLUMNS] = ",".join(map(column_text, kept))
+    changed = [path for item in columns if (path := change(item)) is not None]
+    configuration[_STATS_COLUMNS] = ",".join(map(column_text, changed))
 
 
 # --- positions ---

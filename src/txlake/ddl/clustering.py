@@ -51,18 +51,18 @@ def _resolve(schema: Struct, text: str) -> Path:
     names: list[str] = []
     current: object = schema
     for part in path:
-        found = current.find(part) if isinstance(current, Struct) else None
-        if found is None:
+        column = current.find(part) if isinstance(current, Struct) else None
+        if column is None:
             known = ", ".join(column_text((item.name,)) for item in schema)
             raise InvalidRequest(
                 f"CLUSTER BY: there is no column {column_text(path)}; there are: {known}"
             )
-        names.append(found.name)
-        current = found.type
+        names.append(column.name)
+        current = column.type
     if not isinstance(current, Primitive) or current.name in _NOT_ORDERED:
         raise InvalidRequest(
             f"CLUSTER BY: column {column_text(names)} has type "
-            f"{short_text(found.type) if found is not None else ''}, which has no order to "
+            f"{short_text(column.type) if column is not None else ''}, which has no order to "
             "cluster by"
         )
     return tuple(names)
@@ -83,10 +83,10 @@ def _physical_path(schema: Struct, path: Path) -> list[str]:
     names = []
     current = schema
     for part in path:
-        found = current.find(part)
-        assert found is not None
-        names.append(found.physical_name)
-        current = found.type if isinstance(found.type, Struct) else Struct(())
+        column = current.find(part)
+        assert column is not None
+        names.append(column.physical_name)
+        current = column.type if isinstance(column.type, Struct) else Struct(())
     return names
 
 

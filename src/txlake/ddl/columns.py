@@ -95,10 +95,10 @@ def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Map
             f"[DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP] column {name}: an identity's step (INCREMENT "
             "BY) can't be 0"
         )
-    for what, value in (("START WITH", identity.start), ("INCREMENT BY", identity.step)):
+    for clause, value in (("START WITH", identity.start), ("INCREMENT BY", identity.step)):
         if not LONG_MIN <= value <= LONG_MAX:
             raise InvalidRequest(
-                f"column {name}: {what} must be a BIGINT, from {LONG_MIN} to {LONG_MAX}; found "
+                f"column {name}: {clause} must be a BIGINT, from {LONG_MIN} to {LONG_MAX}; found "
                 f"{value}"
             )
     return {START: identity.start, STEP: identity.step, ALLOWS_EXPLICIT: not identity.always}

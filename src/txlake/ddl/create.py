@@ -164,29 +164,34 @@ def check_same_definition(
                 f"statement, by ({', '.join(existing.partition_columns)}) in {place}"
             )
         clustered = clustered_by(existing.schema, existing.domains, table=existing.table)
-        wanted = clustering_paths(existing.schema, statement.cluster_by or ())
-        if wanted != clustered:
+        cluster_by = clustering_paths(existing.schema, statement.cluster_by or ())
+        if cluster_by != clustered:
             raise InvalidRequest(
-                f"{table}: clustered by ({', '.join(map(column_text, wanted))}) in the statement, "
-                f"by ({', '.join(map(column_text, clustered))}) in {place}"
+                f"{table}: clustered by ({', '.join(map(column_text, cluster_by))}) in the "
+                f"statement, by ({', '.join(map(column_text, clustered))}) in {place}"
             )
     for key, value in statement.properties:
         stored, _ = validate_set(key, value, creating=True)
-        found = existing.metadata.configuration.get(stored)
-        if found != value and not stored.startswith(("delta.feature.", "delta.min")):
+        actual = existing.metadata.configuration.get(stored)
+        if actual != value and not stored.startswith(("delta.feature.", "delta.min")):
             raise InvalidRequest(
-                f"{table}: property {stored!r} is {value!r} in the statement, {found!r} in {place}"
+                f"{table}: property {stored!r} is {value!r} in the statement, {actual!r} in {place}"
             )
 
 
-def _check_same_schema(wanted: Struct, found: Struct, table: str, place: str) -> None:
-    names = [item.name.lower() for item in wanted], [item.name.lower() for item in found]
+def _check_same_schema(
+    stated_schema: Struct, actual_schema: Struct, table: str, place: str
+) -> None:
+    names = (
+        [item.name.lower() for item in stated_schema],
+        [item.name.lower() for item in actual_schema],
+    )
     if names[0] != names[1]:
         raise InvalidRequest(
-            f"{table}: columns ({', '.join(wanted.names)}) in the statement, "
-            f"({', '.join(found.names)}) in {place}"
+            f"{table}: columns ({', '.join(stated_schema.names)}) in the statement, "
+            f"({', '.join(actual_schema.names)}) in {place}"
         )
-    for stated, actual in zip(wanted, found, strict=True):
+    for stated, actual in zip(stated_schema, actual_schema, strict=True):
         if not same_type(stated.type, actual.type) or stated.nullable != actual.nullable:
             raise InvalidRequest(
                 f"{table}: column {column_text((stated.name,))} is {_type_text(stated)} in the "

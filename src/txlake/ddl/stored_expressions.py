@@ -81,14 +81,16 @@ def uses_column(text: str, path: Path) -> bool:
     columns = referenced_columns(text)
     if columns is None:
         return path[0].lower() in text.lower()
-    wanted = tuple(part.lower() for part in path)
-    return any(name[: len(wanted)] == wanted or wanted[: len(name)] == name for name in columns)
+    folded = tuple(part.lower() for part in path)
+    return any(name[: len(folded)] == folded or folded[: len(name)] == name for name in columns)
 
 
-def check_dependents(schema: Struct, constraints: Mapping[str, str], path: Path, what: str) -> None:
+def check_dependents(
+    schema: Struct, constraints: Mapping[str, str], path: Path, operation: str
+) -> None:
     """Check that no constraint or generated column uses a column.
 
-    Raises InvalidRequest naming those that do; `what` is the refused operation (`be dropped`).
+    Raises InvalidRequest naming those that do; `operation` is the refused one (`be dropped`).
     """
     users = [
         f"constraint {name} ({text})"
@@ -103,8 +105,8 @@ def check_dependents(schema: Struct, constraints: Mapping[str, str], path: Path,
             users.append(f"generated column {item.name} ({generation})")
     if users:
         raise InvalidRequest(
-            f"column {column_text(path)} can't {what}, it is used by {' and by '.join(users)}; "
-            "drop what uses it first"
+            f"column {column_text(path)} can't {operation}, it is used by "
+            f"{' and by '.join(users)}; drop what uses it first"
         )
 
 
@@ -114,69 +116,69 @@ def check_constraint(name: str, text: str, schema: Struct) -> None:
     Raises InvalidRequest: the text isn't SQL, has a subquery or an aggregate, isn't deterministic,
     calls a function that isn't pure, or names an unknown column.
     """
-    where = f"constraint {name} ({text})"
-    _check_expression(text, where)
-    _check_columns_exist(text, where, schema)
+    label = f"constraint {name} ({text})"
+    _check_expression(text, label)
+    _check_columns_exist(text, label, schema)
 
 
 def check_generation(column: Field, text: str, schema: Struct) -> None:
     """Check a generated column's expression over the other columns. Raises InvalidRequest."""
-    where = f"generated column {column.name} ({text})"
+    label = f"generated column {column.name} ({text})"
     if has_variant(Struct((column,))):
         raise InvalidRequest(
-            f"{where}: its values can't be variants; generate what is taken out of one, as "
+            f"{label}: its values can't be variants; generate what is taken out of one, as "
             "variant_get(v, '$.a', 'int')"
         )
-    _check_expression(text, where)
-    _check_columns_exist(text, where, schema)
+    _check_expression(text, label)
+    _check_columns_exist(text, label, schema)
     for path in referenced_columns(text) or ():
         other = schema.find(path[0])
         if other is not None and (other.name == column.name or GENERATION in other.metadata):
             raise InvalidRequest(
-                f"{where}: it uses {other.name}, which is generated itself; generate it from the "
+                f"{label}: it uses {other.name}, which is generated itself; generate it from the "
                 "columns that rows are written with"
             )
 
 
 def check_default(column: str, text: str) -> None:
     """Check that a default's text is an expression without columns. Raises InvalidRequest."""
-    where = f"default of column {column} ({text})"
+    label = f"default of column {column} ({text})"
     tree = _parse(text)
     if tree is None:
-        raise InvalidRequest(f"{where}: not a SQL expression")
-    _check_no_query(tree, where)
-    _check_pure(text, where)
-    named = sorted(column_text(path) for path in _column_paths(tree))
-    if named:
-        raise InvalidRequest(f"{where}: a default can't use columns, found {', '.join(named)}")
+        raise InvalidRequest(f"{label}: not a SQL expression")
+    _check_no_query(tree, label)
+    _check_pure(text, label)
+    columns = sorted(column_text(path) for path in _column_paths(tree))
+    if columns:
+        raise InvalidRequest(f"{label}: a default can't use columns, found {', '.join(columns)}")
 
 
-def _check_expression(text: str, where: str) -> None:
+def _check_expression(text: str, label: str) -> None:
     tree = _parse(text)
     if tree is None:
-        raise InvalidRequest(f"{where}: not a SQL expression")
-    _check_no_query(tree, where)
+        raise InvalidRequest(f"{label}: not a SQL expression")
+    _check_no_query(tree, label)
     non_deterministic = sorted(set(_function_names(tree)) & _NON_DETERMINISTIC)
     if non_deterministic:
         raise InvalidRequest(
-            f"{where}: {non_deterministic[0]}() gives another value each time; use only what a "
+            f"{label}: {non_deterministic[0]}() gives another value each time; use only what a "
             "row holds"
         )
-    _check_pure(text, where)
+    _check_pure(text, label)
 
 
-def _check_pure(text: str, where: str) -> None:
+def _check_pure(text: str, label: str) -> None:
     """Raise InvalidRequest for an expression that may do more than compute a value."""
     reason = stored_expression_problem(text)
     if reason is not None:
-        raise InvalidRequest(f"{where}: {reason}; use Spark's pure functions of what a row holds")
+        raise InvalidRequest(f"{label}: {reason}; use Spark's pure functions of what a row holds")
 
 
-def _check_no_query(tree: exp.Expr, where: str) -> None:
+def _check_no_query(tree: exp.Expr, label: str) -> None:
     if tree.find(exp.Query, exp.Subquery) is not None:
-        raise InvalidRequest(f"{where}: it can't hold a query")
+        raise InvalidRequest(f"{label}: it can't hold a query")
     if tree.find(exp.AggFunc, exp.Window) is not None:
-        raise InvalidRequest(f"{where}: it can't hold an aggregate or a window function")
+        raise InvalidRequest(f"{label}: it can't hold an aggregate or a window function")
 
 
 def _function_names(tree: exp.Expr) -> Iterable[str]:
@@ -187,10 +189,10 @@ def _function_names(tree: exp.Expr) -> Iterable[str]:
             yield from (name.lower() for name in function.sql_names())
 
 
-def _check_columns_exist(text: str, where: str, schema: Struct) -> None:
+def _check_columns_exist(text: str, label: str, schema: Struct) -> None:
     for path in sorted(referenced_columns(text) or ()):
         if schema.find(path[0]) is None:
             known = ", ".join(column_text((item.name,)) for item in schema)
             raise InvalidRequest(
-                f"{where}: there is no column {column_text(path[:1])}; there are: {known}"
+                f"{label}: there is no column {column_text(path[:1])}; there are: {known}"
             )

@@ -232,8 +232,8 @@ def _allows_defaults(configuration: Mapping[str, str]) -> bool:
 
 
 def _schema_spelling(schema: Struct, name: str) -> str:
-    found = schema.find(name)
-    return name if found is None else found.name
+    column = schema.find(name)
+    return name if column is None else column.name
 
 
 def _domains(

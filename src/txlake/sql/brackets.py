@@ -44,7 +44,9 @@ def backquote_brackets(text: str) -> str:
         match = _PIECE.match(text, position)
         assert match is not None
         piece, name = match[0], match["name"]
-        is_name = name is not None and _opens_name(before, name, spaced=is_spaced, named=was_name)
+        is_name = name is not None and _opens_name(
+            before, name, after_space=is_spaced, after_name=was_name
+        )
         if name is not None and not is_name:
             piece = "["  # the text inside is scanned separately
         if is_name:
@@ -67,13 +69,15 @@ def backquote_brackets(text: str) -> str:
     return "".join(pieces)
 
 
-def _opens_name(before: str, name: str, *, spaced: bool, named: bool) -> bool:
+def _opens_name(before: str, name: str, *, after_space: bool, after_name: bool) -> bool:
     """Return whether a bracket opens a name.
 
     `before`: the text before the bracket, `)` for any operand.
     """
     if before == ")":
-        return named and spaced and not name.strip().isdecimal()  # an alias: `[orders] [o]`
+        return (
+            after_name and after_space and not name.strip().isdecimal()
+        )  # an alias: `[orders] [o]`
     if before[-1:].isalnum() or before.endswith("_"):
-        return spaced and before.upper() in _BEFORE_NAMES
+        return after_space and before.upper() in _BEFORE_NAMES
     return before != ":"

@@ -39,7 +39,7 @@ def definition(cursor: Cursor, name: str, keys: list[KeyConstraint] | None = Non
     generated: str | None = None
     default: str | None = None
     identity: Identity | None = None
-    seen: set[str] = set()
+    clauses: set[str] = set()
     while True:
         start = cursor.token
         if cursor.accept("NOT", "NULL"):
@@ -80,9 +80,9 @@ def definition(cursor: Cursor, name: str, keys: list[KeyConstraint] | None = Non
                 default=default,
                 identity=identity,
             )
-        if clause in seen:
+        if clause in clauses:
             cursor.refuse(f"column {name} has {clause} twice", start)
-        seen.add(clause)
+        clauses.add(clause)
 
 
 def _at_named_key(cursor: Cursor) -> bool:

@@ -198,7 +198,7 @@ def constraint(cursor: Cursor) -> CheckConstraint | KeyConstraint:
 
 
 def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     while True:
         start = cursor.token
         if cursor.accept("USING"):
@@ -225,9 +225,9 @@ def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
             cursor.refuse(f"{cursor.token.upper} is no clause of a Delta table")
         else:
             break
-        if clause in seen:
+        if clause in names:
             cursor.refuse(f"{clause} is given twice", start)
-        seen.add(clause)
+        names.add(clause)
     if clauses.partition_by and clauses.cluster_by:
         cursor.refuse("a table is PARTITIONED BY or CLUSTER BY, not both")
 
@@ -260,11 +260,11 @@ def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
     cursor.expect("CLONE")
     source = cursor.table()
     travel = time_travel(cursor)
-    given: Properties = ()
+    pairs: Properties = ()
     location = None
     while not cursor.at_end:
         if cursor.accept("TBLPROPERTIES"):
-            given = properties(cursor)
+            pairs = properties(cursor)
         elif cursor.accept("LOCATION"):
             location = cursor.string("the place in quotes")
         else:
@@ -275,7 +275,7 @@ def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
         travel=travel,
         shallow=shallow,
         mode=mode,
-        properties=given,
+        properties=pairs,
         location=location,
     )
 
@@ -332,7 +332,7 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
     name = database(cursor)
     comment: str | None = None
     location: str | None = None
-    given: Properties = ()
+    pairs: Properties = ()
     isolation: Isolation | None = None
     while not cursor.at_end:
         if cursor.accept("COMMENT"):
@@ -340,7 +340,7 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
         elif cursor.accept("LOCATION") or cursor.accept("MANAGED", "LOCATION"):
             location = cursor.string("the place in quotes")
         elif cursor.accept("WITH", "DBPROPERTIES") or cursor.accept("DBPROPERTIES"):
-            given = properties(cursor)
+            pairs = properties(cursor)
         elif cursor.accept("ISOLATION", "LEVEL"):
             isolation = database_isolation(cursor)
         elif cursor.at("WITH", "ISOLATION"):
@@ -352,7 +352,7 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
         if_not_exists=if_not_exists,
         comment=comment,
         location=location,
-        properties=given,
+        properties=pairs,
         isolation=isolation,
     )
 

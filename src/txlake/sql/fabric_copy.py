@@ -41,60 +41,66 @@ def copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
     Raises InvalidRequest for an option or a value that isn't supported.
     """
-    given: dict[str, tuple[str, Token]] = {}
-    cursor.parenthesized(lambda: _option(cursor, given))
+    options: dict[str, tuple[str, Token]] = {}
+    cursor.parenthesized(lambda: _option(cursor, options))
     cursor.expect_end()
-    kind, place = given.pop("FILE_TYPE", ("CSV", cursor.first))
-    errors, at = given.pop("MAXERRORS", ("0", cursor.first))
+    kind, kind_token = options.pop("FILE_TYPE", ("CSV", cursor.first))
+    errors, errors_token = options.pop("MAXERRORS", ("0", cursor.first))
     if errors != "0":
-        cursor.refuse("MAXERRORS is 0 here: the first row that doesn't fit ends the statement", at)
+        cursor.refuse(
+            "MAXERRORS is 0 here: the first row that doesn't fit ends the statement", errors_token
+        )
     statement = replace(statement, copy_options=(("force", "true"),), fields=statement.fields or ())
     if kind.upper() == "CSV":
-        return _csv(cursor, statement, given)
+        return _csv(cursor, statement, options)
     if kind.upper() not in {"PARQUET", "JSONL"}:
-        cursor.refuse(f"FILE_TYPE is 'CSV', 'PARQUET' or 'JSONL', found {kind!r}", place)
-    for name, (_, found) in given.items():
-        cursor.refuse(f"{name} goes with FILE_TYPE = 'CSV'", found)
+        cursor.refuse(f"FILE_TYPE is 'CSV', 'PARQUET' or 'JSONL', found {kind!r}", kind_token)
+    for name, (_, token) in options.items():
+        cursor.refuse(f"{name} goes with FILE_TYPE = 'CSV'", token)
     if kind.upper() == "PARQUET":
         return replace(statement, file_format="PARQUET", by_position=statement.columns is not None)
     if statement.fields:
-        cursor.refuse("a JSONL file has names, no numbers of fields: leave the numbers out", place)
+        cursor.refuse(
+            "a JSONL file has names, no numbers of fields: leave the numbers out", kind_token
+        )
     exact = (("mode", "FAILFAST"), ("prefersDecimal", "true"))
     return replace(statement, file_format="JSON", format_options=exact)
 
 
-def _option(cursor: Cursor, given: dict[str, tuple[str, Token]]) -> None:
-    place = cursor.token
+def _option(cursor: Cursor, options: dict[str, tuple[str, Token]]) -> None:
+    name_token = cursor.token
     name = cursor.name("an option, such as FILE_TYPE").upper()
     if name in {"CREDENTIAL", "ERRORFILE_CREDENTIAL", "REJECTED_ROW_LOCATION_CREDENTIAL"}:
         raise InvalidRequest(_CREDENTIAL)  # without the statement's text, which has a secret
     if name in _REFUSED:
-        cursor.refuse(f"{name}: {_REFUSED[name]}", place)
+        cursor.refuse(f"{name}: {_REFUSED[name]}", name_token)
     if name not in {"FILE_TYPE", "MAXERRORS", *_OF_CSV}:
         known = ", ".join(("FILE_TYPE", "MAXERRORS", *_OF_CSV))
-        cursor.refuse(f"{name} is no option of COPY INTO; there are {known}", place)
-    if name in given:
-        cursor.refuse(f"{name} is given twice", place)
+        cursor.refuse(f"{name} is no option of COPY INTO; there are {known}", name_token)
+    if name in options:
+        cursor.refuse(f"{name} is given twice", name_token)
     cursor.expect("=")
-    found = cursor.token
-    if found.kind is Kind.NUMBER:
-        given[name] = str(cursor.integer()), found
+    value_token = cursor.token
+    if value_token.kind is Kind.NUMBER:
+        options[name] = str(cursor.integer()), value_token
     else:
-        given[name] = cursor.string("a value in quotes, or a number"), found
+        options[name] = cursor.string("a value in quotes, or a number"), value_token
 
 
-def _csv(cursor: Cursor, statement: CopyInto, given: Mapping[str, tuple[str, Token]]) -> CopyInto:
+def _csv(
+    cursor: Cursor, statement: CopyInto, given_options: Mapping[str, tuple[str, Token]]
+) -> CopyInto:
     """Return the options for CSV by RFC 4180: quotes in fields are doubled, rows may span lines."""
     start = cursor.first
-    first, at = given.get("FIRSTROW", ("1", start))
+    first, at = given_options.get("FIRSTROW", ("1", start))
     if first not in {"1", "2"}:
         cursor.refuse("FIRSTROW is 1, or 2 for files whose first row has the columns' names", at)
-    separator = _characters(cursor, *given.get("FIELDTERMINATOR", (",", start)))
-    quote, at = given.get("FIELDQUOTE", ('"', start))
+    separator = _characters(cursor, *given_options.get("FIELDTERMINATOR", (",", start)))
+    quote, at = given_options.get("FIELDQUOTE", ('"', start))
     quote = _characters(cursor, quote, at)
     if len(quote) != 1:
         cursor.refuse("FIELDQUOTE is one character", at)
-    coding, at = given.get("ENCODING", ("UTF8", start))
+    coding, at = given_options.get("ENCODING", ("UTF8", start))
     if coding.upper() not in _ENCODINGS:
         cursor.refuse(f"ENCODING is 'UTF8' or 'UTF16', found {coding!r}", at)
     options = {
@@ -108,7 +114,7 @@ def _csv(cursor: Cursor, statement: CopyInto, given: Mapping[str, tuple[str, Tok
         "columnPruning": "false",
         "nullValue": _NO_FIELD,
     }
-    end, at = given.get("ROWTERMINATOR", ("\n", start))
+    end, at = given_options.get("ROWTERMINATOR", ("\n", start))
     end = _characters(cursor, end, at)
     if end not in _NEWLINES:
         if len(end) != 1:

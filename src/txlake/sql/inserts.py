@@ -163,13 +163,13 @@ def copy_into(cursor: Cursor) -> CopyInto:
 
 
 def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    seen: set[str] = set()
+    options: set[str] = set()
     while not cursor.at_end:
         start = cursor.token
         word = cursor.expect_any("VALIDATE", "FILES", "PATTERN", "FORMAT_OPTIONS", "COPY_OPTIONS")
-        if word in seen or {word, *seen} >= {"FILES", "PATTERN"}:
+        if word in options or {word, *options} >= {"FILES", "PATTERN"}:
             cursor.refuse(f"{word} can't be given here again, or beside FILES or PATTERN", start)
-        seen.add(word)
+        options.add(word)
         if word == "VALIDATE":
             rows = -1
             if not cursor.accept("ALL") and cursor.token.kind is Kind.NUMBER:
@@ -274,14 +274,14 @@ def _columns(cursor: Cursor, then: Callable[[], None] = lambda: None) -> tuple[s
 
 
 def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
-    seen: set[str] = set()
+    columns: set[str] = set()
 
     def partition_value() -> PartitionValue:
         place = cursor.token
         column = cursor.name("a partition column")
-        if column.lower() in seen:
+        if column.lower() in columns:
             cursor.refuse(f"partition column {column} is named twice", place)
-        seen.add(column.lower())
+        columns.add(column.lower())
         if not cursor.accept("="):
             return PartitionValue(column, dynamic=True)
         start = cursor.token

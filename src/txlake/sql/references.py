@@ -144,11 +144,11 @@ class _TokenRange:
         columns = list(qualified_columns(self.tree, self.offset))
         references: list[Reference] = []
         claimed: set[int] = set()
-        seen: set[int] = set()
+        starts: set[int] = set()
         for table in ordered:
-            if table.start in seen:
+            if table.start in starts:
                 continue
-            seen.add(table.start)
+            starts.add(table.start)
             reference = self._reference(table, columns, claimed)
             if reference is not None:
                 references.append(reference)
@@ -250,19 +250,19 @@ class _TokenRange:
             raise self.source.error("expected a query or an expression", self.start)
         return tree
 
-    def _error(self, description: str, place: int) -> Exception:
-        if place >= self.end:
-            place = self.end
-            found = "the end"
+    def _error(self, description: str, position: int) -> Exception:
+        if position >= self.end:
+            position = self.end
+            actual = "the end"
         else:
-            place = max(place, self.start)
-            token = next((t for t in self.tokens if t.end > place), self.tokens[-1])
-            place, found = token.start, repr(token.text)
+            position = max(position, self.start)
+            token = next((t for t in self.tokens if t.end > position), self.tokens[-1])
+            position, actual = token.start, repr(token.text)
         if description.startswith("Expecting "):
-            return self.source.error(f"expected {description[10:]}, found {found}", place)
+            return self.source.error(f"expected {description[10:]}, found {actual}", position)
         if description.startswith("Required keyword"):
-            return self.source.error(f"something is missing at {found}", place)
-        return self.source.error(f"unexpected {found}", place)
+            return self.source.error(f"something is missing at {actual}", position)
+        return self.source.error(f"unexpected {actual}", position)
 
     def _reference(
         self,

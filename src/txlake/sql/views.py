@@ -35,7 +35,7 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
         mode = "if_not_exists"
     view = view_name(cursor)
     columns = _columns(cursor)
-    comment, given, schema_mode = _clauses(cursor)
+    comment, pairs, schema_mode = _clauses(cursor)
     if schema_mode == "evolution" and columns:
         schema_mode = "type evolution"  # as in Spark: explicit column names stay
     cursor.expect("AS")
@@ -44,7 +44,7 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
         query=_query(cursor),
         columns=columns,
         comment=comment,
-        properties=given,
+        properties=pairs,
         mode=mode,
         schema_mode=schema_mode,
     )
@@ -150,7 +150,7 @@ def _clauses(
     cursor: Cursor,
 ) -> tuple[str | None, tuple[tuple[str, str], ...], SchemaMode | None]:
     comment: str | None = None
-    given: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
     mode: SchemaMode | None = None
     while cursor.at_any("COMMENT", "TBLPROPERTIES", "WITH"):
         if cursor.accept("COMMENT"):
@@ -159,8 +159,8 @@ def _clauses(
             mode = _schema_mode(cursor)
         else:
             cursor.advance()
-            given = properties(cursor)
-    return comment, given, mode
+            pairs = properties(cursor)
+    return comment, pairs, mode
 
 
 def _schema_mode(cursor: Cursor) -> SchemaMode:

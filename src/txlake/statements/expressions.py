@@ -173,17 +173,17 @@ class SqlText:
             for reference in self.references
         ):
             return self
-        taken: set[int] = set()
+        claimed: set[int] = set()
         references: list[Reference] = []
         for reference in self.references:
             resolved = [
                 (start, end)
                 for start, end, name in reference.possible_qualifiers
-                if start not in taken
+                if start not in claimed
                 and isinstance(reference.table, TableName)
                 and is_same(name, reference.table)
             ]
-            taken.update(start for start, _ in resolved)
+            claimed.update(start for start, _ in resolved)
             same = next(
                 (other for other in references if _is_same_table(reference, other, is_same)),
                 reference,

@@ -6,7 +6,7 @@ from txlake.packages import missing
 
 
 def main() -> None:
-    """Runs the command with the arguments of this process."""
+    """Run the command with the arguments of this process."""
     try:
         from txlake.cli.app import app
     except ModuleNotFoundError as error:

@@ -1,13 +1,13 @@
-"""What the host in an `abfss` URL says of the store's account, for the driver and Spark's tasks.
+"""The storage options that an `abfss` URL's host implies, for the driver and Spark's tasks.
 
-It imports nothing.
+Imports nothing.
 """
 
 from __future__ import annotations
 
 
 def account_options(host: str) -> dict[str, str]:
-    """What a host says to obstore: `account.dfs.core.windows.net`, Fabric's, or another."""
+    """Return obstore's options for a host: `account.dfs.core.windows.net`, Fabric's, or another."""
     if not host:
         return {}
     account, _, domain = host.partition(".")

@@ -34,25 +34,25 @@ from txlake.redaction import redacted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why a transaction lost: the facts of one conflict.
+    """The facts of one conflict: why a transaction lost.
 
     Attributes:
         table: the table's name or URL.
         read_version: the version that the losing transaction read; -1 where it read none, as in a
             deadlock.
         winning_version: the version of the commit that it lost to; -1 in a deadlock.
-        winning_operation: that commit's operation, as its commitInfo names it.
-        winning_timestamp_ms: when that commit was made, milliseconds since the epoch.
-        winning_user: who made it, where its commitInfo says so.
+        winning_operation: the winning commit's operation, as its commitInfo names it.
+        winning_timestamp_ms: when the winning commit was made, milliseconds since the epoch.
+        winning_user: the winning commit's user, where its commitInfo names one.
         rule: the short name of the rule that found the conflict.
         predicate: the reading predicate that the winner's change matches, as its author wrote it.
-        files: the data files concerned, paths as in the log, decoded.
-        rows: a sample of the rows concerned.
+        files: the conflicting data files, paths as in the log, decoded.
+        rows: a sample of the conflicting rows.
         isolation: the level that the transaction was checked at; empty in a deadlock.
         retry: whether running the same transaction again can succeed.
         advice: one sentence on what to do.
-        operation: what the losing transaction does to the table, named as `winning_operation` is;
-            None where it had no change of it yet.
+        operation: the losing transaction's operation on the table, named as `winning_operation` is;
+            None if it hasn't changed the table yet.
     """
 
     table: str
@@ -74,7 +74,7 @@ class Evidence:
 class TxlakeError(Exception):
     """The root of all errors of txlake. `codes` are the numbers other systems give this error.
 
-    Whatever a message is made of, what looks like a credential in it isn't shown.
+    Credentials in the message are redacted.
     """
 
     codes: ClassVar[tuple[int, ...]] = ()
@@ -86,7 +86,7 @@ class TxlakeError(Exception):
 
 
 class Conflict(TxlakeError):
-    """Another transaction committed first and the two can't both stand. Run this one again."""
+    """Another transaction committed first, and both can't stand. Run this one again."""
 
     def __init__(self, message: str, evidence: Evidence | None = None) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class SerializableIsolationViolation(Conflict):
 
 
 class UpdateConflict(Conflict):
-    """Two transactions that don't just append changed one table of granularity `table`."""
+    """Two transactions that don't only append changed one table of granularity `table`."""
 
     codes = (24556, 24706)
 
@@ -146,7 +146,9 @@ class LockTimeout(Unavailable):
 
 
 class OutcomeUnknown(TxlakeError):
-    """A commit's reply was lost and looking did not settle it. Look again before retrying."""
+    """A commit's reply was lost, and looking it up didn't settle it. Look it up again before
+    retrying.
+    """
 
 
 class InvalidRequest(TxlakeError):
@@ -162,5 +164,5 @@ class UnsupportedFeature(TxlakeError):
 
 
 DeltaConcurrentModificationException = Conflict
-# Delta Spark's for a commit that lost without a look at what won; here every winner is looked at.
+# Delta Spark raises it for a lost commit without checking the winner; txlake checks every winner.
 ConcurrentWriteException = Conflict

@@ -1,4 +1,4 @@
-"""Names that are near one that isn't known: what an error suggests."""
+"""Suggestions for a misspelled name in an error message."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ _LIKENESS_MIN = 0.75
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that are like this one, the likest first; letter case doesn't count."""
+    """Return up to 3 known names that resemble `name`, the most similar first; letter case doesn't
+    count.
+    """
     spelled = {one.casefold(): one for one in known}
     found = get_close_matches(name.casefold(), spelled, _MOST, _LIKENESS_MIN)
     return [spelled[one] for one in found]
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """`did you mean a, b or c?`; empty when there is no name to suggest."""
+    """Return `did you mean a, b or c?`; empty when there is no name to suggest."""
     *most, last = [*names] or [""]
     if not last:
         return ""

@@ -1,6 +1,6 @@
-"""What the loops need from outside, as Protocols: bytes, time, chance, and who ratifies.
+"""What the commit loops need from outside, as Protocols: bytes, time, chance, and the ledger.
 
-Adapters stand in `storage`, `system` and `catalog`; tests put simulated ones in their place.
+The adapters are in `storage`, `system` and `catalog`; tests use simulated ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class StoredObject:
 
 
 class PutOutcome(Enum):
-    """What became of a put-if-absent."""
+    """The outcome of a put-if-absent."""
 
     CREATED = "created"
     EXISTS = "exists"
-    UNKNOWN = "unknown"  # the reply was lost: look before retrying
+    UNKNOWN = "unknown"  # the reply was lost: look it up before retrying
 
 
 class Store(Protocol):
@@ -37,74 +37,78 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """The root as an encoded URL without a trailing slash: `file:///data/t`, `s3://bucket/t`."""
+        """The root as an encoded URL without a trailing slash: `file:///data/t`,
+        `s3://bucket/t`.
+        """
         ...
 
     @property
     def is_prompt(self) -> bool:
-        """Whether no request can take effect after its answer, or after the end of its sender.
+        """Whether no request can take effect after its reply, or after its sender has ended.
 
-        Over a network a request may be repeated on the way, and arrive late.
+        A network may repeat a request on the way, so that it arrives late.
         """
         ...
 
     def get(self, path: str) -> bytes:
-        """The object's bytes. Raises FileNotFoundError."""
+        """Return the object's bytes. Raises FileNotFoundError."""
         ...
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`. Raises FileNotFoundError."""
+        """Return `length` bytes from `offset`. Raises FileNotFoundError."""
         ...
 
     def head(self, path: str) -> StoredObject | None:
-        """The object's size and time, or None when there is none."""
+        """Return the object's size and time, or None when it doesn't exist."""
         ...
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """All objects at any depth below the folder `prefix`, by path, after `start_after`."""
+        """Yield all objects at any depth below the folder `prefix`, by path, after
+        `start_after`.
+        """
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Writes the object whole, replacing what was there; never half visible."""
+        """Write the object whole, replacing an existing one; it is never half visible."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Creates the object unless it exists.
+        """Create the object unless it exists.
 
-        What is there is durable when CREATED or EXISTS is returned, whoever wrote it.
+        When CREATED or EXISTS is returned, the object is durable, whoever wrote it.
         """
         ...
 
     def put_unsynced(self, path: str, data: bytes) -> None:
-        """Creates the object unless it exists; after a power cut it may be gone, or empty.
+        """Create the object unless it exists; after a power cut it may be gone, or empty.
 
-        For what nothing hangs on: it costs less than `put_if_absent`.
+        For objects that nothing depends on: it costs less than `put_if_absent`.
         """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes the objects; those already gone are no error.
+        """Delete the objects; a missing object is no error.
 
-        What a symbolic link has put elsewhere than below the root stays.
+        Files that a symbolic link places outside of the root are kept.
         """
         ...
 
     def sweep(self, prefix: str, before_ms: int) -> None:
-        """Deletes what killed writers left half-written below the folder `prefix`.
+        """Delete the temporary files that killed writers left below the folder `prefix`.
 
-        Only what wasn't touched since `before_ms`, and never an object: those `list` shows.
+        Only files that weren't touched since `before_ms`, and never an object that `list` shows.
         """
         ...
 
     def ensure_safe(self) -> None:
-        """Proves once per store that put-if-absent refuses to overwrite.
+        """Prove once per store that put-if-absent refuses to overwrite.
 
-        Raises errors.InvalidRequest that names the store when it doesn't.
+        Raises errors.InvalidRequest that names the store when it overwrites.
         """
         ...
 
     def at(self, path: str) -> Store:
-        """The store of a folder below this one."""
+        """Return the store of a folder below this one."""
         ...
 
 
@@ -112,23 +116,25 @@ class System(Protocol):
     """Clock, identifiers, chance and waiting: everything that a replay must be able to fix."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC."""
+        """Return the milliseconds since the epoch, UTC."""
         ...
 
     def new_id(self) -> str:
-        """A new random UUID, lower-case, with dashes."""
+        """Return a new random UUID, lower-case, with dashes."""
         ...
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         ...
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Waits."""
+        """Wait."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a monotonic clock, the same for all processes of the machine."""
+        """Return the milliseconds of a monotonic clock, the same for all processes of the
+        machine.
+        """
         ...
 
 
@@ -138,12 +144,12 @@ class TableCommit:
 
     Attributes:
         table_id: the catalog's id of the table.
-        version: the version that it makes; the table's head is the one before.
-        content: the bytes of the commit file; None where they stand in `staged`.
-        staged: the name of a file in `_delta_log/_staged_commits` that holds them.
+        version: the version that the commit makes, the table's head plus one.
+        content: the bytes of the commit file; None where they are in the file `staged`.
+        staged: the name of a file in `_delta_log/_staged_commits` that holds the bytes.
         operation: as the commit's commitInfo names it.
-        is_shared: other engines may be reading the staged file: it stays when the commit is
-            published, until the log is cleaned up.
+        is_shared: whether other engines may be reading the staged file: it is then kept after
+            publication, until the log is cleaned up.
     """
 
     table_id: str
@@ -156,11 +162,12 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A name that a transaction gives to a table, whose head its first commit here makes.
+    """A table that a transaction adds to the catalog under a name; its first commit here makes the
+    head.
 
     Attributes:
-        head: the head that the table has already where it was there before (it is attached).
-        number: what the views call it; a new number when None.
+        head: the head of a table that existed before and is attached.
+        number: the table's number in the system views; a new number when None.
     """
 
     id: str
@@ -174,12 +181,12 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedTable:
-    """A table whose name a transaction takes away.
+    """A table that a transaction drops.
 
     Attributes:
-        stays: its folder isn't the lake's.
-        kept_ms: for how long it may come back; 0: it is removed at once.
-        dropped_ms: when it was dropped, where that isn't now, by the catalog's clock.
+        stays: whether the files are kept for good, because the folder isn't the lake's.
+        kept_ms: for how long the table can be undropped; 0 removes it at once.
+        dropped_ms: when it was dropped, by the catalog's clock; None for now.
     """
 
     id: str
@@ -190,9 +197,9 @@ class DroppedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndroppedTable:
-    """A dropped table that a transaction gives its name back.
+    """A dropped table that a transaction restores under a name.
 
-    `head`: the version that it has now; None where that is what it was when it was dropped.
+    `head`: the table's version now; None if it is still the version at the drop.
     """
 
     id: str
@@ -203,7 +210,7 @@ class UndroppedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedTable:
-    """A table that a transaction gives another name."""
+    """A table that a transaction renames."""
 
     id: str
     database: str
@@ -212,11 +219,11 @@ class RenamedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
-    """Transactions of a lake that may still be ratified.
+    """The transactions of a lake that may still be ratified.
 
     Attributes:
-        ids: theirs.
-        begin_ms: when the oldest began, by the catalog's clock; None when there is none.
+        ids: the transactions' ids.
+        begin_ms: when the oldest began, by the catalog's clock; None when no transaction is open.
     """
 
     ids: frozenset[str] = frozenset()
@@ -228,11 +235,11 @@ NameChange = NewTable | DroppedTable | UndroppedTable | RenamedTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratification:
-    """What a transaction asks to be made true at one instant, all of it or nothing.
+    """A request to make a transaction true at one instant, all of it or nothing.
 
     Attributes:
-        transaction_id: who asks; a transaction is ratified once, and its locks and its lease end
-            with it.
+        transaction_id: the requesting transaction; it is ratified once, and its locks and its lease
+            end with that.
         commits: at most one version of each table.
         unchanged: by table id, the head that a table which was read must still have.
         names: changes of the catalog, in order, before the commits.
@@ -246,10 +253,11 @@ class Ratification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratified:
-    """It is true since this instant of the lake; `time_ms` by the catalog's clock.
+    """The transaction is committed at the instant `sequence` of the lake; `time_ms` by the
+    catalog's clock.
 
-    `published`: by table id, up to which version a committed table's log was published before;
-    a table that isn't there may have commits to be published first.
+    `published`: by table id, the version up to which a committed table's log was published before;
+    a table that is missing here may have earlier commits to publish first.
     """
 
     sequence: int
@@ -259,21 +267,21 @@ class Ratified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Nothing happened: other transactions came first. Their tables' heads by table id."""
+    """Nothing was ratified: other transactions committed first. The new heads by table id."""
 
     heads: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Nothing happened: a transaction that lost too often has its turn on one of the tables."""
+    """Nothing was ratified: a transaction that lost too often has its turn on one of the tables."""
 
     transaction_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A version that a table's log has, as its commitInfo tells of it."""
+    """A version in a table's log, with its commitInfo's transaction id and operation."""
 
     version: int
     txn_id: str | None = None
@@ -282,7 +290,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Consecutive versions of a table, `first` and `last` included."""
+    """A range of versions of a table, `first` and `last` included."""
 
     first: int
     last: int
@@ -290,7 +298,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Where a catalog table stands.
+    """A catalog table's newest version and the commits still to be published.
 
     Attributes:
         version: the newest ratified version; -1 for a table that has none.
@@ -302,78 +310,82 @@ class Head:
 
 
 class Ledger(Protocol):
-    """The catalog's book of commits: the authority over the versions of catalog tables.
+    """The catalog's record of commits: the authority over the versions of catalog tables.
 
-    Every method raises `errors.Unavailable` when the catalog can't be reached or isn't any more the
+    Every method raises `errors.Unavailable` when the catalog can't be reached or is no longer the
     one that was opened, and CorruptTable when it went back in time.
     """
 
     def sequence(self) -> int:
-        """The newest instant of the lake: grows by one with each ratified transaction."""
+        """Return the newest instant of the lake; it grows by one with each ratified transaction."""
         ...
 
     def head(self, table_id: str) -> Head | None:
-        """Where the table stands now; None when it isn't in the catalog (any more)."""
+        """Return the table's head; None when the table isn't in the catalog (any more)."""
         ...
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
-        """The table's version at an instant; None when it wasn't in the catalog then."""
+        """Return the table's version at an instant; None when it wasn't in the catalog then."""
         ...
 
     def oldest_read(self, table_id: str) -> int | None:
-        """The oldest version of the table that an open transaction may read, or may come to read.
+        """Return the oldest version of the table that an open transaction reads, or may come to
+        read.
 
-        The head when none reads an older one; None when the table has no versions here.
+        The head when no transaction reads an older version; None when the table has no versions
+        here.
         """
         ...
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
-        """Makes all of it true in one database transaction, or nothing.
+        """Apply the whole request in one database transaction, or nothing of it.
 
-        A reply that is lost is looked for. Raises errors.OutcomeUnknown when looking didn't settle
-        it, InvalidRequest when a name is taken, or a table or a database is gone, Unavailable when
-        the transaction was killed or ended by somebody else or its session's lease is over.
+        A lost reply is looked up. Raises errors.OutcomeUnknown when the lookup didn't settle it,
+        InvalidRequest when a name is taken, or a table or a database is gone, Unavailable when the
+        transaction was killed, or ended by another process, or its session's lease is over.
         """
         ...
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
-        """The next turn to commit to the tables, until the transaction ends or loses its lease.
+        """Reserve the next turn to commit to the tables, until the transaction ends or loses its
+        lease.
 
-        All of the tables or none: False while another has one of them.
+        All of the tables or none: returns False while another transaction has one of them.
         """
         ...
 
     def publishes(self, versions: Mapping[str, Versions]) -> None:
-        """Notes which versions are published, by table id.
+        """Record which versions are published, by table id.
 
-        The caller has written their files, or compared them with what was ratified. Versions that
-        don't follow those noted before are not noted: those between may not be published.
+        The caller has written their files, or compared them with the ratified bytes. Versions that
+        don't follow the recorded ones are not recorded, since those between may not be published.
         """
         ...
 
     def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        """Notes, soon, that a ratified transaction's versions are published, by table id.
+        """Record, a little later, that a ratified transaction's versions are published, by table
+        id.
 
-        As `publishes`, but nothing is asked of the catalog now: the next ratification carries the
-        note, or what comes a moment later. Until then others may publish them once more.
+        As `publishes`, but without a request to the catalog now: the next ratification carries the
+        record, or a request a moment later. Until then others may publish the versions once more.
         """
         ...
 
 
 class IdentityBook(Protocol):
-    """The catalog's book of identity values: up to which mark those of a column are reserved.
+    """The catalog's record of identity values: the mark up to which a column's values are reserved.
 
     Every method raises `errors.Unavailable` when the catalog can't be reached.
     """
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
-        """Moves a column's mark to what `last` makes of it, which is None where there is none.
+        """Move a column's mark to `last(mark)`; `last` gets None where the column has no mark.
 
-        Nobody else moves it meanwhile, and it is never lost while a client is alive that saw it.
-        What `last` raises is raised, and nothing is moved then.
+        The mark can't be moved concurrently, and is never lost while a client is alive that read
+        it. If `last` raises, the error is passed on and the mark stays.
         """
         ...
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
-        """Moves the mark back, unless it isn't that one any more: then nothing happens."""
+        """Move the mark back from `mark` to `earlier`; does nothing if it is no longer `mark`."""
         ...

@@ -1,4 +1,4 @@
-"""Texts without credentials: what of a message may be shown, logged or kept.
+"""Redaction of credentials from messages, logs and stored texts.
 
 Owns how a credential is recognised.
 """
@@ -35,7 +35,7 @@ _CONFIDENTIAL = (
 
 
 def redacted(text: str, secrets: frozenset[str] = frozenset()) -> str:
-    """`text` without `secrets`, and without what looks like a credential."""
+    """Return `text` without `secrets`, and without what looks like a credential."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     for pattern in _CONFIDENTIAL:
@@ -52,7 +52,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
-    """The values among the options that no message may show."""
+    """Return the values among the options that no message may show."""
     return frozenset(
         value
         for name, value in storage_options.items()

@@ -1,4 +1,4 @@
-"""Which release of txlake this is."""
+"""The installed release of txlake."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """How the commit loop and `Lake.run` wait between attempts: growing, jittered, bounded.
+    """Waits of the commit loop and `Lake.run` between attempts: growing, jittered, bounded.
 
-    `queue_ms_max`: commits of one process to one table wait for each other up to this long, and
-    race then. `reserve_after`: a transaction over tables of a lake that lost this often has the
+    `queue_ms_max`: how long commits of one process to one table wait for each other before they
+    race. `reserve_after`: after how many lost attempts a transaction over tables of a lake gets the
     next turn on them.
     """
 
@@ -23,41 +23,40 @@ class RetrySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be tuned, with the defaults that suit a laptop and a cluster alike.
+    """All settings, with defaults that suit a laptop and a cluster alike.
 
     Attributes:
         retry: waits between attempts.
-        target_file_bytes: what OPTIMIZE packs small files up to.
-        told_rows_max: an OPTIMIZE that sorts says where each row went, so that deletions made
-            meanwhile are carried over, up to so many rows of one ZORDER BY or cube.
-        broadcast_vector_bytes_max: deletion vectors beyond this are read by the executors.
+        target_file_bytes: the size up to which OPTIMIZE packs small files.
+        told_rows_max: up to how many rows of one ZORDER BY or cube a sorting OPTIMIZE records
+            where each row went, so that concurrent deletions are carried over.
+        broadcast_vector_bytes_max: larger deletion vectors are read by the executors.
         scratch_url: a folder that the Spark driver can read, for scan manifests; a temporary
             folder of this process when None.
-        checkpoint_part_rows_max: rows in one part of a multi-part checkpoint; classic single-file
-            checkpoints below.
-        conflict_granularity: `row`, `file` or `table`, what conflicts are found by where no
-            database or table asks for a coarser one.
-        probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
-        allow_outside_paths: folders, as paths or URLs, in which files may lie that a table's log
-            names beside those in the table's own folder and, for a table of a lake, in the lake's;
-            `"*"` allows every place. Where another's log is read, that is whose files it may name.
-        lease_ms: a session that the catalog hears nothing of for this long is ended by the first
-            process that notices, with its transactions and locks; on a server after half as long
-            again.
-        tables_cached: of how many tables a lake keeps the newest state in memory, those that were
-            used last; what a transaction uses stays as long as that does.
-        commits_kept: of how many of the lake's newest transactions the catalog remembers the
-            versions that they made; older ones only as far as open transactions read them. The
-            tables' own histories don't depend on it.
-        dropped_table_retention_ms: for how long a dropped table can come back, where its database
-            doesn't say; its files are kept as long. 0: they are removed at once.
-        relisted_files_max: of how many files one commit changes what the log says of them alone:
-            row ids for a table that gets row tracking.
+        checkpoint_part_rows_max: rows in one part of a multi-part checkpoint; a checkpoint with
+            fewer rows is one classic file.
+        conflict_granularity: `row`, `file` or `table`: how conflicts are detected, unless
+            a database or table sets a coarser one.
+        probe_bytes_max: up to how many bytes of undecided data files the driver reads at a commit.
+        allow_outside_paths: folders, as paths or URLs, in which a table's log may name files,
+            besides its own folder and, for a table of a lake, the lake's; `"*"` allows all places.
+            Where another table's log is read, the places that hold for its files.
+        lease_ms: a session without a sign of life for this long is ended by the first process that
+            notices, with its transactions and locks; on a server after half as long again.
+        tables_cached: for how many tables, those used last, a lake keeps the newest state in
+            memory; a state that a transaction uses is kept as long as the transaction.
+        commits_kept: for how many of the lake's newest transactions the catalog keeps the versions
+            that they made; older ones only as far as open transactions read them. The tables' own
+            histories don't depend on it.
+        dropped_table_retention_ms: for how long a dropped table can be undropped; its database
+            may set another time; the files are kept as long. 0 removes them at once.
+        relisted_files_max: for up to how many files one commit changes log entries alone, to
+            give them row ids when the table gets row tracking.
         listing_age_ms_max: a commit of a path table that arrives later than this after the log was
             listed is followed by another listing, which proves that no clean-up of the log had
             deleted the version before.
-        inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
-            this, and into a file that the catalog names beyond.
+        inline_commit_bytes_max: a commit of a catalog table is stored in the catalog up to this,
+            and in a file that the catalog names beyond.
     """
 
     retry: RetrySettings = field(default_factory=RetrySettings)

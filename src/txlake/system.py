@@ -1,7 +1,7 @@
 """The real clock, identifiers, chance and waiting.
 
-The only module that asks the machine for them: everything else is given a `ports.System`, so that a
-run can be replayed from a seed.
+The only module that asks the machine for them: all other code takes a `ports.System`, so that a run
+can be replayed from a seed.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ class System:
         self._chance = random.SystemRandom()
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC."""
+        """Return the milliseconds since the epoch, UTC."""
         return time.time_ns() // 1_000_000
 
     def new_id(self) -> str:
-        """A new random UUID, lower-case, with dashes."""
+        """Return a new random UUID, lower-case, with dashes."""
         return str(uuid.uuid4())
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return self._chance.random()
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Waits; not at all for zero and less."""
+        """Wait; return at once for zero and less."""
         if duration_ms > 0:
             time.sleep(duration_ms / 1000)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a monotonic clock, the same for all processes of the machine.
+        """Return the milliseconds of a monotonic clock, the same for all processes of the machine.
 
         It stands still while the machine is suspended, and starts anew with the machine.
         """

@@ -1,8 +1,8 @@
 """Spans and metrics for OpenTelemetry, where the program has loaded it; nothing otherwise.
 
-Owns their names. What is told are kinds of statements, tables, rules and times: no text of a
-statement, no condition and no row. The extra `otel` brings the API; the SDK and its exporters are
-the program's own choice.
+Owns their names. Reported are kinds of statements, tables, rules and times: no text of a statement,
+no condition and no row. The extra `otel` brings the API; the SDK and its exporters are the
+program's own choice.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ METRICS = {
     "txlake.rebase.duration": ("ms", "to read and check what other writers committed meanwhile"),
     "txlake.lock.wait": ("ms", "for a lock that another session held"),
 }
-"""By name the unit and what is counted, or measured where the unit is ms."""
+"""The unit and description of each metric; a unit of ms makes it a histogram, else a counter."""
 
-# By name, for which provider an instrument was made, and the instrument.
+# By metric name: the provider for which the instrument was created, and the instrument.
 _instruments: dict[str, tuple[Any, Any]] = {}
 
 
 @contextmanager
 def span(name: str, **attributes: Attribute | None) -> Iterator[None]:
-    """What happens inside is a span `txlake.<name>`; of an error that leaves it, its class is told.
+    """Run the block as a span `txlake.<name>`; report only the class of an error that leaves it.
 
     The attributes are called `txlake.<attribute>`; those that are None are left out. Also a
-    decorator: then every call of the function is one.
+    decorator: every call of the function is then a span.
     """
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         yield
         return
-    # What an error says may quote rows and conditions.
+    # An error's message may quote rows and conditions.
     with api.get_tracer("txlake").start_as_current_span(
         f"txlake.{name}",
         attributes=_named(attributes),
@@ -55,7 +55,7 @@ def span(name: str, **attributes: Attribute | None) -> Iterator[None]:
 
 
 def count(name: str, **attributes: Attribute | None) -> None:
-    """One more of a metric."""
+    """Add one to a metric."""
     instrument = _instrument(name)
     if instrument is not None:
         instrument.add(1, _named(attributes))
@@ -63,7 +63,7 @@ def count(name: str, **attributes: Attribute | None) -> None:
 
 @contextmanager
 def timed(name: str, **attributes: Attribute | None) -> Iterator[None]:
-    """How long what happens inside takes, as a value of a metric; also where it fails.
+    """Record the block's duration as a value of a metric; also where it fails.
 
     Also a decorator, as `span`.
     """
@@ -79,7 +79,7 @@ def timed(name: str, **attributes: Attribute | None) -> Iterator[None]:
 
 
 def _instrument(name: str) -> Any | None:  # noqa: ANN401
-    """The program's instrument; None where it has loaded no OpenTelemetry."""
+    """Return the program's instrument; None where it has loaded no OpenTelemetry."""
     api = sys.modules.get("opentelemetry.metrics")
     if api is None:
         return None

@@ -1,4 +1,4 @@
-"""Bytes become a table's state: which files build a version, replay, snapshots, file skipping.
+"""From bytes to a table's state: choice of a version's files, replay, snapshots, file skipping.
 
 Pure: values in, values out; reading and writing are `transaction`'s.
 """

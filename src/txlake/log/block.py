@@ -1,7 +1,7 @@
-"""Rows of live files that many versions share: Arrow columns, or values, whichever is asked for.
+"""Rows of live files that many versions share, as Arrow columns or as values.
 
-Owns by which key files are the same, how a row is found by its key, and which columns are decoded.
-Knows nothing of versions: what a commit changes lies over a block, in `files`.
+Owns the key by which files are identical, the lookup of a row by its key, and which columns are
+decoded. Knows nothing of versions: a commit's changes are an overlay over a block, in `files`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _STATS_PLACE = FILES_SCHEMA.get_field_index("stats")
 
 
 def canonical_path(path: str) -> str:
-    """One spelling for the ways to write an absolute local path: `/a`, `file:/a`, `file:///a`.
+    """Return one spelling for an absolute local path: `/a`, `file:/a` and `file:///a` are
+    `file:///a`.
 
-    All other paths are themselves.
+    All other paths are returned unchanged.
     """
     if not path.startswith(_LOCAL_ROOTS):
         return path
@@ -38,14 +39,14 @@ def canonical_path(path: str) -> str:
 
 
 def canonical_key(key: FileKey) -> FileKey:
-    """The key by which replay compares logical files."""
+    """Return the key by which replay compares logical files."""
     path = key[0]
     return (canonical_path(path), key[1]) if path.startswith(_LOCAL_ROOTS) else key
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the live files: bytes, deletion vectors and the rows those delete."""
+    """Sums over live files: files, bytes, deletion vectors and the rows that those delete."""
 
     files: int = 0
     size_bytes: int = 0
@@ -53,7 +54,7 @@ class Totals:
     deleted_records: int = 0
 
     def plus(self, other: Totals, sign: int = 1) -> Totals:
-        """The sums with `other` added, or taken away when `sign` is -1."""
+        """Return the sums with `other` added, or subtracted when `sign` is -1."""
         return Totals(
             self.files + sign * other.files,
             self.size_bytes + sign * other.size_bytes,
@@ -63,9 +64,10 @@ class Totals:
 
 
 class Block:
-    """Rows of files. Immutable; what is made lazily is kept, and any thread may ask for it.
+    """Rows of files. Immutable; lazily computed values are kept, and reading from any thread is
+    safe.
 
-    Looking at statistics may raise CorruptTable: see `LazyStats`.
+    Using statistics may raise CorruptTable: see `LazyStats`.
     """
 
     __slots__ = (
@@ -89,7 +91,9 @@ class Block:
         columns: pa.Table | None = None,
         stats: LazyStats | None = None,
     ) -> None:
-        """From values; or from columns in FILES_SCHEMA but for `stats`, and those."""
+        """Build the block from `adds`, or from `columns` (FILES_SCHEMA without `stats`) and
+        `stats`.
+        """
         self._adds = adds
         self._columns = columns
         self._stats = stats
@@ -104,7 +108,7 @@ class Block:
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Block:
-        """The rows of a table in FILES_SCHEMA. Nothing is copied."""
+        """Return the rows of a table in FILES_SCHEMA. Nothing is copied."""
         stats = LazyStats((GivenStats(table["stats"]),))
         block = cls(columns=table.drop_columns("stats"), stats=stats)
         block._table = table
@@ -158,7 +162,7 @@ class Block:
         return self._totals
 
     def totals_of(self, rows: frozenset[int]) -> Totals:
-        """The sums over some rows."""
+        """Return the sums over some rows."""
         if self._adds is not None:
             adds = self._adds
             return totals_of_adds(adds[row] for row in rows)
@@ -175,17 +179,19 @@ class Block:
 
     @property
     def known(self) -> dict[str, object]:
-        """What others have made of the statistics of all rows, by a name of theirs."""
+        """A cache for what other modules compute from the statistics of all rows, by a key of
+        theirs.
+        """
         return self._known
 
     def row_keys(self) -> Iterator[FileKey]:
-        """The canonical key of each row."""
+        """Return the canonical key of each row."""
         if self._adds is not None:
             return (canonical_key(add.key) for add in self._adds)
         return map(self._key_at, range(self._rows))
 
     def find(self, keys: Iterable[FileKey]) -> dict[FileKey, int]:
-        """The rows of those of the keys that are here."""
+        """Return the rows of those keys that are in the block."""
         wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
         found: dict[FileKey, int] = {}
         for row in self.rows_of_paths({path for path, _ in wanted}):
@@ -195,7 +201,9 @@ class Block:
         return found
 
     def rows_of_paths(self, paths: set[str]) -> list[int]:
-        """All rows of canonical paths: a few times by looking at all rows, then by an index."""
+        """Return all rows of canonical paths: the first few calls scan all rows, later ones use an
+        index.
+        """
         if not self._rows:
             return []
         if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(paths)):
@@ -216,7 +224,7 @@ class Block:
         return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000 and self._is_plain()
 
     def _is_plain(self) -> bool:
-        """Whether every path is its own canonical form."""
+        """Return whether every path is its own canonical form."""
         if self._plain is None:
             column = self.columns["path"]
             local = [pc.any(pc.starts_with(column, root)).as_py() for root in _LOCAL_ROOTS]
@@ -228,9 +236,10 @@ class Block:
         return cast(list[int], pc.indices_nonzero(mask).to_pylist())
 
     def _index(self) -> tuple[array[int], npt.NDArray[np.int64]]:
-        """Sorted hashes of the paths and their rows: 16 bytes a file, where a dict takes 200.
+        """Return sorted hashes of the paths and their rows: 16 bytes a file, where a dict takes
+        200.
 
-        A single hash is found in an array in a fifth of the time that numpy takes.
+        Bisecting an `array` takes a fifth of the time that numpy takes for a single hash.
         """
         if self._hashes is None or self._order is None:
             hashes = np.fromiter(map(hash, self._paths()), np.int64, self._rows)
@@ -258,7 +267,7 @@ class Block:
 
 
 class BlockRows:
-    """Some rows of a block, of which only those columns are looked at that are asked for."""
+    """Some rows of a block; only requested columns are decoded."""
 
     __slots__ = ("_block", "_keep", "num_rows")
 
@@ -268,14 +277,14 @@ class BlockRows:
         self.num_rows = len(block) if keep is None else int(np.count_nonzero(keep))
 
     def column(self, name: str) -> pa.ChunkedArray | StatsOfRows:
-        """One column. Statistics can only be gone through, chunk by chunk."""
+        """Return one column. Statistics can only be iterated, chunk by chunk."""
         if name == "stats":
             return StatsOfRows(self._block, self._keep)
         column = self._block.columns[name]
         return column if self._keep is None else column.filter(pa.array(self._keep))
 
     def filter(self, mask: pa.BooleanArray) -> BlockRows:
-        """Those of the rows for which the mask is true."""
+        """Return the rows for which the mask is true."""
         keep = np.asarray(mask)
         if self._keep is not None:
             every = self._keep.copy()
@@ -284,7 +293,7 @@ class BlockRows:
         return BlockRows(self._block, keep)
 
     def table(self) -> pa.Table:
-        """The rows in FILES_SCHEMA."""
+        """Return the rows in FILES_SCHEMA."""
         if self._keep is None or self.num_rows == len(self._block):
             return self._block.table
         columns = self._block.columns.filter(pa.array(self._keep))
@@ -293,18 +302,18 @@ class BlockRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatsOfRows:
-    """The statistics of some rows of a block; of all when `keep` is None."""
+    """The statistics of some rows of a block; of all rows when `keep` is None."""
 
     block: Block
     keep: Mask | None
 
     def iterchunks(self) -> Iterator[pa.Array]:
-        """Their texts in order, null where there are none."""
+        """Return the rows' texts in order, null where a row has none."""
         return self.block.stats.chunks(self.keep)
 
     @property
     def are_most(self) -> bool:
-        """Whether it is no waste to look at those of all rows."""
+        """Whether the rows are so many that decoding the statistics of all rows is no waste."""
         return self.keep is None or 2 * int(np.count_nonzero(self.keep)) > len(self.keep)
 
 
@@ -313,7 +322,7 @@ def _with_stats(columns: pa.Table, stats: pa.ChunkedArray) -> pa.Table:
 
 
 def totals_of_adds(adds: Iterable[Add]) -> Totals:
-    """The sums over these files."""
+    """Return the sums over these files."""
     files = size = vectors = deleted = 0
     for add in adds:
         files += 1

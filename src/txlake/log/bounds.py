@@ -1,8 +1,8 @@
-"""What is known of the columns of each file: bounds and nulls, as Arrow arrays.
+"""Bounds and nulls of each file's columns, as Arrow arrays.
 
-Owns reading partition values and statistics for the columns that a predicate names, and every
-allowance for how statistics are written: cut texts, times cut to milliseconds, NaN that some
-writers leave out, decimals that passed through a double, columns that were widened since.
+Owns reading partition values and statistics for the columns of a predicate, and every allowance for
+how statistics are written: cut texts, times cut to milliseconds, NaN that some writers leave out,
+decimals that passed through a double, columns that were widened later.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _REMEMBERED_MAX = 8
 _RECORDS = attrgetter("numRecords")
 _WHOLE_NUMBERS = frozenset({int, type(None)})
 
-_Wanted: TypeAlias = tuple[tuple[str, ...], Field]  # physical path, the column
+_Wanted: TypeAlias = tuple[tuple[str, ...], Field]  # the physical path and the column
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known of one column in each file; `lower` and `upper` are null where nothing is.
+    """The bounds of one column in each file; `lower` and `upper` are null where unknown.
 
     Every value that isn't null lies within the bounds; unless `is_exact` any float may be NaN too.
     Integers are int64 and floats double, whatever the column's own width.
@@ -66,7 +66,7 @@ class ColumnBounds:
     is_exact: bool = False
 
     def filter(self, keep: Mask) -> ColumnBounds:
-        """The bounds in some of the files."""
+        """Return the bounds in the files for which `keep` is true."""
         mask = pa.array(keep)
         return replace(
             self,
@@ -85,21 +85,23 @@ class ColumnBounds:
         return bool(pa.types.is_floating(self.lower.type))
 
     def or_nan(self, verdicts: pa.BooleanArray) -> pa.BooleanArray:
-        """What the upper bound says; for floats it says nothing of NaN, the greatest value."""
+        """Complete verdicts of the upper bound: an unknown one is true, and so is any where NaN may
+        exceed it.
+        """
         if self.is_floating and not self.is_exact:
             return _all_true(len(verdicts))
         return verdicts.fill_null(True)
 
 
 class FileBounds:
-    """The bounds of the columns that are asked for, of a list of files."""
+    """The bounds of the requested columns, for a list of files."""
 
     def __init__(self, count: int, columns: Mapping[ColumnPath, ColumnBounds]) -> None:
         self.count = count
         self._columns = columns
 
     def column(self, path: ColumnPath) -> ColumnBounds | None:
-        """The bounds of a column; None where none are known of any file."""
+        """Return the bounds of a column; None where they are unknown in all files."""
         return self._columns.get(_folded(path))
 
     @classmethod
@@ -110,10 +112,10 @@ class FileBounds:
         partition_columns: Collection[str],
         wanted: Collection[ColumnPath],
     ) -> FileBounds:
-        """Reads partition values and statistics of the wanted columns only.
+        """Read partition values and statistics of the wanted columns only.
 
-        Raises CorruptTable for a partition value that is no value of its column. Statistics that
-        make no sense are no statistics.
+        Raises CorruptTable for a partition value that is no value of its column. Invalid statistics
+        count as missing.
         """
         partitions = {name.lower() for name in partition_columns}
         columns: dict[ColumnPath, ColumnBounds] = {}
@@ -137,9 +139,9 @@ class FileBounds:
 
     @classmethod
     def of_rows(cls, rows: pa.Table, schema: Struct, wanted: Collection[ColumnPath]) -> FileBounds:
-        """Rows as if each were a file of its own, whose bounds are its values.
+        """Treat each row as a file of its own, whose bounds are its values.
 
-        `rows` has the schema's columns by logical name; a column that it lacks isn't known.
+        `rows` has the schema's columns by logical name; a missing column is unknown.
         """
         columns: dict[ColumnPath, ColumnBounds] = {}
         for path in wanted:
@@ -160,7 +162,9 @@ class FileBounds:
         count: int,
         schema: Struct,
     ) -> FileBounds:
-        """Groups of rows by the least and greatest value of columns of whole numbers."""
+        """Treat groups of rows as files, by the least and greatest value of columns of whole
+        numbers.
+        """
         unknown = _all_true(count)
         columns: dict[ColumnPath, ColumnBounds] = {}
         for name, bounds in ranges.items():
@@ -183,7 +187,9 @@ def _all_true(count: int) -> pa.BooleanArray:
 
 
 def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
-    """The fields from the top down to the column; None where the path leads nowhere."""
+    """Return the fields from the top down to the column; None where a part of the path doesn't
+    exist.
+    """
     fields: list[Field] = []
     level: DataType = schema
     for name in path:
@@ -206,7 +212,9 @@ def _partition_bounds(files: FileColumns, item: Field) -> ColumnBounds:
 
 
 def _in_any_zone(texts: pa.ChunkedArray, kind: DataType) -> ColumnBounds:
-    """The bounds of timestamps of which some have no zone: those may be of any zone."""
+    """Return the bounds of timestamps of which some have no zone, so that they may be in
+    any zone.
+    """
     values = list(map(possible_instants, texts.to_pylist()))
     lower, upper = (
         pa.array([None if one is None else one[end] for one in values], to_arrow_type(kind))
@@ -217,11 +225,11 @@ def _in_any_zone(texts: pa.ChunkedArray, kind: DataType) -> ColumnBounds:
 
 
 def _exact(values: pa.Array, kind: DataType) -> ColumnBounds:
-    """Values that bound themselves."""
+    """Return bounds that are the values themselves."""
     values = _wide(values)
     is_null = pc.is_null(values)
     if pa.types.is_floating(values.type):
-        # NaN compares with nothing in Arrow: let it be unknown.
+        # NaN compares with nothing in Arrow: treat it as unknown.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     return ColumnBounds(kind, values, values, is_null, pc.invert(is_null), is_exact=True)
 
@@ -240,7 +248,7 @@ def _wide(values: pa.Array) -> pa.Array:
 def _from_statistics(
     column: Chunks | StatsOfRows, wanted: Sequence[_Wanted]
 ) -> Sequence[ColumnBounds]:
-    """The bounds of the wanted columns. Those of a whole block are remembered there."""
+    """Return the bounds of the wanted columns. Those of a whole block are cached in the block."""
     if not isinstance(column, StatsOfRows):
         return _decoded_bounds(column, wanted)
     known = column.block.known
@@ -267,14 +275,14 @@ def _decoded_bounds(column: Chunks, wanted: Sequence[_Wanted]) -> Sequence[Colum
 
 
 def _slices(column: Chunks) -> Iterator[pa.Array]:
-    """The texts a few at a time: what they decode to takes many times the memory of its bounds."""
+    """Yield the texts a few at a time: decoded, they take many times the memory of the bounds."""
     for chunk in column.iterchunks():
         for start in range(0, len(chunk), _TEXTS_AT_ONCE):
             yield chunk.slice(start, _TEXTS_AT_ONCE)
 
 
 class _Statistics:
-    """The statistics of some files, decoded as far as the wanted columns go."""
+    """The statistics of some files, of which only the wanted columns are decoded."""
 
     def __init__(self, texts: pa.Array, wanted: Sequence[tuple[str, ...]]) -> None:
         names = tuple(sorted({path[0] for path in wanted}))
@@ -287,7 +295,7 @@ class _Statistics:
             self._files = [_decoded(decode, text) for text in every]
 
     def bounds(self, path: tuple[str, ...], item: Field) -> ColumnBounds:
-        """The bounds of one column, physical path."""
+        """Return the bounds of one column, given its physical path."""
         kind = item.type
         assert isinstance(kind, Primitive)
         may_be_null, may_have_value = _nulls(
@@ -305,7 +313,7 @@ class _Statistics:
         attribute = self._attributes[path[0]]
         try:
             found = list(map(attrgetter(f"{statistic}.{attribute}"), self._files))
-        except AttributeError:  # somewhere the whole statistic is null
+        except AttributeError:  # the whole statistic is null in some file
             found = [getattr(getattr(file, statistic), attribute, None) for file in self._files]
         for part in path[1:]:
             found = [value.get(part) if isinstance(value, dict) else None for value in found]
@@ -315,7 +323,9 @@ class _Statistics:
 def _nulls(
     counts: Sequence[object], records: Sequence[object]
 ) -> tuple[pa.BooleanArray, pa.BooleanArray]:
-    """Whether the column may be null in some row, and whether it may have a value in some row."""
+    """Return for each file whether the column may be null in a row, and whether it may have a
+    value.
+    """
     if _WHOLE_NUMBERS.issuperset(map(type, counts)):
         try:
             numbers, rows = pa.array(counts, pa.int64()), pa.array(records, pa.int64())
@@ -324,7 +334,7 @@ def _nulls(
         else:
             values = pc.not_equal(numbers, rows).fill_null(True)
             return pc.not_equal(numbers, 0).fill_null(True), values
-    # A count in between may be out of date where rows were deleted, and isn't needed.
+    # A count between 0 and the rows may be stale after deletions, and isn't needed.
     known = [count if isinstance(count, int) else None for count in counts]
     may_have_value = [count is None or count != rows for count, rows in zip(known, records)]
     return pa.array([count != 0 for count in known]), pa.array(may_have_value)
@@ -344,7 +354,7 @@ def _joined(pieces: Sequence[ColumnBounds]) -> ColumnBounds:
 
 @lru_cache(maxsize=128)
 def _decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]:
-    """A decoder that makes values of these top-level columns and skips all others."""
+    """Return a decoder that decodes these top-level columns and skips all others."""
     columns = msgspec.defstruct(
         "Columns",
         [(f"c{place}", object, None) for place, _ in enumerate(names)],
@@ -366,7 +376,7 @@ def _decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]
 
 
 def _decoded(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgspec.Struct:
-    """The wanted statistics of a file; none where they make no sense."""
+    """Decode the wanted statistics of a file; empty ones where they are invalid."""
     try:
         return decode(text or "{}")
     except (msgspec.MsgspecError, ArithmeticError, RecursionError):
@@ -377,7 +387,7 @@ _Reader: TypeAlias = Callable[[object], PartitionScalar]
 
 
 def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Array:
-    """The bounds as an array of the column's type, null where a bound is missing or senseless."""
+    """Return the bounds as an array of the column's type, null where missing or invalid."""
     kind = item.type
     assert isinstance(kind, Primitive)
     name = kind.name
@@ -397,7 +407,7 @@ def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Ar
         zoned = name == "timestamp"
         times = _cast(values, to_arrow_type(kind), lambda value: _time(value, zoned, upper))
         # Times are cut down to milliseconds, so that the greatest may lie above its bound.
-        # Made here, as pyarrow loads pandas for the first value that it takes from Python.
+        # Created only here: pyarrow loads pandas for the first timedelta that it converts.
         return pc.add(times, pa.scalar(_MILLISECOND, pa.duration("us"))) if upper else times
     if name == "boolean":
         return _each(values, pa.bool_(), _boolean)
@@ -405,7 +415,7 @@ def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Ar
 
 
 def _converted(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
-    """All at once where every value is as it should be, else one by one."""
+    """Convert all values at once if every value is valid, else one by one."""
     try:
         return pa.array(values, arrow_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -433,7 +443,9 @@ def _tried(read: _Reader, value: object) -> PartitionScalar:
 
 
 def _text_bounds(values: Sequence[object], upper: bool) -> pa.Array:
-    """A text as long as texts are cut to may be a bare prefix of the greatest value."""
+    """Return text bounds; an upper one as long as cut texts may be a bare prefix, so it is
+    extended.
+    """
     texts = _converted(values, pa.string(), _text)
     if not upper:
         return texts
@@ -457,12 +469,12 @@ def _was_float(item: Field) -> bool:
 
 
 def _float(value: object, rounded: bool, upper: bool) -> float | None:
-    """A bound as a double. The text of a float's bound may be that of its shortest decimal.
+    """Return a bound as a double, widened by the rounding of a float's shortest decimal text.
 
-    So the float's own value may lie on either side of the text's.
+    The float's own value may lie on either side of the text's.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None  # "NaN", "Infinity": no bound
+        return None  # the texts "NaN" and "Infinity" are no bounds
     number = float(value)
     if rounded:
         with np.errstate(over="ignore"):
@@ -476,7 +488,7 @@ def _text(value: object) -> str | None:
 
 
 def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal | None:
-    """A bound as a decimal; some writers' have passed through a double."""
+    """Return a bound as a decimal, widened for writers that pass it through a double."""
     if isinstance(value, str):
         value = Decimal(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
@@ -500,7 +512,7 @@ def _date(value: object) -> date | None:
 
 
 def _time(value: object, zoned: bool, upper: bool) -> int | None:
-    """The microseconds; an instant without a zone may be that of any."""
+    """Return the microseconds; an instant without a zone may be in any zone."""
     if not isinstance(value, str):
         return None
     if not zoned:

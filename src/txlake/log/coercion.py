@@ -1,8 +1,8 @@
-"""Literals take the type of the column they are compared with.
+"""Coercion of literals to the type of the column that they are compared with.
 
 Owns which comparisons of a column with a literal of another type mean the same as one with a
 literal of the column's own type, under Spark's rules, ANSI mode or not. Where the two modes or
-rounding could differ, there is no such literal, and the comparison is left to Spark.
+rounding could differ, there is no such literal, and Spark evaluates the comparison.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EXACT_IN_DOUBLE = 1 << 53
 _EXACT_IN_FLOAT = 1 << 24
 _WIDE = Context(prec=100)
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-# Where a value between two steps leaves the comparison with the step below it.
+# The operator with which a value between two steps is replaced by the step below it.
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _ROUNDED_DOWN: Mapping[Operator, Operator] = {
     Operator.LESS: Operator.LESS_OR_EQUAL,
@@ -50,7 +50,7 @@ _ROUNDED_DOWN: Mapping[Operator, Operator] = {
 
 
 def has_plain_text(item: Field) -> bool:
-    """Whether a text column compares byte by byte: neither collated nor padded."""
+    """Return whether a text column compares byte by byte: neither collated nor padded."""
     kind = item.type
     if not isinstance(kind, Primitive) or not kind.is_string:
         return False
@@ -59,10 +59,10 @@ def has_plain_text(item: Field) -> bool:
 
 
 def coerced(operator: Operator, value: LiteralValue, item: Field) -> Coerced | None:
-    """The equal comparison with a value of the column's own type; None when there is none.
+    """Return the equal comparison with a value of the column's own type; None when there is none.
 
-    A `LocalTime` stays one where the column is a timestamp. A value that no value of the type
-    equals turns `=` and `<=>` into a `<` that no value fulfils.
+    A `LocalTime` stays one where the column is a timestamp. If no value of the type equals `value`,
+    `=` and `<=>` become a `<` that is never true.
     """
     kind = item.type
     if not isinstance(kind, Primitive) or value is None:
@@ -129,14 +129,14 @@ def _with_decimal(
 def _stepped(
     operator: Operator, exact: Decimal, scale: int, low: Decimal, high: Decimal, *, whole: bool
 ) -> Coerced:
-    """The comparison on the steps that a type has: multiples of 10^-scale from low to high."""
+    """Return the comparison on a type's steps: multiples of 10^-scale from low to high."""
     step = exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR, context=_WIDE)
     between = step != exact
     if low <= step <= high and not between:
         return operator, _value(step, whole)
     equality = operator in (Operator.EQUAL, Operator.SAME)
     if equality or operator is Operator.NOT_EQUAL:
-        # No value of the type equals it: false, or unknown for a null.
+        # No value of the type equals the literal: false, or unknown for a null.
         never = Operator.LESS if equality else Operator.GREATER_OR_EQUAL
         return never, _value(low, whole)
     if step < low:
@@ -204,9 +204,9 @@ def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> Coerc
 
 
 def is_canonical(text: str, kind: str) -> bool:
-    """Whether a text is what a value of the type looks like as text.
+    """Return whether a text is the text form of a value of the type.
 
-    Then a comparison as texts, which IN makes in one of Spark's modes, says the same.
+    Then a comparison as texts, which IN makes in one of Spark's modes, has the same result.
     """
     if kind in _INTEGER_BITS:
         return re.fullmatch(r"0|-?[1-9]\d*", text) is not None
@@ -215,25 +215,25 @@ def is_canonical(text: str, kind: str) -> bool:
 
 
 def at_zone(local: LocalTime, zone: TimeZone) -> Time | None:
-    """The instant of a local time in a zone; None where the zone doesn't know it."""
+    """Return the instant of a local time in a zone; None where the zone's rules don't give it."""
     found = zone.day_starts if local.starts_day else zone.instants
     (instant,) = found([micros_of(local.wall)])
     return None if instant is None else time_of(instant, zoned=True)
 
 
 def around(local: LocalTime) -> tuple[Time, Time]:
-    """The earliest and the latest instant that a local time can be in any zone."""
+    """Return the earliest and the latest instant that a local time can be in any zone."""
     wall = micros_of(local.wall)
     return time_of(wall - OFFSET_MAX, zoned=True), time_of(wall + OFFSET_MAX, zoned=True)
 
 
 def day_start(day: date) -> LocalTime:
-    """A date as a timestamp: the first instant of the day in the session's zone."""
+    """Return a date as a timestamp: the first instant of the day in the session's zone."""
     return LocalTime(datetime(day.year, day.month, day.day), starts_day=True)  # noqa: DTZ001
 
 
 def as_date(text: str) -> date | None:
-    """The date of a text that is plainly one, `2020-01-31`; else None."""
+    """Return the date of a text in the form `2020-01-31`; else None."""
     if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip(BLANKS), re.ASCII) is None:
         return None
     try:
@@ -244,15 +244,16 @@ def as_date(text: str) -> date | None:
 
 
 def as_wall_time(text: str) -> Time | None:
-    """The wall clock time of a text without a zone; None when it has one or is no time."""
+    """Return the wall clock time of a text without a zone; None when it has one or is no time."""
     value = as_timestamp(text)
     return value.wall if isinstance(value, LocalTime) else None
 
 
 def as_timestamp(text: str) -> Time | LocalTime | None:
-    """What a text is as a TIMESTAMP: an instant with a zone, a local time without; None for none.
+    """Return a text as a TIMESTAMP: an instant if it has a zone, else a local time; None if it is
+    no time.
 
-    The one place where a literal, or a text that is compared with a timestamp, becomes a time.
+    The only conversion of literals, and of texts compared with a timestamp, to times.
     """
     try:
         found = parse_time(text)

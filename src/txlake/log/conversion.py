@@ -1,4 +1,4 @@
-"""Values in a column's type, where Arrow makes of them what Spark makes of them.
+"""Conversion of values to a column's type, where Arrow and Spark agree.
 
 Owns which conversions those are. Tasks run it, so it needs pyarrow alone.
 """
@@ -13,10 +13,10 @@ _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 
 def is_alike(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether `converted` and Spark make the same of every value that `converted` takes.
+    """Return whether `converted` and Spark give the same for every value that `converted` accepts.
 
-    Arrow rounds a float to a decimal by its binary value, Spark by the shortest text that is it;
-    a date begins at midnight of the session's time zone, which is unknown here.
+    Arrow rounds a float to a decimal by its binary value, Spark by its shortest text; a date begins
+    at midnight of the session's time zone, which is unknown here.
     """
     t = pa.types
     if t.is_string(target) or t.is_timestamp(source):
@@ -27,7 +27,7 @@ def is_alike(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def converted(values: _Values, target: pa.DataType) -> _Values:
-    """The values in a type, see `is_alike`. Raises ArrowException where one isn't exact there."""
+    """Convert the values to a type, see `is_alike`. Raises ArrowException for an inexact value."""
     if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
         values = values.cast(pa.string())  # Arrow's own cast doesn't give the nearest number
     return values.cast(target, safe=True)

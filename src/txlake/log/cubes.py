@@ -1,8 +1,8 @@
-"""Which files an OPTIMIZE of a clustered table writes anew, and in which cubes.
+"""The choice of the files that OPTIMIZE rewrites in a clustered table, and of their cubes.
 
-The choice is Delta Spark's, so that neither engine has anything to do where the other one has just
-clustered: files that are in no cube, and cubes of the table's clustering columns that are small. A
-cube that has grown large stays as it is.
+The choice is Delta Spark's, so that neither engine has work left where the other has just
+clustered: files that are in no cube, and small cubes of the table's clustering columns. A large
+cube stays as it is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.statistics import FileStatistics
 
 CUBE_FILES_MIN = 100
-"""A cube of so many files of the target size is large."""
+"""The size, in files of the target size, from which a cube is large."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """Some files: how many, and their bytes."""
+    """The number of some files, and their bytes."""
 
     number: int
     size: int
@@ -29,16 +29,16 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustering:
-    """What is to be clustered, and what there was to choose from.
+    """The files that OPTIMIZE rewrites, and the counts of the files it chose from.
 
     Attributes:
         columns: the clustering columns.
         names: the same as SQL writes them.
-        full: whether files of other columns, or of another engine's kind, are clustered anew too.
-        cubes: the files to write anew; each of these becomes one cube.
+        full: whether files of other columns, or of another engine's kind, are rewritten too.
+        cubes: the files to rewrite; each tuple becomes one cube.
         in_cubes: the table's files in cubes of these columns; with `full`, of any columns.
         others: the table's other files.
-        cubes_before: how many cubes the files `in_cubes` are.
+        cubes_before: the number of cubes of the files `in_cubes`.
     """
 
     columns: tuple[Path, ...]
@@ -51,17 +51,17 @@ class Clustering:
 
     @property
     def files(self) -> tuple[Add, ...]:
-        """All files to write anew."""
+        """All files to rewrite."""
         return tuple(add for cube in self.cubes for add in cube)
 
 
 def plan_clustering(
     files: Iterable[Add], columns: Sequence[Path], *, full: bool, target_file_bytes: int
 ) -> Clustering:
-    """What an OPTIMIZE of a table that is clustered by these columns has to do.
+    """Return the plan of an OPTIMIZE for a table that is clustered by these columns.
 
-    Cubes below CUBE_FILES_MIN files of the target size are joined with what isn't clustered, into
-    cubes of up to half as much again.
+    Cubes below CUBE_FILES_MIN files of the target size are joined with unclustered files, into
+    cubes of up to one and a half times that size.
     """
     names = tuple(map(column_text, columns))
     large = CUBE_FILES_MIN * target_file_bytes
@@ -90,13 +90,13 @@ _Filed = tuple[Add, Cube | None]
 
 
 def _by_cube(one: _Filed) -> str:
-    """Files in no cube come first."""
+    """Return the sort key by cube; files in no cube come first."""
     cube = one[1]
     return "" if cube is None else f" {cube.id}"
 
 
 def _fits(add: Add, cube: Cube | None, names: tuple[str, ...]) -> bool:
-    """Whether a file is clustered by these columns, or not at all."""
+    """Return whether a file is clustered by these columns, or not at all."""
     has_columns = cube is None or cube.columns == names
     return has_columns and add.clustering_provider in (None, PROVIDER)
 
@@ -115,7 +115,7 @@ def _without_large_cubes(files: Sequence[_Filed], large: int) -> list[_Filed]:
 
 
 def _live_bytes(add: Add) -> int:
-    """The part of a file's bytes that its live rows take, as far as its statistics tell."""
+    """Return the part of a file's bytes that its live rows take, by its statistics."""
     vector = add.deletion_vector
     rows = FileStatistics.from_json(add.stats).num_records
     if vector is None or not rows:

@@ -1,4 +1,4 @@
-"""What skipping looks at: columns of files, one at a time. An Arrow table is such a thing."""
+"""The interface of file skipping to files: columns, one at a time. An Arrow table satisfies it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class Chunks(Protocol):
     """The values of one column."""
 
     def iterchunks(self) -> Iterator[pa.Array]:
-        """Arrays, which together have a value for each file."""
+        """Yield arrays that together have one value for each file."""
         ...
 
 
 class FileColumns(Protocol):
-    """Files by their columns in FILES_SCHEMA, decoded when they are asked for."""
+    """Files by their columns in FILES_SCHEMA, decoded on request."""
 
     @property
     def num_rows(self) -> int:
-        """How many files."""
+        """The number of files."""
         ...
 
     def column(self, name: str) -> Chunks:
-        """One column."""
+        """Return one column."""
         ...
 
     def filter(self, mask: pa.BooleanArray) -> FileColumns:
-        """The files for which the mask is true."""
+        """Return the files for which the mask is true."""
         ...

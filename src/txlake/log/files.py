@@ -1,9 +1,9 @@
 """The live files of a table version, immutable: a shared block of rows and a small overlay.
 
 Owns how a commit changes the set of live files at a cost that depends on the commit, not on the
-table, and by which key files are the same. Knows nothing of tombstones or versions.
+table. Knows nothing of tombstones or versions.
 
-The block is `block`'s: Arrow columns from a checkpoint, or a list of `Add` values from JSON.
+A block has Arrow columns from a checkpoint, or a list of `Add` values from JSON.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _NOTHING = Totals()
 
 
 class Files:
-    """The live files of one version. Immutable; `apply` gives the next version's.
+    """The live files of one version. Immutable; `apply` returns the next version's.
 
-    What is computed lazily is kept, and reading from several threads is safe.
+    Lazily computed values are kept, and reading from several threads is safe.
     """
 
     __slots__ = (
@@ -67,8 +67,8 @@ class Files:
         tail_totals: Totals = _NOTHING,
     ) -> None:
         self._base = base
-        self._gone = gone  # rows of the base that are live no more
-        self._pending = pending  # keys that may be in the base and, if so, are live no more
+        self._gone = gone  # rows of the base that are no longer live
+        self._pending = pending  # keys that, if they are in the base, are no longer live
         self._tail = tail or {}  # live files on top of the base
         self._tail_totals = tail_totals
         self._table: pa.Table | None = None
@@ -76,22 +76,26 @@ class Files:
 
     @classmethod
     def of(cls, adds: Iterable[Add]) -> Files:
-        """The files of these adds; of two with one key the later counts."""
+        """Return the files of these adds; of two with one key the later counts."""
         return cls.of_unique(list({canonical_key(add.key): add for add in adds}.values()))
 
     @classmethod
     def of_unique(cls, adds: list[Add]) -> Files:
-        """The files of these adds, whose canonical keys are unique."""
+        """Return the files of these adds, whose canonical keys are unique."""
         return cls(Block(adds=adds))
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Files:
-        """The files of a table in FILES_SCHEMA, whose keys must be unique. Nothing is copied."""
+        """Return the files of a table in FILES_SCHEMA, whose keys must be unique. Copies
+        nothing.
+        """
         return cls(Block.of_table(table))
 
     @classmethod
     def of_columns(cls, columns: pa.Table, stats: LazyStats) -> Files:
-        """The files of columns in FILES_SCHEMA but for `stats`, and of those; keys are unique."""
+        """Return the files of `columns` (FILES_SCHEMA without `stats`) and `stats`; keys must be
+        unique.
+        """
         return cls(Block(columns=columns, stats=stats))
 
     def __len__(self) -> int:
@@ -102,7 +106,7 @@ class Files:
         return key in self._tail or self._base_row(key) is not None
 
     def get(self, key: FileKey) -> Add | None:
-        """The live file of that key."""
+        """Return the live file with this key; None if there is none."""
         key = canonical_key(key)
         add = self._tail.get(key)
         if add is not None:
@@ -111,7 +115,7 @@ class Files:
         return None if row is None else self._base.add_at(row)
 
     def by_path(self, path: str) -> Add | None:
-        """The live file at a path as in the log, whatever its deletion vector."""
+        """Return the live file at a path as in the log, whatever its deletion vector."""
         path = canonical_path(path)
         add = self._in_tail(path)
         if add is not None:
@@ -123,7 +127,7 @@ class Files:
         return None
 
     def adds(self) -> Iterator[Add]:
-        """The live files as actions: those of the checkpoint first, then in commit order."""
+        """Return the live files as actions: those of the checkpoint first, then in commit order."""
         dead = self._dead()
         if self._base.has_adds:
             base = self._base.adds
@@ -143,7 +147,9 @@ class Files:
         return self._table
 
     def columns(self, *names: str) -> pa.Table:
-        """Some columns of the live files, in the order of `table`. Others aren't decoded for it."""
+        """Return some columns of the live files, in the order of `table`, without decoding the
+        others.
+        """
         if self._table is not None or self._base.has_adds or "stats" in names:
             return self.table.select(names)
         live = _without(self._base.columns.select(names), self._dead())
@@ -152,9 +158,9 @@ class Files:
         return pa.concat_tables([live, files_table(list(self._tail.values())).select(names)])
 
     def where(self, test: Callable[[FileColumns], pa.BooleanArray]) -> pa.Table:
-        """Those of the live files for which a test of columns is true, in FILES_SCHEMA.
+        """Return the live files for which a test of columns is true, in FILES_SCHEMA.
 
-        Columns that the test doesn't look at are only decoded of the files that are left.
+        Columns that the test doesn't use are only decoded for these files.
         """
         rows = BlockRows(self._base, self._live())
         parts = [rows.filter(test(rows)).table()] if rows.num_rows else []
@@ -164,7 +170,7 @@ class Files:
 
     @property
     def totals(self) -> Totals:
-        """Number, bytes and deletion vectors of the live files."""
+        """Sums over the live files."""
         dead = self._dead()
         totals = self._base.totals
         if dead:
@@ -172,9 +178,10 @@ class Files:
         return totals.plus(self._tail_totals)
 
     def apply(self, adds: Iterable[Add], removed_keys: Iterable[FileKey]) -> Files:
-        """The files after the removals and then the additions; costs what the change costs.
+        """Return the files after the removals and then the additions; the cost depends on the
+        change alone.
 
-        A key that isn't live is no error to remove; an add of a live key replaces it.
+        Removing a key that isn't live is no error; an add of a live key replaces it.
         """
         tail = dict(self._tail)
         touched: list[FileKey] = []
@@ -199,7 +206,7 @@ class Files:
         return changed._folded() if overlay > max(_OVERLAY_MIN, len(self._base) // 4) else changed
 
     def _folded(self) -> Files:
-        """The same files with an empty overlay, so that later changes stay cheap."""
+        """Return the same files with an empty overlay, so that later changes stay cheap."""
         if self._base.has_adds or not len(self._base):
             return Files(Block(adds=list(self.adds())))
         return Files(Block.of_table(self.table))
@@ -212,7 +219,7 @@ class Files:
         return self._tail_by_path.get(canonical)
 
     def _live(self) -> Mask | None:
-        """Which rows of the base are live; None when all are."""
+        """Return a mask of the base's live rows; None when all are live."""
         dead = self._dead()
         if not dead:
             return None
@@ -237,7 +244,7 @@ def _tested(table: pa.Table, test: Callable[[FileColumns], pa.BooleanArray]) -> 
 
 
 def _without(table: pa.Table, dead: frozenset[int]) -> pa.Table:
-    """The table without some rows: slices of it when they are few, else a filtered copy."""
+    """Return the table without some rows: slices of it when they are few, else a filtered copy."""
     if not dead:
         return table
     if len(dead) > _SLICES_MAX:

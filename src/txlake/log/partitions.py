@@ -1,7 +1,7 @@
-"""The partition values of many files: the texts of a column, and files with equal values as groups.
+"""The partition values of many files: the texts of a column, and files grouped by equal values.
 
-Owns that work on partitions costs what their number costs, not that of the files. What a text means
-is `protocol.partition_values`'s.
+Work on partitions costs what their number costs, not that of the files. The meaning of a text is
+`protocol.partition_values`'s.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TIMESTAMP = Primitive("timestamp")
 
 
 def partition_texts(files: FileColumns, name: str) -> pa.ChunkedArray:
-    """The texts of a partition column, by its physical name; null where a file has none."""
+    """Return the texts of a partition column, by its physical name; null where a file has none."""
     chunks = [_texts(maps, name) for maps in files.column("partition_values").iterchunks()]
     return pa.chunked_array(chunks, pa.string())
 
 
 def _texts(maps: pa.MapArray, name: str) -> pa.Array:
-    """The value of a key in each map: by its place, where that is the same in all of them."""
+    """Return the value of a key in each map; by position, where that is the same in all maps."""
     rows = len(maps)
     if rows and not maps.null_count:
         offsets = maps.offsets.to_numpy()
@@ -51,7 +51,7 @@ def _texts(maps: pa.MapArray, name: str) -> pa.Array:
 
 
 def local_columns(files: FileColumns, columns: Sequence[Field]) -> tuple[str, ...]:
-    """The physical names of the TIMESTAMP columns in which some value has no time zone."""
+    """Return the physical names of the TIMESTAMP columns in which some value has no time zone."""
     return tuple(
         item.physical_name
         for item in columns
@@ -61,7 +61,7 @@ def local_columns(files: FileColumns, columns: Sequence[Field]) -> tuple[str, ..
 
 
 def in_zone(files: pa.Table, columns: Sequence[str], zone: TimeZone) -> pa.Table:
-    """The files with timestamps of these columns (physical names) that have no zone in UTC.
+    """Return the files with zoneless timestamps of these columns (physical names) converted to UTC.
 
     They are read in `zone`, as Delta Spark reads them in its session's. Source: PROTOCOL.md,
     "Partition Value Serialization".
@@ -81,11 +81,11 @@ def in_zone(files: pa.Table, columns: Sequence[str], zone: TimeZone) -> pa.Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionGroups:
-    """Files by their partition values.
+    """Files grouped by their partition values.
 
     Attributes:
-        values: the distinct ones, as the column `partition_values` of a table.
-        of_files: the row of `values` that each file has.
+        values: the distinct partition values, as the column `partition_values` of a table.
+        of_files: the row of `values` for each file.
     """
 
     values: pa.Table
@@ -93,9 +93,9 @@ class PartitionGroups:
 
 
 def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroups | None:
-    """The files by their values of these columns (physical names).
+    """Return the files grouped by their values of these columns (physical names).
 
-    None when there are about as many combinations of values as files.
+    None when grouping saves little: more than one group for every four files.
     """
     most = files.num_rows // _FILES_A_GROUP_MIN
     combined = np.zeros(files.num_rows, np.int64)
@@ -108,7 +108,7 @@ def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroup
         values = [*column.dictionary.to_pylist(), None]
         indices = column.indices.fill_null(len(values) - 1).to_numpy()
         codes = combined * len(values) + indices
-        # Numbered anew from 0, so that the next column can't make them overflow.
+        # Renumbered from 0, so that the next column can't make them overflow.
         distinct, combined = _numbered(codes, (len(texts[0]) if texts else 1) * len(values))
         if len(distinct) > most:
             return None
@@ -122,7 +122,7 @@ def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroup
 def _numbered(
     codes: npt.NDArray[np.int64], end: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The distinct ones of codes below `end`, and each code's place among them."""
+    """Return the distinct codes (below `end`), and each code's index among them."""
     if end > len(codes):
         distinct, places = np.unique(codes, return_inverse=True)
         return distinct, places

@@ -1,7 +1,7 @@
-"""The predicates that txlake understands, as values.
+"""The predicates that txlake models, as values.
 
-A predicate is true, false or unknown for a row, as in SQL. Whatever isn't modelled is `Opaque`: it
-may be anything for any row, so that nothing is ever decided by it.
+A predicate is true, false or unknown for a row, as in SQL. A condition that isn't modelled is
+`Opaque`: it may have any value for any row, so that it never decides anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ColumnPath: TypeAlias = tuple[str, ...]
 
 
 class Operator(StrEnum):
-    """How a comparison compares. `SAME` is `<=>`: null equals null, and it is never unknown."""
+    """A comparison operator. `SAME` is `<=>`: null equals null, and it is never unknown."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -30,11 +30,11 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
-    """A TIMESTAMP literal without a zone: which instant it is depends on the session's zone.
+    """A TIMESTAMP literal without a zone: its instant depends on the session's zone.
 
     Attributes:
         wall: the wall clock time.
-        starts_day: it is a date that became a timestamp: the day's first instant.
+        starts_day: whether it was a date, so that it is the day's first instant.
     """
 
     wall: Time
@@ -46,7 +46,7 @@ LiteralValue: TypeAlias = PartitionScalar | LocalTime
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`column op value`. Once bound, the value has exactly the column's type."""
+    """`column op value`. In a bound predicate, the value has exactly the column's type."""
 
     column: ColumnPath
     op: Operator
@@ -110,7 +110,7 @@ class Opaque:
 
     Attributes:
         text: the condition as SQL, for messages.
-        columns: the columns that it names; None when that isn't known.
+        columns: the columns that it names; None when they are unknown.
         deterministic: whether it is a function of the row alone: no subquery, no chance, no clock.
     """
 

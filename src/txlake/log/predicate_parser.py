@@ -1,7 +1,7 @@
-"""SQL conditions become predicates. `predicates` loads it for the first one.
+"""Parser of SQL conditions into predicates. `predicates` imports it for the first condition.
 
 Owns which SQL is modelled: comparisons of one column with literals, IN, BETWEEN, LIKE with a
-prefix, null tests, boolean columns, and AND, OR, NOT of those. Everything else that parses is an
+prefix, null tests, boolean columns, and AND, OR, NOT of those. All other valid SQL becomes an
 `Opaque`. No schema is known here; `predicates.bind` gives columns and literals their types.
 """
 
@@ -61,7 +61,7 @@ _INTEGERS = {
     exp.DataType.Type.BIGINT: 64,
 }
 _DECIMAL_DIGITS = 38
-# Not a function of the row alone, or not of plain columns.
+# Expressions that are no function of the row alone, or not of plain columns.
 _UNSTABLE = (
     exp.Query,
     exp.Exists,
@@ -82,11 +82,11 @@ _UNSTABLE = (
 
 
 class NotLiteral(Exception):
-    """The expression is no literal that is modelled."""
+    """The expression is no literal, or no construct, that is modelled."""
 
 
 def parsed(text: str, aliases: Iterable[str]) -> Predicate:
-    """What `predicates.parse_predicate` promises."""
+    """Implement `predicates.parse_predicate`."""
     try:
         return Reader(aliases).predicate(condition_of(text))
     except RecursionError as error:
@@ -95,7 +95,7 @@ def parsed(text: str, aliases: Iterable[str]) -> Predicate:
 
 @lru_cache(maxsize=256)
 def condition_of(text: str) -> exp.Expression:
-    """The text as sqlglot parses it. Raises InvalidRequest where it isn't one expression."""
+    """Return the text as sqlglot parses it. Raises InvalidRequest where it isn't one expression."""
     dialect = Databricks()
     try:
         found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
@@ -119,7 +119,7 @@ def _explained(text: str, error: ParseError) -> str:
 
 
 class Reader:
-    """Reads one condition; knows the qualifiers that mean the table itself."""
+    """A parser of one condition; knows the qualifiers that mean the table itself."""
 
     def __init__(self, aliases: Iterable[str]) -> None:
         self._qualifiers: list[ColumnPath] = []
@@ -217,7 +217,7 @@ class Reader:
             raise NotLiteral
         prefix = re.split("[%_]", pattern, maxsplit=1)[0]
         if prefix == pattern:
-            # As texts: for a column of another type the first part stays opaque.
+            # The prefix too: it makes a column of another type opaque, since LIKE compares texts.
             return And((StartsWith(column, prefix), Comparison(column, Operator.EQUAL, prefix)))
         starts = StartsWith(column, prefix)
         if pattern == f"{prefix}%":
@@ -225,7 +225,7 @@ class Reader:
         return And((starts, Opaque(f"... LIKE {pattern!r}", frozenset({column}), True)))
 
     def column(self, node: exp.Expression) -> ColumnPath:
-        """The column's path without a qualifier. Raises NotLiteral for anything else."""
+        """Return the column's path without a qualifier. Raises NotLiteral for anything else."""
         parts = _parts(_bare(node))
         folded = tuple(part.lower() for part in parts)
         for qualifier in self._qualifiers:
@@ -245,16 +245,18 @@ class Reader:
 
 
 def _operands(chain: exp.Connector) -> Iterable[exp.Expression]:
-    """All that one word joins, without the parentheses around it: a chain may be long."""
+    """Return all operands of a chain of AND or OR, without their parentheses: a chain may
+    be long.
+    """
     return cast("Iterable[exp.Expression]", chain.flatten())
 
 
-# What the modelled nodes are made of. A node with more means more than is modelled.
+# The arguments of modelled nodes. A node with others means more than is modelled.
 _PARTS = frozenset({"this", "expression", "expressions", "low", "high", "to"})
 
 
 def check_plain(node: exp.Expression) -> None:
-    """Raises NotLiteral for a node with more than is modelled."""
+    """Raise NotLiteral for a node with arguments that aren't modelled."""
     known = _PARTS | {"negate"} if isinstance(node, exp.Like) else _PARTS
     if isinstance(node, exp.Column):
         known |= {"table", "db", "catalog"}
@@ -284,7 +286,7 @@ def _compared(column: ColumnPath, operator: Operator, value: LiteralValue) -> Pr
 
 
 def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Predicate:
-    """A comparison of two literals of one plain kind, such as `1 = 1`."""
+    """Evaluate a comparison of two literals of one plain kind, such as `1 = 1`."""
     plain = isinstance(left, int | str) and type(left) is type(right)
     if not plain or operator not in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.SAME):
         raise NotLiteral
@@ -292,7 +294,7 @@ def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Pr
 
 
 def literal_of(node: exp.Expression) -> LiteralValue:
-    """The value of a literal. Raises NotLiteral for anything else."""
+    """Return the value of a literal. Raises NotLiteral for anything else."""
     match _bare(node):
         case exp.Literal() as literal:
             return str(literal.this) if literal.is_string else _number(str(literal.this))
@@ -326,7 +328,7 @@ def _hex(digits: str) -> bytes:
 
 
 def _number(text: str) -> int | float | Decimal:
-    """A number as Spark reads it. Raises NotLiteral for one that Spark refuses as too large."""
+    """Return a number as Spark reads it. Raises NotLiteral if it is too large for Spark."""
     if "e" in text.lower():
         number = float(text)
         if math.isinf(number):

@@ -1,7 +1,7 @@
-"""Predicates over the rows of a table: the one place that others import them from.
+"""Predicates over the rows of a table: the module that others import them from.
 
-Owns binding to a schema and the questions that are asked of a predicate. The nodes are in
-`predicate_nodes`, the SQL in `predicate_parser`.
+Owns binding to a schema, and properties of predicates. The nodes are in `predicate_nodes`, the SQL
+in `predicate_parser`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ __all__ = [
 
 
 Zone: TypeAlias = TimeZone | Callable[[], TimeZone] | None
-"""A time zone, or what gives it; None where it isn't known."""
+"""A time zone, or a function that returns it; None where it isn't known."""
 
 
 def parse_predicate(
     text: str, *, aliases: Collection[str] = (), rules: TextRules = DEFAULT_RULES
 ) -> Predicate:
-    """The predicate of a SQL condition, not yet bound to a schema.
+    """Return the predicate of a SQL condition, not yet bound to a schema.
 
-    `Opaque` where `rules`, those of the session whose text it is, leave the text to Spark.
+    `Opaque` where `rules`, those of the session that the text comes from, leave the text to Spark.
 
     A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
     stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
@@ -92,10 +92,10 @@ def parse_predicate(
 def parse_or_opaque(
     text: str, *, aliases: Collection[str] = (), rules: TextRules = DEFAULT_RULES
 ) -> Predicate:
-    """The predicate of a SQL condition that Spark evaluates, as `parse_predicate` gives it.
+    """Return the predicate of a SQL condition that Spark evaluates, as `parse_predicate` does.
 
-    A text that isn't understood is an `Opaque`: Spark knows more of its SQL (`c !< 5`), and refuses
-    what is no condition. Raises InvalidRequest where it is nested too deeply.
+    An unparsable text becomes an `Opaque`: Spark knows more SQL (`c !< 5`), and refuses what is no
+    condition. Raises InvalidRequest where it is nested too deeply.
     """
     try:
         return parse_predicate(text, aliases=aliases, rules=rules)
@@ -106,9 +106,10 @@ def parse_or_opaque(
 
 
 def is_spelled(predicate: Predicate, schema: Struct, rules: TextRules) -> bool:
-    """Whether the columns are named so that the session finds them: in the schema's letter case.
+    """Return whether a case-sensitive session finds the columns: they have the schema's letter
+    case.
 
-    A column that the schema doesn't have counts as named so.
+    True for other sessions, and for columns that the schema doesn't have.
     """
     return not rules.case_sensitive or all(
         is_spelled_path(path, schema) for path in columns_of(predicate)
@@ -116,7 +117,7 @@ def is_spelled(predicate: Predicate, schema: Struct, rules: TextRules) -> bool:
 
 
 def is_spelled_path(path: ColumnPath, schema: Struct) -> bool:
-    """Whether a path names columns in the schema's letter case, as far as it leads."""
+    """Return whether a path has the schema's letter case, as far as its columns exist."""
     level: Struct | None = schema
     for name in path:
         found = None if level is None else level.find(name)
@@ -129,14 +130,14 @@ def is_spelled_path(path: ColumnPath, schema: Struct) -> bool:
 
 
 def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Predicate:
-    """The same predicate with columns and literals as the schema has them.
+    """Return the predicate with columns and literals as the schema has them.
 
     Columns get the schema's spelling, literals the column's type; a comparison that no literal of
-    the column's type can express becomes `Opaque`. `time_zone` is the session's, in which a
-    timestamp without a zone is meant, and is asked for only where there is one; when it isn't
-    known, such a comparison is only narrowed to what holds in every zone.
+    the column's type can express becomes `Opaque`. `time_zone` is the session's, in which
+    timestamps without a zone are read; it is called only if there is one. When it is None, such a
+    comparison is only narrowed to what holds in every zone.
 
-    Raises InvalidRequest naming a column that isn't there, and those that are.
+    Raises InvalidRequest naming a missing column, and the existing ones.
     """
     match predicate:
         case And(parts):
@@ -168,7 +169,7 @@ def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Pre
 
 
 def _resolved(column: ColumnPath, schema: Struct) -> tuple[ColumnPath, Field] | None:
-    """The column as the schema spells it; None where the path leads into a list or a map."""
+    """Return the column as the schema spells it; None where the path leads into a list or a map."""
     path: list[str] = []
     level: Struct = schema
     for place, name in enumerate(column):
@@ -209,7 +210,7 @@ def _comparison(
 
 
 def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Predicate:
-    """What a comparison with a local time implies whatever the zone, and the doubt that stays."""
+    """Return what a comparison with a local time implies in every zone, and an opaque remainder."""
     doubt = _opaque(Comparison(column, operator, local))
     earliest, latest = around(local)
     above = Comparison(column, Operator.GREATER_OR_EQUAL, earliest)
@@ -228,7 +229,7 @@ def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Pr
 def _membership(
     column: ColumnPath, values: tuple[LiteralValue, ...], item: Field, time_zone: Zone
 ) -> Predicate:
-    # IN finds one type for the column and all values, so one of another kind changes all.
+    # IN uses one type for the column and all values, so one value of another kind changes all.
     parts = [_comparison(column, Operator.EQUAL, value, item, time_zone) for value in values]
     if any(isinstance(part, Opaque) for part in parts) or not _keep_type(values, item):
         return _opaque(In(column, values))
@@ -238,12 +239,12 @@ def _membership(
             return Or(tuple(parts))
         if part.op is Operator.EQUAL:
             exact.append(part.value)
-    # Nothing in the list is a value of the column's type: false, or unknown for a null.
+    # No listed value is of the column's type: false, or unknown for a null.
     return In(column, tuple(dict.fromkeys(exact))) if exact else parts[0]
 
 
 def _keep_type(values: tuple[LiteralValue, ...], item: Field) -> bool:
-    """Whether comparing with each value alone means what IN means for all of them together."""
+    """Return whether comparing with each value alone means the same as IN with all of them."""
     kind = item.type
     if not isinstance(kind, Primitive) or kind.is_string:
         return isinstance(kind, Primitive)
@@ -260,7 +261,7 @@ def _opaque(predicate: Comparison | In | IsNull | StartsWith) -> Opaque:
 
 
 def columns_of(predicate: Predicate) -> frozenset[ColumnPath]:
-    """The columns that the predicate names; of an `Opaque` those that are known."""
+    """Return the columns that the predicate names; of an `Opaque` the known ones."""
     found: set[ColumnPath] = set()
     for node in _leaves(predicate):
         match node:
@@ -283,23 +284,23 @@ def _leaves(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The parts that must all hold; together they are the predicate."""
+    """Return the parts whose conjunction is the predicate."""
     if isinstance(predicate, And):
         return tuple(inner for part in predicate.parts for inner in conjuncts(part))
     return (predicate,)
 
 
 def is_deterministic(predicate: Predicate) -> bool:
-    """Whether the predicate is a function of a row's plain columns alone.
+    """Return whether the predicate is a function of a row's plain columns alone.
 
-    False with subqueries, chance, the clock, unknown functions, and with a condition of
-    which only the text is known.
+    False with subqueries, chance, the clock, unknown functions, and for a condition of which only
+    the text is known.
     """
     return all(not isinstance(leaf, Opaque) or leaf.deterministic for leaf in _leaves(predicate))
 
 
 def may_depend_on_zone(predicate: Predicate) -> bool:
-    """Whether the session's time zone may have to do with which rows a bound predicate matches."""
+    """Return whether the session's time zone may change which rows a bound predicate matches."""
     return any(
         isinstance(leaf, Opaque)
         or any(isinstance(one, datetime | FarTime) for one in _literals(leaf))
@@ -321,7 +322,7 @@ _SQL_OPERATOR = {operator: operator.value for operator in Operator}
 
 
 def to_text(predicate: Predicate) -> str:
-    """The predicate as SQL, for messages."""
+    """Return the predicate as SQL, for messages."""
     match predicate:
         case And(parts):
             return " AND ".join(_in_parentheses(part) for part in parts)

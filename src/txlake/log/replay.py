@@ -1,7 +1,7 @@
-"""Bytes of log files become a snapshot: a checkpoint's rows, then commits in order.
+"""Replay of log files into a snapshot: a checkpoint's rows, then commits in order.
 
-Pure: the caller reads the files that `segment` chose and hands their bytes over one by one, so that
-only one of them is in memory. Source: PROTOCOL.md, "Action Reconciliation".
+Pure: the caller reads the files that `segment` chose and passes their bytes one by one, so that
+only one file is in memory. Source: PROTOCOL.md, "Action Reconciliation".
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Rebuild: TypeAlias = Callable[[CorruptTable], Snapshot]
 
 
 def sidecars_of(checkpoint: Checkpoint, others: Iterable[Action]) -> tuple[Sidecar, ...]:
-    """The sidecars that a checkpoint's own rows name.
+    """Return the sidecars that a checkpoint's own rows name.
 
-    Raises CorruptTable when they are the rows of another version's checkpoint.
+    Raises CorruptTable when the rows are of another version's checkpoint.
     """
     sidecars: list[Sidecar] = []
     for action in others:
@@ -58,11 +58,11 @@ def state_of_checkpoint(
     load_removes: LoadRemoves,
     rebuild: Rebuild,
 ) -> Snapshot:
-    """The state that a checkpoint's files and sidecars hold.
+    """Return the snapshot that a checkpoint's files and sidecars hold.
 
-    Its statistics are decoded when they are used; where that fails, those of the state are used
-    that `rebuild` makes from other files of the log. Raises CorruptTable naming the checkpoint when
-    protocol or metadata is missing.
+    Statistics are decoded when they are used; if that fails, the statistics of the snapshot that
+    `rebuild` makes from other files of the log are used. Raises CorruptTable naming the checkpoint
+    when protocol or metadata is missing.
     """
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -103,20 +103,21 @@ def state_of_checkpoint(
 
 
 def _stats_from(columns: pa.Table, state: Snapshot, error: CorruptTable) -> pa.ChunkedArray:
-    """The statistics of the same files, in the order of `columns`, from another state."""
+    """Return the statistics of the same files, in the order of `columns`, from another snapshot."""
     stats = {canonical_key(add.key): add.stats for add in state.files.adds()}
     try:
         texts = [stats[key] for key in Block(columns=columns).row_keys()]
     except KeyError:
-        raise error from None  # another list of files: not the same version after all
+        raise error from None  # another set of files: not the same version after all
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Segment) -> Snapshot:
-    """The state at the segment's version: `base`, then each commit or compaction in order.
+    """Return the snapshot at the segment's version: `base`, then each commit or compaction in
+    order.
 
-    Raises CorruptTable naming the file that isn't whole actions, or saying that protocol or
-    metadata is missing.
+    Raises CorruptTable naming a file with incomplete actions, or saying that protocol or metadata
+    is missing.
     """
     changes = Changes()
     for entry, data in deltas:
@@ -129,7 +130,7 @@ def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Se
 
 
 def require_created(state: Snapshot, segment: Segment) -> None:
-    """Raises CorruptTable when protocol or metadata is missing, naming the files that were read."""
+    """Raise CorruptTable when protocol or metadata is missing, naming the files that were read."""
     if state.is_created:
         return
     first = segment.deltas[0].path if segment.deltas else "the checkpoint"
@@ -141,7 +142,7 @@ def require_created(state: Snapshot, segment: Segment) -> None:
 
 
 def commit_info_of(data: bytes, *, file: str) -> CommitInfo | None:
-    """The commitInfo of a commit's bytes; of a truncated beginning too, where it is first.
+    """Return the commitInfo of a commit's bytes, or of a truncated beginning, where it is first.
 
     Raises CorruptTable when the first line isn't JSON and no later one is read.
     """

@@ -1,7 +1,7 @@
-"""Which files of `_delta_log` build a version: a checkpoint, compactions and commits.
+"""The choice of the files of `_delta_log` that build a version: a checkpoint, compactions, commits.
 
-Decides by names alone and reads nothing; whether the chosen files hold what they should is
-`replay`'s. Source: PROTOCOL.md, "Checkpoints", "Log Compaction Files", "Metadata Cleanup".
+Decides by names alone and reads nothing; checking the contents of the chosen files is `replay`'s.
+Source: PROTOCOL.md, "Checkpoints", "Log Compaction Files", "Metadata Cleanup".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint: one file, or all parts in order."""
+    """A complete checkpoint: one file, or all parts in order."""
 
     version: int
     parts: tuple[LogEntry, ...]
@@ -57,14 +57,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What to read, in order, for one version.
+    """The files to read, in order, for one version.
 
     Attributes:
         version: the version that results.
         checkpoint: where to begin; None is the empty table.
         deltas: compactions and commits after the checkpoint, oldest first, without a gap.
-        newest: the commit file of `version`, where it is still there.
-        checksum: the checksum file of `version`, where there is one.
+        newest: the commit file of `version`, if it still exists.
+        checksum: the checksum file of `version`, if it exists.
     """
 
     version: int
@@ -79,17 +79,19 @@ CheckpointName: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of `_delta_log` that replay knows, sorted by kind and version."""
+    """The files of `_delta_log` that replay uses, sorted by kind and version."""
 
     commits: Mapping[int, LogEntry] = field(default_factory=dict)
-    checkpoints: tuple[Checkpoint, ...] = ()  # whole ones, oldest first
-    broken_checkpoints: tuple[LogEntry, ...] = ()  # parts of multi-part checkpoints not whole
+    checkpoints: tuple[Checkpoint, ...] = ()  # complete ones, oldest first
+    broken_checkpoints: tuple[LogEntry, ...] = ()  # parts of incomplete checkpoints
     compactions: tuple[LogEntry, ...] = ()
     checksums: Mapping[int, LogEntry] = field(default_factory=dict)
 
     @classmethod
     def of(cls, files: Iterable[tuple[str, int, int]]) -> Listing:
-        """From (path or name, size in bytes, modification time in ms); other names are skipped."""
+        """Return the listing of (path or name, size in bytes, modification time in ms); skips other
+        names.
+        """
         entries = (
             LogEntry(file, size, modified)
             for name, size, modified in files
@@ -99,7 +101,7 @@ class Listing:
 
     @classmethod
     def of_entries(cls, entries: Iterable[LogEntry]) -> Listing:
-        """The listing of these files."""
+        """Return the listing of these files."""
         commits: dict[int, LogEntry] = {}
         checksums: dict[int, LogEntry] = {}
         compactions: list[LogEntry] = []
@@ -131,13 +133,13 @@ class Listing:
 
     @property
     def latest_version(self) -> int:
-        """The newest version of which there is a commit or a checkpoint; -1 when none is."""
+        """The newest version with a commit or a checkpoint; -1 without any."""
         newest_checkpoint = self.checkpoints[-1].version if self.checkpoints else -1
         return max(max(self.commits, default=-1), newest_checkpoint)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of a Delta table."""
+        """Whether the listing has no file of a Delta table."""
         return not (
             self.commits
             or self.checkpoints
@@ -155,12 +157,12 @@ class Listing:
 
     @property
     def earliest_commit(self) -> int | None:
-        """The oldest commit file that is there."""
+        """The version of the oldest commit file."""
         return min(self.commits, default=None)
 
 
 def _preference(checkpoint: Checkpoint) -> tuple[int, bool, int, str]:
-    """By version; of one version, single files before parts are preferred (last is best)."""
+    """Return the sort key: by version, then from the least to the most preferred, a single file."""
     single = len(checkpoint.parts) == 1
     return (checkpoint.version, single, -len(checkpoint.parts), checkpoint.parts[0].path)
 
@@ -173,12 +175,12 @@ def choose_segment(
     after: int | None = None,
     unusable: frozenset[CheckpointName] = frozenset(),
 ) -> Segment:
-    """The files that build `version` (the latest when None) with the fewest reads.
+    """Return the files that build `version` (the latest when None) with the fewest reads.
 
     `after` is a version whose state is known, to which only commits are added. `unusable` names
-    checkpoints (by their paths) that turned out damaged.
-    Raises InvalidRequest when the version isn't in the log (never was, or cleaned up), and
-    CorruptTable when a file between the checkpoint and the version is missing, naming it.
+    checkpoints (by their paths) that turned out damaged. Raises InvalidRequest when the version
+    isn't in the log (never was, or cleaned up), and CorruptTable when a file between the checkpoint
+    and the version is missing, naming it.
     """
     target = listing.latest_version if version is None else version
     if target > listing.latest_version or target < 0:
@@ -206,7 +208,7 @@ def choose_segment(
 
 
 def _deltas(listing: Listing, start: int, target: int) -> tuple[LogEntry, ...] | int:
-    """Commits and compactions from `start` to `target`; or the version at which there is a gap."""
+    """Return commits and compactions from `start` to `target`, or the first missing version."""
     longest: dict[int, LogEntry] = {}
     for compaction in listing.compactions:
         file = compaction.file
@@ -238,7 +240,7 @@ def _gap(
     target: int,
     asked: int | None,
 ) -> CorruptTable | InvalidRequest:
-    """The error for a commit that isn't there: cleaned up, or lost."""
+    """Return the error for a missing commit: cleaned up, or lost."""
     earliest = listing.earliest_version
     first = listing.earliest_commit
     if asked is not None and known is None and earliest is not None and target < earliest:

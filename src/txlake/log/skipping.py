@@ -1,8 +1,8 @@
 """File skipping: which files can hold rows for which a predicate is true.
 
 Owns the three-valued evaluation of a predicate over whole files: whether some row *may* make it
-true, false, or unknown. Partition values are exact; statistics are bounds. Whatever isn't known
-keeps the file. The same evaluation serves scan planning, conflict checks, and deletes by metadata.
+true, false, or unknown. Partition values are exact; statistics are bounds. A file with unknown
+values is kept. The same evaluation serves scan planning, conflict checks, and deletes by metadata.
 Source: PROTOCOL.md, "Per-file Statistics", "Partition Value Serialization".
 """
 
@@ -47,17 +47,17 @@ _LIST_VALUES_MAX = 64
 def may_match(
     predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> pa.BooleanArray:
-    """For each file whether it may hold a row for which the predicate is true; never null.
+    """Return for each file whether it may hold a row for which the predicate is true; never null.
 
     `files` has the columns of FILES_SCHEMA, `schema` and `partition_columns` logical names. The
-    predicate should be bound to the schema; what isn't keeps its files. Raises CorruptTable for a
-    partition value that is no value of its column.
+    predicate should be bound to the schema; an unbound part keeps its files. Raises CorruptTable
+    for a partition value that is no value of its column.
     """
     parts = conjuncts(predicate)
     first = tuple(part for part in parts if is_partition_only(part, partition_columns))
     if not first:
         return _evaluate(predicate, files, schema, partition_columns).true
-    # Partition values cost little, so statistics are only read of the files that they leave.
+    # Partition values are cheap, so statistics are read only of the files that they keep.
     left = _in_partitions(And(first), files, schema, partition_columns)
     if len(first) == len(parts):
         return left
@@ -69,7 +69,9 @@ def may_match(
 def _in_partitions(
     predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> pa.BooleanArray:
-    """As `may_match`, of partition columns alone: files with equal values are looked at once."""
+    """Evaluate `may_match` on partition columns alone: files with equal values are
+    evaluated once.
+    """
     fields = (schema.find(column[0]) for column in columns_of(predicate))
     names = sorted({item.physical_name for item in fields if item is not None})
     groups = partition_groups(files, names) if names and files.num_rows else None
@@ -82,7 +84,7 @@ def _in_partitions(
 def must_match(
     predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> pa.BooleanArray:
-    """For each file whether the predicate is certainly true for every row; never null.
+    """Return for each file whether the predicate is certainly true for every row; never null.
 
     Arguments and errors as those of `may_match`.
     """
@@ -91,19 +93,19 @@ def must_match(
 
 
 def rows_may_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.BooleanArray:
-    """For each row whether the predicate may be true of it; never null.
+    """Return for each row whether the predicate may be true; never null.
 
-    `rows` has the columns that the predicate names, by logical name. Exact but for what isn't
-    modelled (`Opaque`, fields of structs, NaN), which may hold for any row.
+    `rows` has the columns that the predicate names, by logical name. Exact except for conditions
+    that aren't modelled (`Opaque`, fields of structs, NaN), which may be true for any row.
     """
     bounds = FileBounds.of_rows(rows, schema, columns_of(predicate))
     return _Evaluation(bounds).of(predicate).true
 
 
 def rows_must_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.BooleanArray:
-    """For each row whether the predicate is certainly true of it; never null.
+    """Return for each row whether the predicate is certainly true; never null.
 
-    `rows` as those of `rows_may_match`; what isn't modelled is certain of no row.
+    `rows` as in `rows_may_match`; a condition that isn't modelled is certain for no row.
     """
     verdict = _Evaluation(FileBounds.of_rows(rows, schema, columns_of(predicate))).of(predicate)
     return pc.and_not(verdict.true, pc.or_(verdict.false, verdict.null))
@@ -115,7 +117,8 @@ def ranges_may_match(
     count: int,
     schema: Struct,
 ) -> Sequence[bool]:
-    """For each of so many groups of rows whether it may hold one for which the predicate is true.
+    """Return for each of `count` groups of rows whether it may hold a row that the predicate
+    matches.
 
     `ranges` has the least and the greatest value of columns of whole numbers, by logical name, None
     where they aren't known; any value may be null.
@@ -126,7 +129,9 @@ def ranges_may_match(
 
 
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
-    """Whether partition values alone decide the predicate: nothing opaque, no other column."""
+    """Return whether partition values alone decide the predicate: no opaque part, no
+    other column.
+    """
     partitions = {name.lower() for name in partition_columns}
     names_only_those = all(
         len(column) == 1 and column[0].lower() in partitions for column in columns_of(predicate)
@@ -135,7 +140,7 @@ def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) 
 
 
 def has_opaque(predicate: Predicate) -> bool:
-    """Whether some part of the predicate isn't modelled."""
+    """Return whether some part of the predicate isn't modelled."""
     match predicate:
         case And(parts) | Or(parts):
             return any(has_opaque(part) for part in parts)
@@ -277,7 +282,7 @@ class _Evaluation:
 def _compared(
     bounds: ColumnBounds, operator: Operator, value: pa.Scalar
 ) -> tuple[pa.BooleanArray, pa.BooleanArray]:
-    """Whether some value may compare so, and whether some value may not."""
+    """Return whether some value may satisfy the comparison, and whether some value may not."""
     lower, upper = bounds.lower, bounds.upper
     match operator:
         case Operator.LESS:
@@ -302,12 +307,14 @@ def _compared(
 
 
 def _some(verdicts: pa.BooleanArray) -> pa.BooleanArray:
-    """What a bound says; an unknown one says that some value may do."""
+    """Return a bound's verdicts, true where the bound is unknown."""
     return verdicts.fill_null(True)
 
 
 def _scalar(value: LiteralValue, kind: DataType) -> pa.Scalar | None:
-    """The literal as a scalar of exactly the column's type; None when it isn't one."""
+    """Return the literal as a scalar of exactly the column's type; None when it has
+    another type.
+    """
     if not isinstance(kind, Primitive):
         return None
     name = kind.name

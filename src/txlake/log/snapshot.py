@@ -1,4 +1,4 @@
-"""One version of a table as a value, and what a commit makes of it.
+"""One version of a table as a value, and the application of commits to it.
 
 Owns action reconciliation: files, tombstones, application ids and domains by their keys, protocol
 and metadata by the latest. Source: PROTOCOL.md, "Action Reconciliation".
@@ -46,7 +46,7 @@ from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 _TIMESTAMP = Primitive("timestamp")
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
-# What a snapshot makes of its protocol and metadata alone.
+# The cached properties that depend on protocol and metadata alone.
 _OF_DEFINITION = (
     "schema",
     "column_mapping_mode",
@@ -74,9 +74,10 @@ class Snapshot:
         files: the live files.
         app_transactions: the newest `txn` of each application id.
         domains: the metadata domains, without removed ones.
-        tombstones: removes of files, read when first looked at.
-        in_commit_timestamp_ms: of the version's commit, where it has one.
-        in_commit_before_ms: the latest one of the versions before it, as far as they were read.
+        tombstones: removes of files, read on first use.
+        in_commit_timestamp_ms: the in-commit timestamp of the version's commit, where it has one.
+        in_commit_before_ms: the latest in-commit timestamp of earlier versions, as far as they were
+            read.
     """
 
     table: str
@@ -93,7 +94,7 @@ class Snapshot:
 
     @classmethod
     def empty(cls, table: str) -> Snapshot:
-        """A table before its first commit: version -1, no protocol, no metadata, no files."""
+        """Return a table before its first commit: version -1, no protocol, metadata and files."""
         return cls(
             table=table,
             version=-1,
@@ -105,24 +106,24 @@ class Snapshot:
 
     @property
     def has_protocol(self) -> bool:
-        """Whether a `protocol` action was seen."""
+        """Whether the log has a `protocol` action."""
         return self.protocol is not _NO_PROTOCOL
 
     @property
     def has_metadata(self) -> bool:
-        """Whether a `metaData` action was seen."""
+        """Whether the log has a `metaData` action."""
         return self.metadata is not _NO_METADATA
 
     @property
     def is_created(self) -> bool:
-        """Whether protocol and metadata are there: what a table must have."""
+        """Whether protocol and metadata, which every table must have, are present."""
         return self.has_protocol and self.has_metadata
 
     @cached_property
     def schema(self) -> Struct:
         """The table's columns, with ids and physical names only where columns are mapped.
 
-        Raises CorruptTable when `schemaString` is no schema, or how it is mapped isn't understood.
+        Raises CorruptTable when `schemaString` is no schema, or the mapping mode is invalid.
         """
         return schema_in_force(
             self.metadata.schema_string,
@@ -132,7 +133,7 @@ class Snapshot:
 
     @cached_property
     def column_mapping_mode(self) -> str:
-        """`none`, `name` or `id`. Raises CorruptTable for a mode that isn't understood."""
+        """`none`, `name` or `id`. Raises CorruptTable for an invalid mode."""
         configuration = self.metadata.configuration
         return column_mapping_mode(self.protocol, configuration, table=self.table)
 
@@ -182,9 +183,9 @@ class Snapshot:
         return int(mark)
 
     def require_writable(self) -> None:
-        """Raises UnsupportedFeature as `check_writable`; a version that passed isn't asked again.
+        """Raise UnsupportedFeature as `check_writable`; a version that passed isn't checked again.
 
-        Nor is one with the same protocol and metadata.
+        Neither is a later one with the same protocol and metadata.
         """
         _ = self._is_writable
 
@@ -194,12 +195,14 @@ class Snapshot:
         return True
 
     def app_version(self, app_id: str) -> int | None:
-        """The newest version that this application has written."""
+        """Return the newest version that this application has written."""
         txn = self.app_transactions.get(app_id)
         return None if txn is None else txn.version
 
     def select(self, predicate: Predicate | None) -> pa.Table:
-        """The files that may hold rows for which the (bound) predicate is true, in FILES_SCHEMA."""
+        """Return the files that may hold rows that the (bound) predicate matches, in
+        FILES_SCHEMA.
+        """
         if predicate is None:
             return self.files.table
         return self.files.where(
@@ -207,7 +210,7 @@ class Snapshot:
         )
 
     def in_zone(self, zone: Callable[[], TimeZone]) -> Snapshot:
-        """The table as a session reads it: TIMESTAMP partition values without a zone are of its.
+        """Return the table with zoneless TIMESTAMP partition values read in the session's zone.
 
         The same snapshot where there are none; `zone` isn't called then.
         """
@@ -221,7 +224,7 @@ class Snapshot:
         return known
 
     def files_in_zone(self, files: pa.Table, zone: Callable[[], TimeZone]) -> pa.Table:
-        """Files of the table, in FILES_SCHEMA, as `in_zone` has them."""
+        """Return files of the table, in FILES_SCHEMA, converted as `in_zone` does."""
         columns = local_columns(files, self._partition_fields)
         return in_zone(files, columns, zone()) if columns else files
 
@@ -247,10 +250,10 @@ class Snapshot:
         version: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Snapshot:
-        """The state after the actions of one commit, or of a transaction's own staged changes.
+        """Return the state after the actions of one commit, or of a transaction's staged changes.
 
-        Costs what the actions cost. `version` and `timestamp_ms` stay as they are when None; an
-        in-commit timestamp among the actions wins over `timestamp_ms`.
+        The cost depends on the actions alone. `version` and `timestamp_ms` stay as they are when
+        None; an in-commit timestamp among the actions takes precedence over `timestamp_ms`.
         """
         actions = tuple(actions)
         if not actions and version is None and timestamp_ms is None:
@@ -274,7 +277,7 @@ class Changes:
         self.in_commit_before_ms: int | None = None
 
     def take(self, actions: Iterable[Action]) -> None:
-        """Adds the actions of the next commit (or compaction)."""
+        """Add the actions of the next commit (or compaction)."""
         adds, removes = self.adds, self.removes
         self.in_commit_before_ms = _latest(self.in_commit_before_ms, self.in_commit_timestamp_ms)
         info: CommitInfo | None = None
@@ -304,7 +307,7 @@ class Changes:
     def applied_to(
         self, base: Snapshot, *, version: int | None, timestamp_ms: int | None
     ) -> Snapshot:
-        """The state after these changes."""
+        """Return the state after these changes."""
         metadata = self.metadata or base.metadata
         in_commit, before = base.in_commit_timestamp_ms, base.in_commit_before_ms
         if version is not None:
@@ -342,7 +345,7 @@ class Changes:
 
 
 def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:
-    """The error for a column that the table doesn't have."""
+    """Return the error for a column that the table doesn't have."""
     return InvalidRequest(
         f"{snapshot.table}: there is no column {name!r}; "
         f"the table has {', '.join(snapshot.schema.names)}"

@@ -1,7 +1,7 @@
-"""How the Spark session reads SQL text, as far as txlake does: one frozen value a statement.
+"""The Spark session's rules for reading SQL text, as far as they matter here: a frozen value.
 
-Owns the question whether a text may be read here. Which settings of Spark make the value is known
-to `spark.session_rules`; everything here is pure.
+Owns whether txlake may parse a text itself. `spark.session_rules` makes the value from Spark's
+settings; everything here is pure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ class StoreAssignment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Texts that a session may read otherwise than txlake does.
+    """A class of texts that a session may read differently from txlake.
 
     Attributes:
-        setting: the setting that makes them so and its value, `key=value`.
-        pattern: found in every text that may be concerned.
-        in_stored: whether a table's own expressions (CHECK, DEFAULT, generated columns) and the
-            queries of views are refused where the pattern is found: they mean the same in every
-            session.
+        setting: the setting that causes the difference and its value, `key=value`.
+        pattern: matches every text that may be affected.
+        in_stored: whether stored expressions (CHECK, DEFAULT, generated columns) and the queries of
+            views are refused where the pattern matches: they must mean the same in every session.
     """
 
     setting: str
@@ -40,11 +39,11 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What isn't done while a setting has its value.
+    """Why something is refused while a setting has its value.
 
     Attributes:
         setting: the setting and its value, `key=value`.
-        instead: what to do.
+        instead: what to do instead.
     """
 
     setting: str
@@ -57,13 +56,13 @@ ANY_TEXT = re.compile("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRules:
-    """How a session reads SQL text. The defaults are those of Spark.
+    """A session's rules for reading SQL text. The defaults are those of Spark.
 
     Attributes:
-        doubts: the texts that are Spark's alone to parse and evaluate.
+        doubts: the texts that only Spark can parse and evaluate.
         names_in_double_quotes: whether `"a"` is a name, not a string.
         zoned: whether the type TIMESTAMP is one with a time zone.
-        case_sensitive: whether letter case tells columns apart.
+        case_sensitive: whether letter case distinguishes columns.
         assignment: which values a column of another type takes.
         bounded_texts: why CHAR and VARCHAR can't be declared; None: they can.
         partition_texts: why a number or NULL can't be the value of a partition; None: it can.
@@ -84,11 +83,11 @@ class TextRules:
     defaults: Refusal | None = None
 
     def reads(self, text: str) -> bool:
-        """Whether the text means here what it means to the session."""
+        """Return whether txlake reads the text as the session does."""
         return not any(doubt.pattern.search(text) for doubt in self.doubts)
 
     def check_stored(self, text: str, what: str) -> None:
-        """Checks that a stored text means in this session what it means in every other.
+        """Check that a stored text means the same in this session as in every other.
 
         Raises InvalidRequest, naming the setting, where it doesn't; `what` names the text.
         """
@@ -107,5 +106,5 @@ DEFAULT_RULES = TextRules()
 
 
 def refused(what: str, refusal: Refusal) -> InvalidRequest:
-    """The error for what isn't done while a setting has its value."""
+    """Return the error for something that is refused while a setting has its value."""
     return InvalidRequest(f"{what}: not with {refusal.setting}; {refusal.instead}")

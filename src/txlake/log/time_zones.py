@@ -1,8 +1,8 @@
-"""Time zones: the instant that a wall clock shows in a zone.
+"""Time zones: the instants of wall clock times.
 
-Owns the rules of a zone as values. They are those of the Java that runs Spark, which has data of
-its own (`spark.session_zones` fetches them): Python's differ from them in the past, for zones that
-Python's merges, and by release. Only UTC is known without Spark.
+Owns the rules of a zone as values. They are those of the Java that runs Spark, which has time zone
+data of its own (`spark.session_zones` fetches them): Python's differ in the past, for zones that
+Python's data merges, and by release. Only UTC is known without Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txlake.protocol.times import SECOND, civil_of, days_of
 _NAME = b"java.time.zone.Ser"
 _BLOCK, _LONG_BLOCK = 0x77, 0x7A
 _ZONE_RULES = 1
-_FIRST_QUARTER_S = -4_575_744_000  # from which a transition is counted in quarters of an hour
+_FIRST_QUARTER_S = -4_575_744_000  # transitions are counted from it in quarters of an hour
 _UTC_TIME, _WALL_TIME = 0, 1
 _DAY_S = 86_400
 _LIMIT = 2**63
@@ -29,21 +29,21 @@ class TimeZone(Protocol):
 
     @property
     def name(self) -> str:
-        """As the session's setting has it."""
+        """The name in the session's setting."""
         ...
 
     def instants(self, walls: Sequence[int]) -> Sequence[int | None]:
-        """The instants of wall clock times, both in microseconds; None for one that isn't known.
+        """Return the instants of wall clock times, both in microseconds; None for an unknown one.
 
-        A time that clocks skip or show twice is taken with the offset before the change, as Spark
-        takes it.
+        A time that clocks skip or show twice is taken with the offset before the change, as in
+        Spark.
         """
         ...
 
     def day_starts(self, midnights: Sequence[int]) -> Sequence[int | None]:
-        """The first instants of days, as Spark's cast from DATE to TIMESTAMP gives them.
+        """Return the first instants of days, as Spark's cast from DATE to TIMESTAMP does.
 
-        That is another instant than the midnight's where clocks skip from before midnight.
+        Where clocks skip from before midnight, this is another instant than the midnight's.
         """
         ...
 
@@ -58,25 +58,25 @@ class Transition:
 
     @property
     def end_s(self) -> int:
-        """The wall clock time from which on the offset after it counts."""
+        """The wall clock time from which the new offset counts."""
         return self.at_s + max(self.before_s, self.after_s)
 
     def skips(self, wall_s: int) -> bool:
-        """Whether no clock shows a wall clock time, because of this change."""
+        """Return whether the change makes clocks skip a wall clock time."""
         return self.at_s + self.before_s <= wall_s < self.at_s + self.after_s
 
 
 @dataclass(frozen=True, slots=True)
 class YearlyRule:
-    """How clocks change every year.
+    """A yearly change of the clocks.
 
     Attributes:
         month: from 1.
         day: of the month from 1; below 0 it counts from the month's end, where -1 is the last.
-        weekday: 1 for Monday to 7; on it or the next one after `day`, before it where that is below
-            0; None: on `day` itself.
+        weekday: 1 for Monday to 7: the first such day on or after `day`, or the last one on or before
+            it where `day` is below 0; None: `day` itself.
         time_s: seconds of the day; a whole day is the next day's midnight.
-        clock: by which clock that is: 0 UTC, 1 the wall's, 2 standard time.
+        clock: the clock of `time_s`: 0 UTC, 1 the wall's, 2 standard time.
         standard_s, before_s, after_s: offsets of standard time, before and after the change.
     """
 
@@ -90,7 +90,7 @@ class YearlyRule:
     after_s: int
 
     def transition(self, year: int) -> Transition:
-        """The change of one year."""
+        """Return the change in one year."""
         if self.day < 0:
             following = (year + 1, 1) if self.month == 12 else (year, self.month + 1)
             days = days_of(*following, 1) + self.day
@@ -109,13 +109,13 @@ class YearlyRule:
 
 @dataclass(frozen=True, slots=True)
 class ZoneRules:
-    """A zone's offsets at all times: changes that were, and rules for the years after them.
+    """A zone's offsets at all times: past changes, and rules for the years after them.
 
     Attributes:
-        name: the zone's.
+        name: the zone's name.
         first_s: the offset before the first change.
         transitions: the changes, in order.
-        yearly: the rules after the last of them, in order of the year; often none.
+        yearly: the rules after the last transition, in order of the year; often none.
     """
 
     name: str
@@ -146,7 +146,7 @@ class ZoneRules:
         return self._instant(midnight)
 
     def _next_change(self, wall_s: int) -> Transition | None:
-        """The first change that a wall clock time isn't after; None after the last one."""
+        """Return the first change whose end is after a wall clock time; None after the last one."""
         place = bisect_right(self._ends, wall_s)
         if place < len(self.transitions):
             return self.transitions[place]
@@ -168,9 +168,9 @@ UTC_ZONE = ZoneRules("UTC", 0)
 
 
 def parse_rules(name: str, data: bytes) -> ZoneRules:
-    """The rules of a `java.time.zone.ZoneRules` that was written to an ObjectOutputStream.
+    """Return the rules of a `java.time.zone.ZoneRules` that was written to an ObjectOutputStream.
 
-    Raises ValueError for anything else. Source: Java's "Serialized Form" of java.time.zone.Ser, and
+    Raises ValueError for other bytes. Source: Java's "Serialized Form" of java.time.zone.Ser, and
     "Object Serialization Stream Protocol".
     """
     try:
@@ -180,7 +180,7 @@ def parse_rules(name: str, data: bytes) -> ZoneRules:
 
 
 def _blocks(data: bytes) -> bytes:
-    """What the object wrote: the stream's blocks after its class."""
+    """Return the object's own bytes: the stream's blocks after its class."""
     start = data.find(_NAME)
     if start < 0:
         raise ValueError(f"expected an object of {_NAME.decode()}, found {data[:60]!r}")
@@ -205,7 +205,7 @@ class _Reader:
         kind = self.byte()
         if kind != _ZONE_RULES:
             raise ValueError(f"expected the rules of a zone, found an object of the type {kind}")
-        self._changes()  # of standard time, which only names it
+        self._changes()  # changes of standard time, which don't affect the offset
         times, offsets = self._changes()
         transitions = tuple(
             Transition(at, before, after)
@@ -224,7 +224,7 @@ class _Reader:
         return int(found)
 
     def _changes(self) -> tuple[list[int], list[int]]:
-        """Times, and the offsets before, between and after them."""
+        """Return the changes' times, and the offsets before, between and after them."""
         count = self.integer()
         times = [self._time_s() for _ in range(count)]
         return times, [self._offset_s() for _ in range(count + 1)]

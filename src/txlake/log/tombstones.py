@@ -1,7 +1,7 @@
-"""The removes that a version still carries, read from the checkpoint only when someone asks.
+"""The removes that a version still carries, read from the checkpoint only on first use.
 
-An open snapshot pays nothing for them: checkpoints and VACUUM do. Source: PROTOCOL.md, "Add File
-and Remove File" (tombstones).
+Opening a snapshot costs nothing for them: checkpoints and VACUUM need them. Source: PROTOCOL.md,
+"Add File and Remove File" (tombstones).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OVERLAY_MIN = 2_048
 class Tombstones(Mapping[FileKey, Remove]):
     """Removes by key; expired ones included, until a checkpoint leaves them out. Immutable.
 
-    Looking at them may raise what the loader raises: CorruptTable when the checkpoint is damaged.
+    Reading may raise the loader's errors: CorruptTable when the checkpoint is damaged.
     """
 
     __slots__ = ("_all", "_changed", "_earlier", "_load")
@@ -38,7 +38,7 @@ class Tombstones(Mapping[FileKey, Remove]):
         self._all: dict[FileKey, Remove] | None = None
 
     def apply(self, removes: Iterable[Remove], live_again: Iterable[FileKey]) -> Tombstones:
-        """The tombstones after a commit; costs what the commit changes."""
+        """Return the tombstones after a commit; the cost depends on the commit alone."""
         is_empty = self._load is None and self._earlier is None and not self._changed
         change: dict[FileKey, Remove | None] = {}
         if not is_empty:
@@ -53,7 +53,7 @@ class Tombstones(Mapping[FileKey, Remove]):
 
     @property
     def seen(self) -> int:
-        """How many there are about, of those that were read already."""
+        """The approximate number of the tombstones that were loaded already."""
         if self._all is not None:
             return len(self._all)
         return len(self._changed) + (0 if self._earlier is None else self._earlier.seen)

@@ -1,4 +1,4 @@
-"""The nodes of a value that is computed from one row."""
+"""The nodes of an expression that is computed from one row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """A column of the row, by its name in the text; `qualifier`: what stands before it."""
+    """A column of the row, by its name in the text; `qualifier` is the table's name before it, if
+    any.
+    """
 
     name: str
     qualifier: str | None = None

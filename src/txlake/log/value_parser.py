@@ -1,4 +1,4 @@
-"""SQL expressions become values. `values` loads it for the first one."""
+"""Parser of SQL expressions into values. `values` imports it for the first expression."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OPERATORS: dict[type[exp.Expression], str] = {
 }
 
 _TOLD = frozenset({exp.DataType.Type.DOUBLE, exp.DataType.Type.DATE})
-"""The types to which a literal is cast that its value tells."""
+"""The types of casts of literals that the value's own type expresses."""
 
 _BY_SETTINGS = ("\\", '"')
-"""What they mean in a text depends on Spark's settings."""
+"""Characters whose meaning in a text depends on Spark's settings."""
 
 
 def parsed(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | None:
-    """What `values.parse_value` promises. Raises InvalidRequest for no expression."""
+    """Implement `values.parse_value`. Raises InvalidRequest for no expression."""
     if any(sign in text for sign in _BY_SETTINGS):
         return None
     try:
@@ -35,7 +35,10 @@ def parsed(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | 
 
 
 def _value(node: exp.Expression, reader: Reader, parts_max: int) -> Value:
-    """Raises NotLiteral for what isn't modelled; columns have names of so many parts."""
+    """Return the node's value; column names have up to `parts_max` parts.
+
+    Raises NotLiteral for a construct that isn't modelled.
+    """
     match node:
         case exp.Paren():
             return _value(node.this, reader, parts_max)

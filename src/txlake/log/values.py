@@ -1,9 +1,9 @@
-"""Values that are computed from one row, as far as they are computed here as Spark computes them.
+"""Evaluation of expressions over single rows, where txlake computes the same as Spark.
 
-Owns which those are: literals, columns, the signs and `+ - * /` of whole numbers and doubles, and
-`||` of texts. Whatever isn't modelled, and whatever Spark would fail at or do by its settings (an
-overflow, a division by zero), is None, and Spark's to compute. The SQL is in `value_parser`, the
-nodes are in `value_nodes`.
+Owns which expressions those are: literals, columns, the signs and `+ - * /` of whole numbers and
+doubles, and `||` of texts. The result is None for an expression that isn't modelled, or where Spark
+would fail or follow its settings (an overflow, a division by zero): Spark must compute it. The SQL
+is in `value_parser`, the nodes are in `value_nodes`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DECIMAL_DIGITS = 38
 
 
 class _NotHere(Exception):
-    """It is Spark's to compute."""
+    """Only Spark can compute the expression."""
 
 
 def parse_value(
@@ -39,12 +39,12 @@ def parse_value(
     is_qualified: bool = False,
     rules: TextRules = DEFAULT_RULES,
 ) -> Value | None:
-    """The value of a SQL expression; None where it isn't modelled.
+    """Return the value of a SQL expression; None where it isn't modelled.
 
-    None too where `rules`, those of the session whose text it is, leave it to Spark.
+    None too where `rules`, those of the session that the text comes from, leave it to Spark.
 
-    `aliases` as in `predicates.parse_predicate`. `is_qualified`: columns of more than one table are
-    meant, whose names may stand before them; they are kept.
+    `aliases` as in `predicates.parse_predicate`. `is_qualified`: the columns are of several tables,
+    and the tables' names before them are kept.
     """
     if rules.case_sensitive or rules.assignment is not StoreAssignment.ANSI:
         return None
@@ -55,13 +55,14 @@ def parse_value(
     try:
         return value_parser.parsed(text, aliases, is_qualified=is_qualified)
     except InvalidRequest:
-        return None  # Spark says what is wrong with it
+        return None  # Spark reports what is wrong
 
 
 def computed(value: Value, rows: pa.Table, schema: Struct) -> pa.ChunkedArray | None:
-    """The value for each of the rows, which have the schema's columns by logical name.
+    """Return the value for each row; None where only Spark can compute it.
 
-    Its Arrow type is that of the value's type in Spark.
+    `rows` have the schema's columns by logical name. The Arrow type is that of the value's type in
+    Spark.
     """
     try:
         return _Rows(rows, schema).computed(value)
@@ -110,7 +111,7 @@ def _scalar(value: LiteralValue) -> pa.Scalar:
 
 
 def _decimal(value: Decimal) -> pa.Scalar:
-    """As Spark types a decimal literal: as many digits as are written."""
+    """Return a decimal literal with Spark's type: as many digits as are written."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int), "a literal is a number"
     scale = max(0, -exponent)
@@ -149,7 +150,7 @@ def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> p
 
 
 def _wider(left: pa.DataType, right: pa.DataType, *, divides: bool) -> pa.DataType:
-    """The type in which Spark computes with both."""
+    """Return the type in which Spark computes with both."""
     if pa.types.is_signed_integer(left) and pa.types.is_signed_integer(right):
         return pa.float64() if divides else max(left, right, key=lambda one: one.bit_width)
     if pa.float64() in (left, right) and all(map(_is_number, (left, right))):

@@ -3,8 +3,8 @@
 Owns the shape of one line of a commit file; knows nothing of files, versions or state. Names are
 snake_case here and camelCase on the wire. Source: PROTOCOL.md, "Actions".
 
-Fields that this module doesn't know are kept in `extra` and written again, so that a newer
-writer's additions survive a checkpoint rewrite.
+Unknown fields are kept in `extra` and written again, so that a newer writer's additions survive a
+checkpoint rewrite.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from txlake.errors import CorruptTable
 
-# The wire's long and int, and those of them that count something. Others are no Delta writer's.
+# The wire's long and int; Count and SmallCount can't be negative. No Delta writer exceeds them.
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 SmallCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -44,9 +44,9 @@ class ActionStruct(
 ):
     """Base of all actions: frozen, keyword-only, camelCase on the wire, None and defaults left out.
 
-    Strict about unknown fields: the decoder falls back to a slower way that keeps them in `extra`.
-    Values from JSON hold no cycles, so the garbage collector needn't look at them: it would take
-    five times as long as decoding does.
+    Rejects unknown fields: the decoder then falls back to a slower path that keeps them in `extra`.
+    Excluded from garbage collection, since values from JSON hold no cycles: the collector would
+    take five times as long as decoding.
     """
 
     extra: dict[str, object] = msgspec.field(default_factory=dict, name=EXTRA)
@@ -101,7 +101,9 @@ class DeletionVector(ActionStruct, frozen=True, kw_only=True):
 
 
 class Add(ActionStruct, frozen=True, kw_only=True):
-    """A data file joins the table. `path` as in the log: percent-encoded, relative or absolute."""
+    """A data file is added to the table. `path` as in the log: percent-encoded, relative or
+    absolute.
+    """
 
     path: str
     partition_values: dict[str, str | None]
@@ -122,7 +124,7 @@ class Add(ActionStruct, frozen=True, kw_only=True):
         return (self.path, None if vector is None else vector.unique_id)
 
     def removed(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
-        """The tombstone of this logical file."""
+        """Return the tombstone of this logical file."""
         return Remove(
             path=self.path,
             data_change=data_change,
@@ -139,7 +141,7 @@ class Add(ActionStruct, frozen=True, kw_only=True):
 
 
 class Remove(ActionStruct, frozen=True, kw_only=True):
-    """A data file leaves the table; a tombstone until retention ends."""
+    """A data file is removed from the table; a tombstone until retention ends."""
 
     path: str
     data_change: bool
@@ -187,41 +189,41 @@ class DomainMetadata(ActionStruct, frozen=True, kw_only=True):
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """Provenance of a commit: a free JSON object, kept as it is. Times in milliseconds."""
+    """Provenance of a commit: a free JSON object, kept unchanged. Times in milliseconds."""
 
     values: dict[str, object]
 
     def text(self, key: str) -> str | None:
-        """The value of `key` when it is text."""
+        """Return the value of `key` if it is text, else None."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None
 
     def number(self, key: str) -> int | None:
-        """The value of `key` when it is a whole number."""
+        """Return the value of `key` if it is a whole number, else None."""
         value = self.values.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The time that the commit carries; None when it carries none that could be one."""
+        """The commit's in-commit timestamp; None when it has none, or an impossible one."""
         time = self.number("inCommitTimestamp")
         return time if time is not None and 0 <= time < _TIME_END_MS else None
 
     def flag(self, key: str) -> bool | None:
-        """The value of `key` when it is a boolean."""
+        """Return the value of `key` if it is a boolean, else None."""
         value = self.values.get(key)
         return value if isinstance(value, bool) else None
 
 
 class CheckpointMetadata(ActionStruct, frozen=True, kw_only=True):
-    """Only in V2 checkpoints. Source: "Checkpoint Metadata"."""
+    """The version of a V2 checkpoint, only in these. Source: "Checkpoint Metadata"."""
 
     version: Long
     tags: dict[str, str | None] | None = None
 
 
 class Sidecar(ActionStruct, frozen=True, kw_only=True):
-    """Only in V2 checkpoints: a file in `_delta_log/_sidecars` with more actions."""
+    """A file in `_delta_log/_sidecars` with more actions of a V2 checkpoint, only in these."""
 
     path: str
     size_in_bytes: Long
@@ -260,7 +262,9 @@ _NAME_OF = {kind: name for name, kind in WIRE_NAMES.items()}
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One line, strictly: an unknown action or field fails, and the slower way takes over."""
+    """One line, decoded strictly: an unknown action or field fails, and the slower path
+    takes over.
+    """
 
     add: Add | None = None
     remove: Remove | None = None
@@ -281,11 +285,11 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def decode_actions(data: bytes, *, file: str) -> list[Action]:
-    """The actions of a commit, a log compaction or a JSON checkpoint, in order.
+    """Return the actions of a commit, a log compaction or a JSON checkpoint, in order.
 
-    `file` is named in errors. Unknown actions are skipped, unknown fields kept in `extra`.
-    Raises CorruptTable when the bytes are not whole JSON objects or a known field has a wrong type.
-    What is decoded at once is bounded: lines that hold no action take no memory.
+    `file` is named in errors. Unknown actions are skipped, unknown fields kept in `extra`. Raises
+    CorruptTable when the bytes are not whole JSON objects or a known field has a wrong type.
+    Decodes a bounded piece at a time: lines without an action take no memory.
     """
     try:
         if len(data) <= _PIECE_BYTES:
@@ -298,11 +302,11 @@ def decode_actions(data: bytes, *, file: str) -> list[Action]:
 
 
 class _Spread(Exception):
-    """A value goes over several lines, or a line is damaged."""
+    """A value spans several lines, or a line is damaged."""
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """The data in pieces of whole lines."""
+    """Yield the data in pieces of whole lines."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + _PIECE_BYTES) + 1 or len(data)
@@ -332,7 +336,7 @@ def _actions_of(lines: Iterable[_Line]) -> list[Action]:
 
 
 def _is_alone(line: _Line) -> bool:
-    """Whether a file action stands alone in its object, as the protocol has it."""
+    """Return whether a file action is the only action of its line, as the protocol demands."""
     return (
         line.commitInfo is None
         and line.metaData is None
@@ -360,10 +364,10 @@ def _others(line: _Line) -> Iterator[Action]:
 
 
 def _decode_each_line(data: bytes, file: str) -> list[Action]:
-    """Only lines with something that we don't know go the slow way that keeps it.
+    """Decode line by line; only lines with unknown parts take the slower path that keeps them.
 
-    Raises _Spread for a line that isn't whole objects: it is damaged, or part of one that goes over
-    several lines.
+    Raises _MultiLineValue for a line that isn't whole objects: it is damaged, or part of a value
+    that spans several lines.
     """
     actions: list[Action] = []
     for line in data.split(b"\n"):
@@ -381,7 +385,7 @@ def _decode_each_line(data: bytes, file: str) -> list[Action]:
 
 
 def _decode_whole(data: bytes, file: str) -> list[Action]:
-    """Objects one after the other, whatever white space stands between them."""
+    """Decode objects that are separated by any white space."""
     try:
         values = _json_values(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -408,7 +412,7 @@ def _json_values(text: str) -> list[Json]:
 
 
 def _require_text(value: Json) -> None:
-    """Raises ValueError for half a character, which no text can hold. msgspec refuses it itself."""
+    """Raise ValueError for a lone surrogate, which no text can hold. msgspec refuses it itself."""
     json.dumps(value, ensure_ascii=False).encode()
 
 
@@ -429,7 +433,7 @@ def _skip_white_space(text: str, position: int) -> int:
 
 
 def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Action]:
-    """The actions of one line given as a dictionary, camelCase as in the log.
+    """Yield the actions of one line given as a dictionary, camelCase as in the log.
 
     Unknown actions are skipped. Raises CorruptTable naming `file` when a field has a wrong type.
     """
@@ -469,7 +473,7 @@ def _split(kind: type, value: JsonObject) -> tuple[JsonObject, JsonObject]:
 
 
 def action_to_object(action: Action) -> JsonObject:
-    """The action as its line in the log: `{"add": {...}}`, camelCase, without nulls."""
+    """Return the action as its line in the log: `{"add": {...}}`, camelCase, without nulls."""
     name = _NAME_OF[type(action)]
     if isinstance(action, CommitInfo):
         return {name: action.values}
@@ -494,5 +498,5 @@ def _flat(fields: JsonObject) -> JsonObject:
 
 
 def encode_actions(actions: Iterable[Action]) -> bytes:
-    """The actions as newline-terminated JSON lines, in the order given."""
+    """Return the actions as newline-terminated JSON lines, in the order given."""
     return b"".join(_ENCODER.encode(action_to_object(action)) + b"\n" for action in actions)

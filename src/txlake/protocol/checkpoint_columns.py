@@ -1,7 +1,7 @@
-"""The columns of checkpoint files: their Arrow types, and values of actions in them.
+"""The columns of checkpoint files: their Arrow types, and actions' values in them.
 
-Owns the names and types that PROTOCOL.md gives, and how a field that we don't know becomes a
-column, so that it survives the rewrite. Source: PROTOCOL.md, "Checkpoint Schema".
+Owns the names and types of PROTOCOL.md, and how an unknown field becomes a column, so that it
+survives the rewrite. Source: PROTOCOL.md, "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -88,17 +88,17 @@ CHECKPOINT_TYPES = {
         ]
     ),
 }
-"""The type of each action's column; fields that depend on the table come on top."""
+"""The type of each action's column; fields that depend on the table are added."""
 
 
 def with_extras(kind: pa.StructType, objects: Sequence[JsonObject]) -> pa.StructType:
-    """A column's type with fields for what the actions hold beyond it."""
+    """Return a column's type with fields added for the actions' unknown fields."""
     found = extra_types(objects, {item.name for item in kind})
     return pa.struct([*kind, *(pa.field(name, item) for name, item in found.items())])
 
 
 def extra_types(objects: Sequence[JsonObject], known: set[str]) -> dict[str, pa.DataType]:
-    """Types for unknown fields: what Arrow infers, else text (of JSON)."""
+    """Return types for unknown fields: what Arrow infers, else text (of JSON)."""
     names = dict.fromkeys(name for item in objects for name in item if name not in known)
     types: dict[str, pa.DataType] = {}
     for name in names:
@@ -113,7 +113,7 @@ def extra_types(objects: Sequence[JsonObject], known: set[str]) -> dict[str, pa.
 
 
 def _is_storable(kind: pa.DataType) -> bool:
-    """Whether Parquet has the type: no struct without fields, nothing that is always null."""
+    """Return whether Parquet has the type: no struct without fields, no null type."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_is_storable(item.type) for item in kind)
     if pa.types.is_list(kind):
@@ -122,7 +122,9 @@ def _is_storable(kind: pa.DataType) -> bool:
 
 
 def conformed(value: object, kind: pa.DataType) -> object:
-    """The JSON value as Arrow wants it for a type: maps as pairs, and JSON text where asked."""
+    """Return a JSON value in the form that Arrow takes for a type: maps as pairs, JSON text for
+    strings.
+    """
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""File statistics between their two forms in checkpoints: a JSON text and a typed struct.
+"""Conversion of file statistics between their two forms in checkpoints: JSON text and typed struct.
 
-Owns `stats_parsed`, and `partitionValues_parsed`, of checkpoints. Source: PROTOCOL.md, "Per-file
+Owns the checkpoints' `stats_parsed` and `partitionValues_parsed`. Source: PROTOCOL.md, "Per-file
 Statistics" and "Checkpoint Schema".
 """
 
@@ -24,9 +24,10 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def stats_to_json(stats: pa.StructArray) -> pa.Array:
-    """The JSON text of each row's statistics, null where the struct is; column by column.
+    """Return the JSON text of each row's statistics, null where the struct is null; column by
+    column.
 
-    What has no JSON form (binary, variant, NaN, infinity) is left out, as an unknown bound.
+    Values without a JSON form (binary, variant, NaN, infinity) are left out, as an unknown bound.
     """
     if not pa.types.is_struct(stats.type):
         raise ValueError(f"stats_parsed: expected a struct, found {stats.type}")
@@ -34,7 +35,7 @@ def stats_to_json(stats: pa.StructArray) -> pa.Array:
 
 
 def _object(values: pa.StructArray) -> pa.Array:
-    """Each row as a JSON object of its fields that have a value; `{}` when none has."""
+    """Return each row as a JSON object of its fields that have a value; `{}` when none has."""
     members = [
         pc.coalesce(
             pc.binary_join_element_wise(f",{json.dumps(name, ensure_ascii=False)}:", text, ""), ""
@@ -55,7 +56,9 @@ def _members(values: pa.StructArray) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _text(column: pa.Array) -> pa.Array | None:
-    """Each value as JSON; null for null. None when the type has no JSON form in statistics."""
+    """Return each value as JSON text, null for null; None when the type has no JSON form in
+    statistics.
+    """
     kind = column.type
     if pa.types.is_struct(kind):
         return pc.if_else(column.is_valid(), _object(column), pa.scalar(None, pa.string()))
@@ -74,7 +77,7 @@ def _text(column: pa.Array) -> pa.Array | None:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    """ISO 8601 with six fraction digits; an instant ends in Z, a local time in nothing.
+    """Return ISO 8601 texts with six fraction digits; an instant ends in Z, a local time doesn't.
 
     Nanoseconds come from INT96, in which Spark stores instants and never local times.
     """
@@ -98,7 +101,8 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def stats_type(texts: Iterable[str | None], schema: Struct) -> pa.StructType | None:
-    """The type of `stats_parsed` for these JSON texts: the table's columns that any of them names.
+    """Return the type of `stats_parsed` for these JSON texts: the table's columns that any text
+    names.
 
     Physical names, types of the schema; None when there is no statistic at all.
     """
@@ -119,12 +123,12 @@ def stats_type(texts: Iterable[str | None], schema: Struct) -> pa.StructType | N
 
 
 def stats_from_json(texts: Sequence[str | None], kind: pa.StructType) -> pa.Array:
-    """The statistics as structs; null where there is no text, and for values of another type."""
+    """Return the statistics as structs; null for a missing text, and for values of another type."""
     return _column([_decoded(text) if text else None for text in texts], kind)
 
 
 def _decoded(text: str) -> dict[str, object]:
-    """Decimal numbers exactly: a bound of a decimal column must not be rounded."""
+    """Decode a text, decimals exactly: a bound of a decimal column must not be rounded."""
     try:
         value = json.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError):
@@ -160,7 +164,7 @@ def _columns_type(seen: object, schema: Struct, *, is_count: bool) -> pa.StructT
 
 
 def _bound_type(data_type: DataType) -> pa.DataType | None:
-    """The type of a minimum or maximum; None for types that have none."""
+    """Return the type of a minimum or maximum; None for types without bounds."""
     if not isinstance(data_type, Primitive) or data_type.name in _WITHOUT_BOUNDS:
         return None
     try:
@@ -184,7 +188,7 @@ def _column(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 
 
 def _scalar(value: object, kind: pa.DataType) -> object:
-    """The value in the column's type; None when it isn't exactly one."""
+    """Return the value if it is exactly one of the column's type, else None."""
     t = pa.types
     try:
         if value is None or isinstance(value, bool):
@@ -204,7 +208,7 @@ def _scalar(value: object, kind: pa.DataType) -> object:
             time = datetime.fromisoformat(value)
             if kind.tz is None:
                 return time.replace(tzinfo=None)
-            return time if time.tzinfo is not None else None  # which instant isn't known
+            return time if time.tzinfo is not None else None  # the instant depends on the zone
     except (ValueError, ArithmeticError):
         return None
     return value if t.is_string(kind) else None
@@ -220,7 +224,9 @@ def _decimal(value: object, precision: int, scale: int) -> Decimal | None:
 def are_partitions_known(
     maps: pa.ChunkedArray, schema: Struct, partition_columns: Sequence[str]
 ) -> bool:
-    """Whether each partition text is one value for all readers: no timestamp without a zone."""
+    """Return whether each partition text is the same value for all readers: no timestamp without a
+    zone.
+    """
     fields = [item for name in partition_columns if (item := schema.find(name)) is not None]
     return not any(
         has_local_times(pc.map_lookup(maps, item.physical_name, "first"), item.type)
@@ -232,7 +238,7 @@ def are_partitions_known(
 def partition_values_parsed(
     maps: pa.ChunkedArray, schema: Struct, partition_columns: Sequence[str]
 ) -> pa.StructArray | None:
-    """The partition values of each row, typed; None when the table isn't partitioned.
+    """Return the partition values of each row, typed; None when the table isn't partitioned.
 
     Physical names. Raises CorruptTable when a text is no value of its column's type.
     """

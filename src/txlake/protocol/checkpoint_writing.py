@@ -1,7 +1,7 @@
-"""Checkpoint files written: a version's state as Parquet, one row an action.
+"""Writing of checkpoint files: a version's state as Parquet, one row an action.
 
-Owns the columns and their types, which Spark and other engines read. Which kind of checkpoint,
-under which names, is `transaction.checkpointing`'s. Source: PROTOCOL.md, "Checkpoint Schema" and
+Owns the columns and their types, which Spark and other engines read. The choice of the checkpoint's
+kind and name is `transaction.checkpointing`'s. Source: PROTOCOL.md, "Checkpoint Schema" and
 "Checkpoints" (requirements for writers).
 """
 
@@ -52,7 +52,7 @@ _FEW_ROWS = 1000
 _V1_COLUMNS = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
 _SIDECAR_COLUMNS = ("add", "remove")
 _MANIFEST_COLUMNS = (
-    # Delta Spark looks for these two even where all of them stand in sidecars.
+    # Delta Spark expects these two columns even where all file actions are in sidecars.
     "add",
     "remove",
     "txn",
@@ -62,7 +62,7 @@ _MANIFEST_COLUMNS = (
     "checkpointMetadata",
     "sidecar",
 )
-# Fields of `add` that stand in FILES_SCHEMA as they are.
+# Fields of `add` that are in FILES_SCHEMA unchanged.
 _ADD_SOURCES = {
     "path": "path",
     "partitionValues": "partition_values",
@@ -78,7 +78,7 @@ _ADD_SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CheckpointState:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Attributes:
         files: the live files in FILES_SCHEMA.
@@ -102,17 +102,17 @@ class CheckpointState:
 
     @property
     def others(self) -> list[Action]:
-        """All actions but those of files."""
+        """All actions except adds and removes."""
         return [self.protocol, self.metadata, *self.app_transactions, *self.domains]
 
     @property
     def file_actions(self) -> int:
-        """How many adds and removes there are."""
+        """The number of adds and removes."""
         return int(self.files.num_rows) + len(self.removes)
 
 
 def classic_checkpoint(state: CheckpointState) -> bytes:
-    """A checkpoint in one file, after the V1 spec."""
+    """Return a checkpoint in one file, by the V1 spec."""
     writer = _Writer(_Layout(state).with_adds(), _V1_COLUMNS)
     writer.others(state.others)
     writer.adds(state.files)
@@ -121,7 +121,7 @@ def classic_checkpoint(state: CheckpointState) -> bytes:
 
 
 def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]:
-    """The parts of a V1 checkpoint in order, split by Spark's hash of the file's identity."""
+    """Yield the parts of a V1 checkpoint in order, split by Spark's hash of the file's identity."""
     adds = part_of(_hashes_of_adds(state), parts)
     removes = part_of(_hashes_of_removes(state), parts)
     others_part = int(part_of(np.array([SEED], np.uint32), parts)[0])
@@ -136,7 +136,7 @@ def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]
 
 
 def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
-    """The files of a V2 checkpoint's adds and removes; none when there are no such actions."""
+    """Yield the files of a V2 checkpoint's adds and removes; none if it has none."""
     rows = state.files.num_rows
     starts = range(0, rows, rows_max) if rows else range(1 if state.removes else 0)
     layout = _Layout(state).with_adds()
@@ -149,7 +149,7 @@ def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
 
 
 def manifest(state: CheckpointState, version: int, sidecars: Sequence[Sidecar]) -> bytes:
-    """The Parquet manifest of a V2 checkpoint."""
+    """Return the Parquet manifest of a V2 checkpoint."""
     writer = _Writer(_Layout(state), _MANIFEST_COLUMNS)
     writer.others([CheckpointMetadata(version=version), *state.others, *sidecars])
     return writer.close()
@@ -170,7 +170,9 @@ class _Layout:
         )
 
     def with_adds(self) -> _Layout:
-        """Also with what the table's files need: statistics, typed values, unknown fields."""
+        """Return the layout with the columns of the table's files: statistics, typed values,
+        unknown fields.
+        """
         state = self.state
         fields = list(self.types["add"])
         if state.stats_as_json:
@@ -178,7 +180,7 @@ class _Layout:
         if state.stats_as_struct:
             maps, columns = state.files["partition_values"], state.partition_columns
             parsed = partition_values_parsed(maps.slice(0, 0), state.schema, columns)
-            # Readers go by the texts where this isn't there.
+            # Without this column readers use the texts.
             if parsed is not None and are_partitions_known(maps, state.schema, columns):
                 fields.append(pa.field("partitionValues_parsed", parsed.type))
             stats = (text for chunk in state.files["stats"].chunks for text in chunk.to_pylist())
@@ -196,7 +198,8 @@ class _Layout:
 
 
 def _exact_leaves(columns: Iterable[tuple[str, pa.DataType]]) -> Iterator[str]:
-    """The leaf columns of Parquet by which readers may skip row groups: all but of fractions.
+    """Yield the leaf columns of Parquet by which readers may skip row groups: all but
+    floating-point ones.
 
     A partition value may be NaN, which Arrow leaves out of bounds, or -0.0, which isn't the 0.0 of
     a dictionary; readers of checkpoints skip by `partitionValues_parsed`.
@@ -216,14 +219,16 @@ def _exact_leaves(columns: Iterable[tuple[str, pa.DataType]]) -> Iterator[str]:
 
 
 class _Writer:
-    """One Parquet file of actions: row groups of whole batches, or one where all is few rows."""
+    """The writer of one Parquet file of actions: row groups of whole batches, or one for
+    few rows.
+    """
 
     def __init__(self, layout: _Layout, names: Sequence[str]) -> None:
         self._layout = layout
         self._types = {name: layout.types[name] for name in names}
         self._schema = pa.schema(self._types.items())
         self._sink = pa.BufferOutputStream()
-        # Of few rows nobody skips any, and dictionaries and bounds cost more than they.
+        # A few rows aren't skipped, and their dictionaries and bounds would cost more than they do.
         is_small = layout.state.file_actions <= _FEW_ROWS
         exact = [] if is_small else [*_exact_leaves(self._types.items())]
         self._parquet = pq.ParquetWriter(
@@ -237,26 +242,26 @@ class _Writer:
         self._waiting: list[tuple[str, pa.StructArray]] = []
 
     def others(self, actions: Sequence[Action]) -> None:
-        """Rows of actions that aren't of files."""
+        """Write the rows of actions other than adds and removes."""
         for name, objects in _by_name(actions).items():
             kind = self._types[name]
             rows = pa.array([conformed(item, kind) for item in objects], kind)
             self._rows(name, rows)
 
     def adds(self, files: pa.Table) -> None:
-        """Rows of live files, given in FILES_SCHEMA."""
+        """Write the rows of live files, given in FILES_SCHEMA."""
         for start in range(0, files.num_rows, _BATCH_ROWS):
             batch = files.slice(start, _BATCH_ROWS).combine_chunks()
             self._rows("add", self._add_structs(batch))
 
     def removes(self, removes: Sequence[Remove]) -> None:
-        """Rows of tombstones. Statistics and tags are left out, as the spec wants."""
+        """Write the rows of tombstones. Statistics and tags are left out, as the spec demands."""
         kind = self._types["remove"]
         for start in range(0, len(removes), _BATCH_ROWS):
             self._rows("remove", _remove_structs(removes[start : start + _BATCH_ROWS], kind))
 
     def close(self) -> bytes:
-        """Ends the file and gives its bytes."""
+        """End the file and return its bytes."""
         self._write_waiting()
         self._parquet.close()
         return cast(bytes, self._sink.getvalue().to_pybytes())
@@ -268,14 +273,14 @@ class _Writer:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        # A row group costs milliseconds however few its rows are.
+        # A row group costs milliseconds even for few rows.
         if self._waiting:
             columns = [self._column(*column) for column in self._types.items()]
             self._parquet.write_table(pa.Table.from_arrays(columns, schema=self._schema))
             self._waiting = []
 
     def _column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """One column of the rows that wait: null in those of another kind of action."""
+        """Return one column of the pending rows: null in rows of another kind of action."""
         parts: list[pa.Array] = []
         for own, waiting in groupby(self._waiting, lambda each: each[0] == name):
             rows = [rows for _, rows in waiting]
@@ -331,7 +336,7 @@ def _by_name(actions: Sequence[Action]) -> dict[str, list[JsonObject]]:
 
 
 def _remove_structs(removes: Sequence[Remove], kind: pa.StructType) -> pa.StructArray:
-    """Tombstones, column by column: there may be as many as a week's commits removed files."""
+    """Return tombstones as structs, built column by column: they may be a week's removed files."""
     columns = []
     for item in kind:
         read = _REMOVE_FIELDS.get(item.name)
@@ -380,7 +385,7 @@ def _fields_of(action: Action) -> JsonObject:
 
 
 def _extras_of(files: pa.Table) -> Iterator[JsonObject | None]:
-    """The unknown fields of each row."""
+    """Yield the unknown fields of each row."""
     for chunk in files["extra"].chunks:
         if chunk.null_count == len(chunk):
             yield from (None for _ in range(len(chunk)))

@@ -1,8 +1,8 @@
-"""Checkpoint files read: Parquet columns to files (as Arrow) and to actions.
+"""Reading of checkpoint files: Parquet columns to files (as Arrow) and to actions.
 
 Owns the shape of a checkpoint's columns. What a checkpoint means for a version is `log.replay`'s;
-writing is `checkpoint_writing`'s. Only needed columns are read, rows of files stay Arrow.
-Source: PROTOCOL.md, "Checkpoint Schema".
+writing is `checkpoint_writing`'s. Only needed columns are read, rows of files stay Arrow. Source:
+PROTOCOL.md, "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from txlake.protocol.lazy_stats import (
 )
 from txlake.protocol.parquet_sizes import require_bounded
 
-# The columns of other actions than files, with a field that each of them must have.
+# The columns of actions other than adds and removes, each with its required field.
 _OTHER_COLUMNS = {
     "protocol": "minReaderVersion",
     "metaData": "id",
@@ -66,7 +66,7 @@ _VECTOR_FIELDS = {
     "offset": "offset",
 }
 _NESTED = ("deletionVector", "format")
-# Not read with the other columns: statistics when they are needed, the last never.
+# Not read with the other columns: statistics are read when needed, the last one never.
 _NOT_COLUMNS = {"stats", "stats_parsed", "partitionValues_parsed"}
 _CHUNKS_LOOKED_AT_MAX = 4_000
 _COLUMNS_SCHEMA = FILES_SCHEMA.remove(FILES_SCHEMA.get_field_index("stats"))
@@ -74,12 +74,12 @@ _COLUMNS_SCHEMA = FILES_SCHEMA.remove(FILES_SCHEMA.get_field_index("stats"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckpointRows:
-    """What one file of a checkpoint holds, tombstones left out.
+    """The content of one file of a checkpoint, without its tombstones.
 
     Attributes:
         columns: the live files in FILES_SCHEMA but for `stats`.
-        stats: their statistics.
-        others: all actions that aren't of files: protocol, metadata, sidecars ...
+        stats: the files' statistics.
+        others: all actions other than adds and removes: protocol, metadata, sidecars ...
     """
 
     columns: pa.Table
@@ -88,10 +88,11 @@ class CheckpointRows:
 
 
 def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
-    """Files and other actions of a checkpoint file or sidecar: Parquet, or JSON lines by its name.
+    """Return a checkpoint file's or sidecar's content; the name says whether it is Parquet or JSON
+    lines.
 
-    Raises CorruptTable naming `file` when it can't be decoded. Damage to the statistics alone shows
-    when they are used.
+    Raises CorruptTable naming `file` when it can't be decoded. Damage to the statistics alone
+    raises when they are used.
     """
     if file.endswith(".json"):
         actions = decode_actions(data, file=file)
@@ -111,7 +112,7 @@ def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
 
 
 def read_removes(data: bytes, *, file: str) -> list[Remove]:
-    """The tombstones of a checkpoint file or sidecar. Raises CorruptTable naming `file`."""
+    """Return the tombstones of a checkpoint file or sidecar. Raises CorruptTable naming `file`."""
     if file.endswith(".json"):
         return [item for item in decode_actions(data, file=file) if isinstance(item, Remove)]
     try:
@@ -143,7 +144,7 @@ def _actions(column: pa.ChunkedArray, name: str, required: str, file: str) -> It
 
 
 def _present(chunk: pa.StructArray, required: str) -> pa.StructArray:
-    """The rows that are an action. Some writers leave the struct there and all its fields null."""
+    """Return the rows that hold an action. Some writers write a struct of nulls for other rows."""
     if chunk.type.get_field_index(required) < 0:
         raise ValueError(f"expected a field {required!r}, found {chunk.type}")
     key = pc.struct_field(chunk, required)
@@ -151,7 +152,9 @@ def _present(chunk: pa.StructArray, required: str) -> pa.StructArray:
 
 
 def _without_nulls(value: JsonObject) -> JsonObject:
-    """Null fields are absent ones; nulls inside maps stay."""
+    """Return the fields without nulls, since a null field is an absent one; nulls inside
+    maps stay.
+    """
     return {
         name: _without_nulls(cast(JsonObject, item)) if name in _NESTED else item
         for name, item in value.items()
@@ -160,7 +163,7 @@ def _without_nulls(value: JsonObject) -> JsonObject:
 
 
 def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.Table, Mask]:
-    """The files without their statistics, and for each row of Parquet whether it is one of them."""
+    """Return the files without statistics, and a mask of the Parquet rows that hold a file."""
     batches: list[pa.RecordBatch] = []
     present = np.zeros(parquet.metadata.num_rows, np.bool_)
     if "path" in fields:
@@ -177,7 +180,9 @@ def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.T
 
 
 def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
-    """The fields of `add`, without those that the file itself says to be null in all rows."""
+    """Return the fields of `add`, without those that are null in all rows by the file's own
+    statistics.
+    """
     schema, metadata = parquet.schema_arrow, parquet.metadata
     index = schema.get_field_index("add")
     if index < 0:
@@ -188,7 +193,7 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
         raise ValueError(f"column add: expected path, partitionValues ..., found {sorted(names)}")
     if metadata.num_row_groups * metadata.num_columns > _CHUNKS_LOOKED_AT_MAX:
         return names
-    # In a nested one null and empty look the same from here; an empty vector is none either way.
+    # In nested columns null and empty have equal counts; an empty vector counts as none anyway.
     filled = {item.name for item in fields if pa.types.is_nested(item.type) or "." in item.name}
     filled.discard("deletionVector")
     for group in range(metadata.num_row_groups):
@@ -214,7 +219,7 @@ def _stats(
 
 
 def _rows_of_adds(chunk: pa.StructArray) -> pa.StructArray:
-    """The rows with an add: a slice where they stand together, which copies nothing."""
+    """Return the rows with an add: a slice where they are contiguous, which copies nothing."""
     path = pc.struct_field(chunk, "path")
     if not path.null_count:
         return chunk
@@ -246,7 +251,7 @@ def _files_batch(rows: pa.StructArray) -> pa.RecordBatch:
 
 
 def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
-    """Nulls that share their memory with all others of the type."""
+    """Return nulls that share their memory with all others of the type."""
     return _many_nulls(kind).slice(0, rows) if rows <= BATCH_ROWS else pa.nulls(rows, kind)
 
 
@@ -262,7 +267,7 @@ def _as(values: pa.Array | None, data_type: pa.DataType, rows: int) -> pa.Array:
 
 
 def _as_map(values: pa.Array | None, rows: int) -> pa.Array:
-    """A map of strings with Arrow's own field names, whatever the writer called key and value."""
+    """Return a map of strings with Arrow's own field names, whatever names the writer used."""
     if values is None or values.null_count == rows:
         return _nulls(STRING_MAP, rows)
     if values.type.equals(STRING_MAP):
@@ -294,7 +299,7 @@ def _as_vectors(values: pa.Array | None, rows: int) -> pa.Array:
 
 
 def _extras(unknown: dict[str, pa.Array], rows: int) -> pa.Array:
-    """The unknown fields of each row as one JSON object, or null."""
+    """Return the unknown fields of each row as one JSON object, or null."""
     known = {name: values for name, values in unknown.items() if values.null_count < rows}
     if not known:
         return _nulls(pa.string(), rows)

@@ -1,7 +1,7 @@
 """The version checksum file (`n.crc`): facts about the state at a version, to find damage.
 
-Owns the file's fields. A missing or unreadable one is no error, a contradicting one is told and
-never stops a read, because a foreign writer may have left it stale. Source: PROTOCOL.md, "Version
+Owns the file's fields. A missing or unreadable file is no error; a contradicting one is reported
+and never stops a read, because another writer may have left it stale. Source: PROTOCOL.md, "Version
 Checksum File".
 """
 
@@ -25,7 +25,7 @@ from txlake.protocol.actions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:
-    """What a checksum file says of one version. Sizes in bytes, None where it says nothing."""
+    """The facts of a checksum file about one version. Sizes in bytes, None for unknown facts."""
 
     table_size_bytes: int
     files: int
@@ -34,7 +34,9 @@ class StateFacts:
     deleted_records: int | None = None
 
     def contradictions(self, actual: StateFacts) -> list[str]:
-        """Which facts differ, as `name: expected 3, found 4`; those unknown here are left out."""
+        """Return the differing facts as `name: expected 3, found 4`; facts unknown here are left
+        out.
+        """
         pairs = (
             ("numFiles", self.files, actual.files),
             ("tableSizeBytes", self.table_size_bytes, actual.table_size_bytes),
@@ -65,7 +67,7 @@ _DECODER = msgspec.json.Decoder(_Stored)
 
 
 def read_checksum(data: bytes) -> StateFacts | None:
-    """The facts of a checksum file; None when it can't be read."""
+    """Return the facts of a checksum file; None when it can't be read."""
     try:
         stored = _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError):
@@ -89,7 +91,9 @@ def write_checksum(
     in_commit_timestamp_ms: int | None,
     txn_id: str | None,
 ) -> bytes:
-    """The file's bytes: all required fields, and those optional ones that cost nothing to know."""
+    """Return the file's bytes: all required fields, and the optional ones that are known at no
+    cost.
+    """
     value: JsonObject = {}
     if txn_id is not None:
         value["txnId"] = txn_id

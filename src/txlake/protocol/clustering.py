@@ -1,6 +1,6 @@
-"""How a table says by which columns it is clustered, and a file that it is.
+"""The log's records of a table's clustering columns and of its files' cubes.
 
-Source: PROTOCOL.md, "Clustered Table". The tags of files are Delta Spark's: files that one OPTIMIZE
+Source: PROTOCOL.md, "Clustered Table". The files' tags are Delta Spark's: files that one OPTIMIZE
 wrote together are a cube.
 """
 
@@ -28,7 +28,7 @@ _CUBE_CURVE = "ZCUBE_ZORDER_CURVE"
 def clustered_by(
     schema: Struct, domains: Mapping[str, DomainMetadata], *, table: str
 ) -> tuple[Path, ...]:
-    """The logical paths of the columns that a table is clustered by; () when it isn't.
+    """Return the logical paths of a table's clustering columns; () when it isn't clustered.
 
     Raises CorruptTable when the domain can't be read.
     """
@@ -59,14 +59,14 @@ def _logical(schema: Struct, path: Sequence[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """The cube that a file belongs to: its id, and the columns, as SQL writes them, in order."""
+    """A file's cube: its id, and the columns in order, as SQL writes them."""
 
     id: str
     columns: tuple[str, ...]
 
 
 def cube_of(add: Add) -> Cube | None:
-    """The cube that a file's tags name; None where they name none."""
+    """Return the cube in a file's tags; None without one."""
     tags = add.tags or {}
     cube_id, columns = tags.get(_CUBE_ID), tags.get(_CUBE_COLUMNS)
     if cube_id is None or columns is None:
@@ -79,7 +79,7 @@ def cube_of(add: Add) -> Cube | None:
 
 
 def in_cube(add: Add, cube: Cube) -> Add:
-    """The file as one of a cube, clustered along the Hilbert curve, or sorted by one column."""
+    """Return the file tagged as part of a cube, sorted along the Hilbert curve or by one column."""
     columns = json.dumps(cube.columns, separators=(",", ":"), ensure_ascii=False)
     tags = {_CUBE_ID: cube.id, _CUBE_COLUMNS: columns, _CUBE_CURVE: "hilbert"}
     return msgspec.structs.replace(
@@ -88,7 +88,7 @@ def in_cube(add: Add, cube: Cube) -> Add:
 
 
 def as_clustered(add: Add, before: Add) -> Add:
-    """The file clustered as another one is, of whose rows it holds some or all."""
+    """Return the file with the cube tags of `before`, some or all of whose rows it holds."""
     names = (_CUBE_ID, _CUBE_COLUMNS, _CUBE_CURVE)
     tags = {name: text for name, text in (before.tags or {}).items() if name in names}
     if not tags and before.clustering_provider is None:

@@ -1,6 +1,6 @@
-"""Collations of text columns: which one the schema gives to which text.
+"""Collations of text columns, from the schema.
 
-They stand in the metadata of the nearest field, by the path of the text in it: `s`, `m.key`,
+A collation is in the metadata of the nearest field, keyed by the text's path in it: `s`, `m.key`,
 `a.element`. The log has such texts as plain strings, and their minima and maxima in the order of
 bytes. Source: the RFC "Collated String Type" of Delta.
 """
@@ -18,9 +18,9 @@ _COLLATED = "string collate "
 
 
 def collated_type(item: Field) -> DataType:
-    """The field's type with `string collate UTF8_LCASE` where it has that for a text.
+    """Return the field's type with `string collate UTF8_LCASE` for each collated text.
 
-    A collation of plain bytes is none.
+    The binary collation counts as none.
     """
     found = item.metadata.get(COLLATIONS)
     names = {path: str(name) for path, name in (found.items() if isinstance(found, dict) else ())}
@@ -28,18 +28,18 @@ def collated_type(item: Field) -> DataType:
 
 
 def with_collations(schema: Struct) -> Struct:
-    """The schema with `collated_type` of its columns."""
+    """Return the schema with the `collated_type` of each column."""
     return Struct(tuple(replace(item, type=collated_type(item)) for item in schema))
 
 
 def collation_of(data_type: Primitive) -> str | None:
-    """The collation that `collated_type` tells of a text; None where there is none."""
+    """Return the collation of a text in a `collated_type`; None without one."""
     name = data_type.name
     return name[len(_COLLATED) :] if name.lower().startswith(_COLLATED) else None
 
 
 def collated_columns(schema: Struct) -> list[str]:
-    """The columns that have a collation, or in which a text has one."""
+    """Return the names of columns with a collation, or with a collated text inside."""
     return [item.name for item in schema if _has_collation(collated_type(item))]
 
 
@@ -63,7 +63,7 @@ def _collated(data_type: DataType, path: str, names: Mapping[str, str]) -> DataT
 
 
 def _text(collation: str) -> Primitive:
-    """`spark.UTF8_LCASE` is a provider's, who isn't part of the type; a version may follow."""
+    """Return the text's type; the provider (`spark.UTF8_LCASE`) and a version aren't part of it."""
     parts = collation.strip().split(".")
     name = parts[1] if len(parts) > 1 else parts[0]
     return Primitive("string" if name.lower() == _BINARY else _COLLATED + name)

@@ -1,7 +1,6 @@
-"""Column mapping: giving columns their ids and physical names.
+"""Column mapping: the assignment of ids and physical names to columns.
 
-Owns the assignment; reading them is `types.Field.physical_name` and `.column_id`. Source:
-PROTOCOL.md, "Column Mapping".
+Reading them is `types.Field.physical_name` and `.column_id`. Source: PROTOCOL.md, "Column Mapping".
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ _KEYS = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS, "parquet.field.id", "parquet.fiel
 
 
 def map_fields(data_type: DataType, change: Callable[[Field], Field]) -> DataType:
-    """The type with every struct field of it changed, outer fields before inner ones."""
+    """Return the type with `change` applied to every struct field, outer fields before
+    inner ones.
+    """
     match data_type:
         case Primitive():
             return data_type
@@ -47,12 +48,14 @@ def _map_field(item: Field, change: Callable[[Field], Field]) -> Field:
 
 
 def map_schema(schema: Struct, change: Callable[[Field], Field]) -> Struct:
-    """The schema with every field of it changed, nested ones too, outer before inner."""
+    """Return the schema with `change` applied to every field, nested ones too, outer
+    before inner.
+    """
     return Struct(tuple(_map_field(item, change) for item in schema))
 
 
 def all_fields(data_type: DataType) -> Iterator[Field]:
-    """Every struct field of the type, nested ones too, outer before inner."""
+    """Yield every struct field of the type, nested ones too, outer before inner."""
     match data_type:
         case Primitive():
             return
@@ -69,7 +72,7 @@ def all_fields(data_type: DataType) -> Iterator[Field]:
 
 @lru_cache(maxsize=256)
 def schema_in_force(schema_string: str | None, is_mapped: bool, *, file: str) -> Struct:
-    """The schema of that text; ids and physical names count only where columns are mapped.
+    """Parse the schema text; ids and physical names are kept only where columns are mapped.
 
     Raises CorruptTable naming `file`.
     """
@@ -78,7 +81,7 @@ def schema_in_force(schema_string: str | None, is_mapped: bool, *, file: str) ->
 
 
 def max_column_id(schema: Struct) -> int:
-    """The greatest id in use, 0 where no column has one."""
+    """Return the greatest id in use, 0 where no column has one."""
     highest = 0
     for item in all_fields(schema):
         highest = max(highest, item.column_id or 0)
@@ -95,13 +98,13 @@ def assign_column_ids(
     *,
     keep_names: bool = False,
 ) -> tuple[Struct, int]:
-    """Gives an id and a physical name to every field, nested ones too, that has none.
+    """Give an id and a physical name to every field, nested ones too, that has none.
 
     Args:
         schema: fields that have an id or a physical name keep them.
-        max_id: the table's `delta.columnMapping.maxColumnId`, 0 without one; ids go on from it.
+        max_id: the table's `delta.columnMapping.maxColumnId`, 0 without one; ids continue from it.
         new_id: a new UUID for each call; physical names are `col-<uuid>`.
-        keep_names: the table has data files without mapping, so that physical names are the
+        keep_names: whether the table has data files without mapping, so that physical names are the
             logical ones.
 
     Returns:
@@ -123,7 +126,7 @@ def assign_column_ids(
 
 
 def nested_ids(item: Field) -> dict[str, int]:
-    """The ids of what is inside of a column's lists and maps, by `nested_keys`."""
+    """Return the ids of a column's list elements, map keys and map values, by `nested_keys`."""
     given = item.metadata.get(NESTED_IDS)
     if not isinstance(given, dict):
         return {}
@@ -131,9 +134,9 @@ def nested_ids(item: Field) -> dict[str, int]:
 
 
 def nested_keys(item: Field) -> Iterator[str]:
-    """What is inside of a column's lists and maps: `col.element`, `col.key`, `col.value.element`.
+    """Yield the names of a column's elements, keys and values: `col.element`, `col.value.element`.
 
-    Fields of structs in them have their own. Source: PROTOCOL.md, "Iceberg Compatibility V2".
+    Struct fields inside have names of their own. Source: PROTOCOL.md, "Iceberg Compatibility V2".
     """
     yield from _nested(item.type, item.physical_name)
 
@@ -152,7 +155,7 @@ def _nested(data_type: DataType, path: str) -> Iterator[str]:
 
 
 def assign_nested_ids(schema: Struct, max_id: int) -> tuple[Struct, int]:
-    """Gives ids to what is inside of lists and maps, where it has none; `max_id` was the highest.
+    """Give ids to list elements, map keys and map values that have none; `max_id` was the highest.
 
     Returns the schema and the new highest id.
     """
@@ -173,7 +176,7 @@ def assign_nested_ids(schema: Struct, max_id: int) -> tuple[Struct, int]:
 
 
 def without_column_ids(schema: Struct) -> Struct:
-    """The schema without ids and physical names."""
+    """Return the schema without ids and physical names."""
 
     def strip(item: Field) -> Field:
         kept = {key: value for key, value in item.metadata.items() if key not in _KEYS}

@@ -1,6 +1,6 @@
-"""Descriptors of deletion vectors: where the positions stand, or themselves as text.
+"""Descriptors of deletion vectors: the place of the positions, or the positions as text.
 
-Owns the descriptor's forms and Z85 text; the bytes of positions are `roaring`'s business. Source:
+Owns the descriptor's forms and Z85 text; the bytes of positions are `roaring`'s. Source:
 PROTOCOL.md, "Deletion Vector Descriptor Schema"; ZeroMQ RFC 32 for Z85.
 """
 
@@ -28,7 +28,9 @@ _UUID_LENGTH = 20  # 16 bytes in Z85
 
 
 def z85_encode(data: bytes) -> str:
-    """The bytes as Z85 text, five characters for four bytes; zeros fill the last four up."""
+    """Return the bytes as Z85 text, five characters for four bytes; the last four are
+    zero-padded.
+    """
     padded = data + bytes(-len(data) % 4)
     text: list[str] = []
     for (word,) in struct.iter_unpack(">I", padded):
@@ -41,7 +43,7 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str) -> bytes:
-    """The bytes of Z85 text. Raises ValueError when the text is not Z85.
+    """Return the bytes of Z85 text. Raises ValueError when the text is not Z85.
 
     Rust writers (the z85 crate) mark a short last group by leading `#`, which no whole group can
     start with: each stands for one missing byte. Otherwise the length is a multiple of four.
@@ -66,7 +68,7 @@ def z85_decode(text: str) -> bytes:
 
 
 def inline(bitmap: BitMap64) -> DeletionVector:
-    """A descriptor that holds the positions itself."""
+    """Return a descriptor that holds the positions itself."""
     data = encode_bitmap(bitmap)
     return DeletionVector(
         storage_type="i",
@@ -77,7 +79,7 @@ def inline(bitmap: BitMap64) -> DeletionVector:
 
 
 def decode_inline(vector: DeletionVector, *, file: str = "inline deletion vector") -> BitMap64:
-    """The positions of an inline descriptor. Raises CorruptTable naming `file`."""
+    """Return the positions of an inline descriptor. Raises CorruptTable naming `file`."""
     try:
         data = z85_decode(vector.path_or_inline_dv)
     except ValueError as error:
@@ -88,9 +90,9 @@ def decode_inline(vector: DeletionVector, *, file: str = "inline deletion vector
 
 
 def slice_range(vector: DeletionVector) -> tuple[int, int]:
-    """(offset, length) of the bytes of its file that `read_from_file` needs.
+    """Return (offset, length) of the bytes of the vector's file that `read_from_file` needs.
 
-    Raises CorruptTable for a descriptor with a negative one.
+    Raises CorruptTable for a negative offset or size.
     """
     offset = vector.offset or 0
     if offset < 0 or vector.size_in_bytes < 0:
@@ -102,7 +104,7 @@ def slice_range(vector: DeletionVector) -> tuple[int, int]:
 
 
 def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap64:
-    """The positions of a vector stored in a file.
+    """Return the positions of a vector stored in a file.
 
     `data` is the file's bytes in `slice_range(vector)`, or the whole file. Raises CorruptTable
     naming `file` when size, checksum, bitmap or cardinality don't fit the descriptor.
@@ -112,14 +114,14 @@ def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap6
 
 
 def relative_file_name(uuid: str) -> str:
-    """The name of the file with that id."""
+    """Return the name of the vector file with this id."""
     return f"deletion_vector_{UUID(uuid)}.bin"
 
 
 def relative_vector(
     uuid: str, prefix: str, offset: int, size: int, cardinality: int
 ) -> DeletionVector:
-    """The descriptor of a vector in the table's folder: `<prefix>/deletion_vector_<uuid>.bin`.
+    """Return the descriptor of a vector below the table: `<prefix>/deletion_vector_<uuid>.bin`.
 
     `offset` and `size` are those of `vector_file`. An empty prefix is the table's root.
     """
@@ -133,7 +135,9 @@ def relative_vector(
 
 
 def place_of(vector_id: str) -> DeletionVector:
-    """A descriptor with the place that an id (`DeletionVector.unique_id`) names, and no counts."""
+    """Return a descriptor of the place that an id (`DeletionVector.unique_id`) names, without
+    counts.
+    """
     text, separator, digits = vector_id[1:].rpartition("@")
     has_offset = bool(separator) and digits.isascii() and digits.isdigit()
     inline_text = vector_id[:1] == "i" or not has_offset
@@ -147,7 +151,7 @@ def place_of(vector_id: str) -> DeletionVector:
 
 
 def inline_positions(text: str, *, file: str) -> BitMap64:
-    """The positions of an inline vector's text alone. Raises CorruptTable naming `file`."""
+    """Return the positions of an inline vector's text alone. Raises CorruptTable naming `file`."""
     try:
         return decode_bitmap(z85_decode(text), file=file)
     except ValueError as error:
@@ -155,11 +159,11 @@ def inline_positions(text: str, *, file: str) -> BitMap64:
 
 
 def vector_path(vector: DeletionVector, table_url: str) -> str:
-    """Where the vector's file is: a path relative to the table, decoded, or an encoded URL.
+    """Return the path of the vector's file: relative to the table, decoded, or an encoded URL.
 
-    A file inside the table always gives the relative path. Raises CorruptTable for an id that
-    is none, UnsupportedFeature for a storage type that isn't known, and ValueError for an inline
-    vector, which has no file.
+    A file inside the table always gives the relative path. Raises CorruptTable for an invalid id,
+    UnsupportedFeature for an unknown storage type, and ValueError for an inline vector, which has
+    no file.
     """
     if vector.storage_type == "u":
         text = vector.path_or_inline_dv

@@ -1,11 +1,11 @@
 """Table features: which tables may be read and written, and which protocol a table needs.
 
-Owns the names of the features, what the older numbered protocols imply, and the choice of the
-least protocol for a table's metadata. Source: PROTOCOL.md, "Protocol Evolution", "Table Features",
+Owns the features' names, what the older numbered protocols imply, and the choice of the least
+protocol for a table's metadata. Source: PROTOCOL.md, "Protocol Evolution", "Table Features",
 "Reader Version Requirements", "Writer Version Requirements", "Valid Feature Names".
 
-A feature that is listed but not active (PROTOCOL.md, "Active Features") asks nothing of a writer
-but to look whether it is: so writing is refused only where an unsupported feature is in use.
+A feature that is listed but not active (PROTOCOL.md, "Active Features") demands nothing of a
+writer: writing is refused only where an unsupported feature is active.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from txlake.protocol.types import (
 
 _MODE = "delta.columnMapping.mode"
 _COLLATIONS = "collations"
-# What the numbered protocols imply: the feature, its least reader and writer version.
+# The features that numbered protocols imply, with the least reader and writer version.
 _LEGACY: Mapping[str, tuple[int, int]] = {
     "appendOnly": (1, 2),
     "invariants": (1, 2),
@@ -70,27 +70,27 @@ _READER_WRITER = frozenset(
     }
 )
 CATALOG_FEATURE = "txlakeCatalog"
-"""The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
+"""The writer feature of a table whose versions a lake's catalog decides; it bars other writers."""
 
 ICEBERG = "icebergCompatV2"
-"""The writer feature of a table that keeps to what Iceberg's readers need."""
+"""The writer feature of a table that follows the rules of Iceberg's readers."""
 
 MATERIALIZED_PARTITIONS = "materializePartitionColumns"
 """The writer feature of a table whose data files hold the partition columns too."""
 
 CATALOG_MANAGED = "catalogManaged"
-"""The feature of a table whose versions a catalog makes, and that any engine writes through it."""
+"""The feature of a table that any engine writes through the catalog, which decides its versions."""
 
 CATALOG_FEATURES = frozenset(
     {CATALOG_FEATURE, CATALOG_MANAGED, "catalogOwned", "catalogOwned-preview"}
 )
-"""The features by which a catalog holds a table: they come and go with that alone."""
+"""The features of catalog tables, set and removed only by attaching to and leaving a catalog."""
 
 SHREDDING = frozenset({"variantShredding", "variantShredding-preview"})
 """The features of tables whose files may hold variants in columns of their own."""
 
 READABLE = _READER_WRITER
-"""The reader features that txlake honours. Catalog-managed tables are read as published."""
+"""The reader features that txlake supports. Catalog-managed tables are read as published."""
 
 WRITABLE = frozenset(
     {
@@ -156,12 +156,12 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# Every commit asks again, nearly always of the schema of the last time.
+# Every commit parses the schema again, nearly always the same one as before.
 _schema_of = lru_cache(maxsize=64)(parse_schema)
 
 
 def check_readable(protocol: Protocol, *, table: str) -> None:
-    """Raises UnsupportedFeature, naming the features or versions, when `table` can't be read."""
+    """Raise UnsupportedFeature, naming the features or versions, when `table` can't be read."""
     _check_consistent(protocol, table)
     missing = sorted(set(protocol.reader_features or ()) - READABLE)
     too_new = protocol.min_reader_version > 3
@@ -173,9 +173,9 @@ def check_readable(protocol: Protocol, *, table: str) -> None:
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> None:
-    """Raises UnsupportedFeature, naming the features or versions, when `table` can't be written.
+    """Raise UnsupportedFeature, naming the features or versions, when `table` can't be written.
 
-    What can't be read can't be written either. Features that are listed but not in use are fine.
+    An unreadable table isn't writable either. Features that are listed but not active are fine.
     """
     check_readable(protocol, table=table)
     schema = _schema_of(metadata.schema_string, file=table)
@@ -196,19 +196,21 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
 
 
 def in_use(feature: str, metadata: Metadata) -> bool:
-    """Whether the metadata uses a feature, listed or not; one that metadata doesn't show: yes."""
+    """Return whether the metadata uses a feature, listed or not; True for one that metadata can't
+    show.
+    """
     if feature == MATERIALIZED_PARTITIONS:
-        return True  # its property only brings it
+        return True  # the property only adds the feature
     schema = _schema_of(metadata.schema_string)
     return _ACTIVE.get(feature, _always)(schema, metadata.configuration)
 
 
 def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether new data files hold the partition columns too, after their other columns.
+    """Return whether new data files hold the partition columns too, after their other columns.
 
-    The feature asks for it wherever it is listed; the property is a wish, which any writer may
-    grant. Readers take the values from the log in any case. Source: Delta's protocol RFC
-    "Materialize Partition Columns"; PROTOCOL.md, "Iceberg Compatibility V2".
+    The feature demands it wherever it is listed; the property permits it to any writer. Readers
+    take the values from the log in any case. Source: Delta's protocol RFC "Materialize Partition
+    Columns"; PROTOCOL.md, "Iceberg Compatibility V2".
     """
     return (
         MATERIALIZED_PARTITIONS in supported_features(protocol)
@@ -218,7 +220,7 @@ def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]
 
 
 def is_iceberg_compatible(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether icebergCompatV2 is in force, and its rules are to be kept."""
+    """Return whether icebergCompatV2 is in force, so that its rules apply."""
     is_on = is_true(configuration, "delta.enableIcebergCompatV2")
     return is_on and ICEBERG in supported_features(protocol)
 
@@ -253,7 +255,7 @@ def _wanted(side: str, version: int, known: int, features: list[str]) -> str:
 
 
 def supported_features(protocol: Protocol) -> frozenset[str]:
-    """The features that the protocol supports, listed or implied by its numbered versions."""
+    """Return the features that the protocol supports, listed or implied by its versions."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     listed = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
     if writer >= 7:
@@ -269,14 +271,14 @@ def _implied(reader: int, writer: int) -> frozenset[str]:
 def protocol_for(
     metadata: Metadata, existing: Protocol | None, *, features: Iterable[str] = ()
 ) -> Protocol:
-    """The least protocol that suits the metadata: `existing` itself when it does already.
+    """Return the least protocol that suits the metadata; `existing` itself if it suits already.
 
-    `features` are wanted besides those that the metadata asks for (`clustering`,
-    `domainMetadata` ... which no metadata shows). Properties `delta.feature.<name>` and
-    `delta.minReaderVersion`, `delta.minWriterVersion` ask too; they aren't to be stored
+    `features` are requested besides those of the metadata (`clustering`, `domainMetadata` ... which
+    no metadata shows). The properties `delta.feature.<name>`, `delta.minReaderVersion` and
+    `delta.minWriterVersion` are requests too and aren't to be stored
     (`properties.stored_configuration`). A protocol is never lowered.
 
-    Raises InvalidRequest for an unknown feature or a bad request for one.
+    Raises InvalidRequest for an unknown feature or an invalid request for one.
     """
     wanted = {_known_name(name) for name in features} | set(_features_of(metadata))
     for name in tuple(wanted):
@@ -293,23 +295,23 @@ def protocol_for(
         reader = max(reader, existing.min_reader_version)
         writer = max(writer, existing.min_writer_version)
     else:
-        # What every table has had since the first protocol that knows of them.
+        # Every table has these since the first protocol that knows them.
         asked = frozenset(wanted) | {"appendOnly", "invariants"}
     return _least(asked, reader, writer)
 
 
 def protocol_without(features: Iterable[str], existing: Protocol) -> Protocol:
-    """The least protocol that has all that `existing` has, but for these features."""
+    """Return the least protocol with all features of `existing` except these."""
     return protocol_of(supported_features(existing) - frozenset(features))
 
 
 def protocol_of(features: Iterable[str]) -> Protocol:
-    """The least protocol that has these features and no others."""
+    """Return the least protocol with exactly these features."""
     return _least(frozenset(features), 1, 1)
 
 
 def needed_by_others(feature: str, protocol: Protocol) -> bool:
-    """Whether another feature that the protocol supports stands on this one."""
+    """Return whether another feature that the protocol supports depends on this one."""
     return any(feature in _needed(name) for name in supported_features(protocol))
 
 
@@ -320,7 +322,7 @@ def _least(features: frozenset[str], reader: int, writer: int) -> Protocol:
         for r, w in ((1, 2), (1, 3), (2, 5), (2, 6)):
             if r >= reader and w >= writer and features == _implied(r, w):
                 return Protocol(min_reader_version=r, min_writer_version=w)
-    # An older version that was asked for brings the features that it implies.
+    # A requested older version adds the features that it implies.
     names = features | (_implied(reader, writer) if writer < 7 else frozenset())
     read = frozenset(name for name in names if name in _READER_WRITER)
     if reader >= 3 or read - {"columnMapping"}:
@@ -344,7 +346,7 @@ def _needed(name: str) -> Iterator[str]:
 
 
 def _has_sibling(name: str, have: Collection[str]) -> bool:
-    """Whether the preview of a feature, which has the same meaning, is there already."""
+    """Return whether a feature's preview, which has the same meaning, is present already."""
     return f"{name}-preview" in have
 
 
@@ -431,7 +433,9 @@ def _change_data(schema: Struct, configuration: Mapping[str, str]) -> bool:
 
 
 def _widened(schema: Struct, configuration: Mapping[str, str]) -> bool:
-    """Types may be widened, or were: readers have to know of that for as long as it is told."""
+    """Return whether types may be widened, or were: readers need the feature while changes are
+    recorded.
+    """
     may_be = _property("delta.enableTypeWidening")
     return may_be(schema, configuration) or _field_key(TYPE_CHANGES)(schema, configuration)
 
@@ -477,9 +481,10 @@ def _fields(data_type: DataType) -> Iterator[Field]:
 
 
 def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str], *, table: str) -> str:
-    """`none`, `name` or `id`: the property counts only where the protocol supports the feature.
+    """Return `none`, `name` or `id`; the property counts only where the protocol supports the
+    feature.
 
-    Raises CorruptTable for a mode that there isn't. Source: PROTOCOL.md, "Column Mapping".
+    Raises CorruptTable for an unknown mode. Source: PROTOCOL.md, "Column Mapping".
     """
     text = configuration.get(_MODE)
     if text is None or "columnMapping" not in supported_features(protocol):

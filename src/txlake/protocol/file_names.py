@@ -1,7 +1,7 @@
 """The names of files in `_delta_log`, parsed and formatted.
 
-Owns names alone: what a file holds, and whether it is usable, is decided elsewhere. Source:
-PROTOCOL.md, "Delta Log Entries", "Checkpoint Naming Scheme", "Log Compaction Files".
+Owns names alone; contents and usability are decided elsewhere. Source: PROTOCOL.md, "Delta Log
+Entries", "Checkpoint Naming Scheme", "Log Compaction Files".
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class LastCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class StagedCommit:
-    """`_staged_commits/n.u.json`: proposed as version n; the catalog knows whether it holds."""
+    """`_staged_commits/n.u.json`: proposed as version n; the catalog knows whether it was
+    ratified.
+    """
 
     version: int
     id: str
@@ -106,9 +108,10 @@ LogFile: TypeAlias = (
 
 
 def parse_name(name: str) -> LogFile | None:
-    """What a name, relative to `_delta_log/`, stands for; None when it is none of the log's own.
+    """Return the kind of log file that a name, relative to `_delta_log/`, stands for; None for
+    others.
 
-    `name` may carry the folder (`_delta_log/...`). Versions beyond 2^63 - 1 are no versions.
+    `name` may carry the folder (`_delta_log/...`). Numbers beyond 2^63 - 1 are no versions.
     """
     name = name.removeprefix(f"{LOG_FOLDER}/")
     if name == "_last_checkpoint":
@@ -138,7 +141,7 @@ def parse_name(name: str) -> LogFile | None:
 
 
 def log_path(file: LogFile) -> str:
-    """The file's path relative to the table."""
+    """Return the file's path relative to the table."""
     return f"{LOG_FOLDER}/{_name(file)}"
 
 
@@ -164,22 +167,22 @@ def _name(file: LogFile) -> str:
 
 @lru_cache(maxsize=256)
 def commit_path(version: int) -> str:
-    """`_delta_log/<20 digits>.json`."""
+    """Return `_delta_log/<20 digits>.json`."""
     return log_path(CommitFile(version))
 
 
 def checksum_path(version: int) -> str:
-    """`_delta_log/<20 digits>.crc`."""
+    """Return `_delta_log/<20 digits>.crc`."""
     return log_path(Checksum(version))
 
 
 def list_from(version: int) -> str:
-    """What to list after, so that every file of `version` and later is in the listing."""
+    """Return the `start_after` for a listing of all files of `version` and later."""
     return f"{LOG_FOLDER}/{max(version, 0):020d}"
 
 
 def sidecar_path(path_in_log: str) -> str:
-    """A sidecar's path relative to the table, from its (decoded) path in the manifest.
+    """Return a sidecar's path relative to the table, from its (decoded) path in the manifest.
 
     Sidecars always lie in `_delta_log/_sidecars`, so that the last segment of the path is enough.
     Raises CorruptTable for a path whose last segment is no name.

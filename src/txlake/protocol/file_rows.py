@@ -1,7 +1,7 @@
-"""`add` actions as rows of an Arrow table, and back.
+"""Conversion between `add` actions and rows of an Arrow table.
 
-Owns `FILES_SCHEMA`, the form in which every layer above looks at files. Source: PROTOCOL.md,
-"Add File and Remove File".
+Owns `FILES_SCHEMA`, the form in which all other layers handle files. Source: PROTOCOL.md, "Add File
+and Remove File".
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ FILES_SCHEMA = pa.schema(
     ]
 )
 """One row a live file. Paths as in the log (percent-encoded), keys of `partition_values` physical
-names, times in milliseconds, `extra` the JSON object of fields that we don't know, or null."""
+names, times in milliseconds, `extra` the JSON object of unknown fields, or null."""
 
 
 _BATCH_ROWS = 65_536
 
 
 def files_table(adds: Sequence[Add]) -> pa.Table:
-    """The adds as a table in FILES_SCHEMA, in the order given."""
+    """Return the adds as a table in FILES_SCHEMA, in the order given."""
     if not adds:
         return FILES_SCHEMA.empty_table()
     batches = (adds[start : start + _BATCH_ROWS] for start in range(0, len(adds), _BATCH_ROWS))
@@ -76,7 +76,7 @@ def _batch(adds: Sequence[Add]) -> pa.RecordBatch:
 
 
 def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
-    """Dictionaries as an Arrow map of strings; None is null."""
+    """Return dictionaries as an Arrow map of strings; None is null."""
     missing = values.count(None)
     if missing == len(values):
         return pa.nulls(len(values), STRING_MAP)
@@ -122,12 +122,12 @@ def _extras(extras: Sequence[JsonObject]) -> pa.Array:
 
 
 def adds_of(table: pa.Table) -> list[Add]:
-    """The rows of a table in FILES_SCHEMA as add actions, in order."""
+    """Return the rows of a table in FILES_SCHEMA as add actions, in order."""
     return list(iterate_adds(table))
 
 
 def iterate_adds(table: pa.Table) -> Iterator[Add]:
-    """As `adds_of`, a batch at a time."""
+    """Yield the rows as `adds_of` does, decoding a batch at a time."""
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         columns = [batch.column(name).to_pylist() for name in FILES_SCHEMA.names]
         for (
@@ -161,7 +161,7 @@ def iterate_adds(table: pa.Table) -> Iterator[Add]:
 
 
 def vector_of(value: dict[str, object]) -> DeletionVector:
-    """The descriptor from one value of the column `deletion_vector`."""
+    """Return the descriptor from one value of the column `deletion_vector`."""
     return DeletionVector(
         storage_type=cast(str, value["storage_type"]),
         path_or_inline_dv=cast(str, value["path_or_inline_dv"]),

@@ -1,7 +1,7 @@
-"""Tables that can be told to Iceberg's readers as they are: the rules of icebergCompatV2.
+"""The rules of icebergCompatV2, under which Iceberg's readers can read a table.
 
-Owns what the feature asks of a table's metadata. What it asks of files is the writers' (partition
-columns in files: `features.materializes_partitions`; ids of lists and maps: `column_mapping`) and
+Owns the rules for a table's metadata. The rules for files are the writers' (partition columns in
+files: `features.materializes_partitions`; ids of lists and maps: `column_mapping`) and
 `transaction.validation`'s. Iceberg's own metadata isn't written here. Source: PROTOCOL.md, "Iceberg
 Compatibility V2", "Writer Requirements for Type Widening".
 """
@@ -38,7 +38,7 @@ _OTHERS = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV3")
 _VECTORS = "delta.enableDeletionVectors"
 _FORMATS = "delta.universalFormat.enabledFormats"
 VERSION_TAG: Mapping[str, str] = {"ICEBERG_COMPAT_VERSION": "2"}
-"""What Delta Spark's files say of themselves; its REORG ... UPGRADE UNIFORM rewrites others."""
+"""The tag of Delta Spark's files; its REORG ... UPGRADE UNIFORM rewrites files without it."""
 
 _TYPES = frozenset(
     {
@@ -51,15 +51,15 @@ _CLASS = "DELTA_ICEBERG_COMPAT_VIOLATION"
 
 
 def is_on(metadata: Metadata) -> bool:
-    """Whether the table asks for the rules."""
+    """Return whether the table's property enables the rules."""
     return is_true(metadata.configuration, ENABLE)
 
 
 def with_settings(metadata: Metadata, before: Metadata | None, *, new: bool) -> Metadata:
-    """The metadata with the properties that come and go with the rules, as in Delta Spark.
+    """Return the metadata with the properties that Delta Spark sets and removes with the rules.
 
-    A new table's columns are mapped by name, where it isn't said how. Turning the rules off takes
-    Iceberg from the formats that other engines keep the table in.
+    A new table's columns are mapped by name, unless a mode is set. Disabling the rules removes
+    Iceberg from the formats that other engines maintain for the table.
     """
     configuration = dict(metadata.configuration)
     if is_on(metadata) and new:
@@ -75,7 +75,7 @@ def with_settings(metadata: Metadata, before: Metadata | None, *, new: bool) -> 
 
 
 def promises_too_much(metadata: Metadata) -> str | None:
-    """Why a table can't be told to Iceberg's readers, where its properties say so; None: it can."""
+    """Return why the table can't promise Iceberg's format as its properties do; None if it can."""
     formats = metadata.configuration.get(_FORMATS, "")
     if "iceberg" not in [one.strip().lower() for one in formats.split(",")]:
         return None
@@ -88,7 +88,7 @@ def promises_too_much(metadata: Metadata) -> str | None:
 
 
 def violation(metadata: Metadata, before: Metadata | None = None) -> str | None:
-    """Why a table can't have this metadata, which asks for the rules, after `before`; None: it can.
+    """Return why metadata that enables the rules can't follow `before`; None if it can.
 
     The text says what was found, what was expected and what to do.
     """
@@ -134,7 +134,7 @@ def _violations(metadata: Metadata, schema: Struct, before: Metadata | None) -> 
 
 
 def new_widening(metadata: Metadata, before: Metadata) -> str | None:
-    """Why types can't be widened so in a table that lists the feature, in use or not."""
+    """Return why these types can't be widened in a table that lists the feature, active or not."""
     known = set(_widened(parse_schema(before.schema_string)))
     found = _widened(parse_schema(metadata.schema_string))
     return next((text for text in found if text not in known), None)
@@ -168,7 +168,7 @@ def _iceberg_widens(old: Primitive, new: Primitive) -> bool:
 
 
 def _unnumbered(schema: Struct) -> Iterator[str]:
-    """Lists and maps inside of which something has no id, or one that another has too."""
+    """Yield violations of columns whose elements, keys or values lack an id, and of shared ids."""
     for item in all_fields(schema):
         lacking = [key for key in nested_keys(item) if key not in nested_ids(item)]
         if lacking:

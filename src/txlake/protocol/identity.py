@@ -1,4 +1,4 @@
-"""Identity columns: which values they get, and the mark up to which values were given.
+"""Identity columns: their values, and the high-water mark up to which values are used.
 
 Values are `start + k * step` with k from 0 on, each beyond the mark; beyond is greater for a
 positive step and less for a negative one. Source: PROTOCOL.md, "Identity Columns".
@@ -28,8 +28,8 @@ class IdentityColumn:
 
     Attributes:
         physical_name: its name in the data files.
-        mark: the last value that counts as given; None where none was.
-        allows_explicit: whether writers may bring values of their own: BY DEFAULT.
+        mark: the last value that counts as used; None where none was.
+        allows_explicit: whether writers may insert values of their own: BY DEFAULT.
     """
 
     name: str
@@ -40,27 +40,28 @@ class IdentityColumn:
     allows_explicit: bool
 
     def after(self, mark: int | None) -> int:
-        """The first value beyond a mark; it may be beyond what a column can hold."""
+        """Return the first value beyond a mark; it may exceed the range of a long."""
         if mark is None:
             return self.start
         return self.start + max(0, (mark - self.start) // self.step + 1) * self.step
 
     def further(self, one: int | None, other: int | None) -> int | None:
-        """The mark of the two that leaves less."""
+        """Return the mark that leaves fewer values; None only if both are None."""
         if one is None or other is None:
             return other if one is None else one
         return max(one, other) if self.step > 0 else min(one, other)
 
     def capacity(self, first: int) -> int:
-        """How many values there are from one of them on."""
+        """Return how many values there are from `first` on."""
         last = LONG_MAX if self.step > 0 else LONG_MIN
         return max(0, (last - first) // self.step + 1)
 
     def reached(self, value: int) -> int | None:
-        """The mark for a column that has this value: the value at it or next beyond it.
+        """Return the mark for a column that holds `value`: the generated value at it or next beyond
+        it.
 
-        None for a value before the start, which no value that is given meets. It may be beyond what
-        a column can hold.
+        None for a value before the start, which no generated value can equal. The mark may exceed
+        the range of a long.
         """
         if (value - self.start) * self.step < 0:
             return None
@@ -68,14 +69,14 @@ class IdentityColumn:
 
 
 def is_identity(item: Field) -> bool:
-    """Whether a column is an identity column."""
+    """Return whether a column is an identity column."""
     return START in item.metadata or STEP in item.metadata
 
 
 def identity_of(item: Field, table: str) -> IdentityColumn | None:
-    """What a column's metadata says of it; None for any other column.
+    """Return the identity column that a field's metadata describes; None for any other column.
 
-    Raises CorruptTable for metadata that can't be followed.
+    Raises CorruptTable for inconsistent metadata.
     """
     if not is_identity(item):
         return None
@@ -113,19 +114,19 @@ def _is_long(value: object) -> bool:
 
 
 def identity_columns(schema: Struct, table: str) -> tuple[IdentityColumn, ...]:
-    """The table's identity columns, in order. Raises CorruptTable as `identity_of`."""
+    """Return the table's identity columns, in order. Raises CorruptTable as `identity_of`."""
     found = (identity_of(item, table) for item in schema)
     return tuple(one for one in found if one is not None)
 
 
 def marks_of(schema: Struct, table: str) -> dict[str, int]:
-    """The marks that there are, by physical name."""
+    """Return the existing marks by physical name."""
     found = identity_columns(schema, table)
     return {one.physical_name: one.mark for one in found if one.mark is not None}
 
 
 def marks_differ(before: Metadata, after: Metadata) -> bool:
-    """Whether one table's identity columns have other marks; True where they can't be read."""
+    """Return whether the identity columns' marks differ; True where they can't be read."""
     if before.schema_string == after.schema_string:
         return False
     try:
@@ -136,7 +137,7 @@ def marks_differ(before: Metadata, after: Metadata) -> bool:
 
 
 def with_marks(schema: Struct, marks: Mapping[str, int], table: str) -> Struct:
-    """The schema with its marks moved on to these, by physical name; none moves back."""
+    """Return the schema with its marks advanced to these, by physical name; no mark moves back."""
     return Struct(tuple(_with_mark(item, marks, table) for item in schema))
 
 
@@ -149,7 +150,7 @@ def _with_mark(item: Field, marks: Mapping[str, int], table: str) -> Field:
     if reached is None:
         return item
     if not LONG_MIN <= reached <= LONG_MAX:
-        reached -= column.step  # nothing is left beyond it
+        reached -= column.step  # no value is left beyond it
     mark = column.further(column.mark, reached)
     if mark == column.mark:
         return item
@@ -157,7 +158,7 @@ def _with_mark(item: Field, marks: Mapping[str, int], table: str) -> Field:
 
 
 def metadata_with_marks(metadata: Metadata, marks: Mapping[str, int], table: str) -> Metadata:
-    """The metadata with its schema's marks moved on, itself where none moves."""
+    """Return the metadata with its schema's marks advanced; the same object if none moves."""
     if not marks:
         return metadata
     schema = parse_schema(metadata.schema_string)
@@ -168,7 +169,7 @@ def metadata_with_marks(metadata: Metadata, marks: Mapping[str, int], table: str
 
 
 def without_marks(schema: Struct) -> Struct:
-    """The schema of a table whose identity columns begin anew."""
+    """Return the schema of a table whose identity columns start again."""
     return Struct(
         tuple(
             replace(item, metadata={k: v for k, v in item.metadata.items() if k != HIGH_WATER_MARK})

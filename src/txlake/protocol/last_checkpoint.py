@@ -1,6 +1,6 @@
 """`_last_checkpoint`: the hint where to start listing, and its checksum.
 
-A hint is never trusted: it may be stale, damaged or wrong, and says nothing about what is there.
+A hint is never trusted: it may be stale, damaged or wrong, and doesn't prove that files exist.
 Source: PROTOCOL.md, "Last Checkpoint File Schema" and "JSON checksum".
 """
 
@@ -18,7 +18,7 @@ from txlake.protocol.actions import Json
 from txlake.protocol.file_names import VERSION_MAX
 
 HINT_BYTES_MAX = 256 * 1024
-"""Writers may put the checkpoint's schema into it."""
+"""The size limit of a hint, into which writers may put the checkpoint's schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +26,11 @@ class Hint:
     """A checkpoint that was just written.
 
     Attributes:
-        version: the table version it holds.
-        actions: how many rows it has, sidecars' rows included.
-        parts: how many files, when it is a multi-part checkpoint.
+        version: the checkpoint's table version.
+        actions: the number of its rows, sidecars' rows included.
+        parts: the number of its files, for a multi-part checkpoint.
         size_bytes: the size of its files, sidecars included.
-        add_files: how many live files it lists.
+        add_files: the number of its live files.
         v2_path, v2_size_bytes, v2_modified_ms: name, size and time of a V2 checkpoint's manifest.
     """
 
@@ -45,8 +45,8 @@ class Hint:
 
 
 def read_hint(data: bytes) -> int | None:
-    """The version of the hint; None when it is unreadable, its checksum is wrong, or it is longer
-    than any writer's.
+    """Return the hint's version; None if it is unreadable, longer than any writer's, or fails its
+    checksum.
     """
     if len(data) > HINT_BYTES_MAX:
         return None
@@ -65,7 +65,7 @@ def read_hint(data: bytes) -> int | None:
 
 
 def write_hint(hint: Hint) -> bytes:
-    """The file's bytes, with checksum."""
+    """Return the file's bytes, with checksum."""
     value: dict[str, Json] = {"version": hint.version, "size": hint.actions}
     if hint.parts is not None:
         value["parts"] = hint.parts
@@ -83,12 +83,12 @@ def write_hint(hint: Hint) -> bytes:
 
 
 def checksum_of(value: Mapping[str, Json]) -> str:
-    """The MD5 of the canonical form of an object, its own `checksum` left out."""
+    """Return the MD5 of an object's canonical form, its own `checksum` left out."""
     return hashlib.md5(canonical_form(value).encode(), usedforsecurity=False).hexdigest()
 
 
 def canonical_form(value: Mapping[str, Json]) -> str:
-    """`"path"+"to"=value` pairs, sorted bytewise by path and joined by commas."""
+    """Return `"path"+"to"=value` pairs, sorted bytewise by path and joined by commas."""
     content = {key: item for key, item in value.items() if key != "checksum"}
     pairs = sorted(_pairs(content, ""), key=lambda pair: pair[0].encode())
     return ",".join(f"{path}={text}" for path, text in pairs)

@@ -1,7 +1,7 @@
-"""The statistics of a checkpoint's files, decoded from its bytes when someone asks for them.
+"""The statistics of a checkpoint's files, decoded from its bytes only when they are used.
 
-Owns that they cost nothing before: they are most of a checkpoint, and opening a table, counting its
-files or choosing some by partition needs none. Source: PROTOCOL.md, "Per-file Statistics".
+They are most of a checkpoint, and opening a table, counting its files or choosing some by partition
+needs none. Source: PROTOCOL.md, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from txlake.protocol.parquet_sizes import Budget
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
-"""What pyarrow raises for bytes that are no Parquet, or not what they should be."""
+"""What pyarrow raises for bytes that are no Parquet, or have unexpected content."""
 
 BATCH_ROWS = 65_536
 _PASSES_BEFORE_KEPT = 3
 
 
 def damaged(file: str, error: Exception) -> CorruptTable:
-    """The error for a file of a checkpoint that can't be decoded."""
+    """Return the error for a file of a checkpoint that can't be decoded."""
     return CorruptTable(f"{file}: not a readable checkpoint: {error}")
 
 
 class StatsPart:
-    """The statistics in one Parquet file: of those of its rows where `present` is true."""
+    """The statistics in one Parquet file, of the rows where `present` is true."""
 
     __slots__ = ("_columns", "_data", "_file", "_metadata", "_present", "rows")
 
@@ -45,7 +45,7 @@ class StatsPart:
         present: Mask,
         file: str,
     ) -> None:
-        """`fields`: which of `stats` and `stats_parsed` there are to read, at least one."""
+        """`fields`: which of `stats` and `stats_parsed` the file has, at least one."""
         self._data = data
         self._metadata = metadata
         self._columns = [f"add.{name}" for name in fields]
@@ -54,7 +54,7 @@ class StatsPart:
         self.rows = int(np.count_nonzero(present))
 
     def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
-        """The texts in order; only those of the rows kept. Raises CorruptTable naming the file."""
+        """Yield the texts of the kept rows in order. Raises CorruptTable naming the file."""
         try:
             yield from self._chunks(keep)
         except PARQUET_ERRORS as error:
@@ -83,7 +83,7 @@ class StatsPart:
 
 
 def _texts(adds: pa.StructArray) -> pa.Array:
-    """The statistics as JSON: from the text, else from the struct."""
+    """Return the statistics as JSON: from the text, else from the struct."""
     names = {item.name for item in adds.type}
     texts = pc.struct_field(adds, "stats").cast(pa.string()) if "stats" in names else None
     if "stats_parsed" not in names or (texts is not None and not texts.null_count):
@@ -93,7 +93,7 @@ def _texts(adds: pa.StructArray) -> pa.Array:
 
 
 class GivenStats:
-    """Statistics that are there already."""
+    """Statistics that are decoded already."""
 
     __slots__ = ("_column", "rows")
 
@@ -102,21 +102,21 @@ class GivenStats:
         self.rows = len(column)
 
     def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
-        """The texts in order; only those of the rows kept."""
+        """Yield the texts of the kept rows in order."""
         column = self._column if keep is None else self._column.filter(pa.array(keep))
         yield from column.iterchunks()
 
     def column(self) -> pa.ChunkedArray:
-        """All of them."""
+        """Return the texts of all rows."""
         return self._column
 
 
 class LazyStats:
     """The statistics of many files, as JSON texts or null, in order.
 
-    They are decoded at each use, until there were so many uses that it is cheaper to keep them.
-    Using them raises CorruptTable naming the damaged file, unless `instead` gives, for that error,
-    the texts from elsewhere. Reading from several threads is safe.
+    They are decoded at each use, until keeping the texts is cheaper. Using them raises CorruptTable
+    naming the damaged file, unless `instead` returns, for that error, the texts from another
+    source. Reading from several threads is safe.
     """
 
     __slots__ = ("_instead", "_passes", "_source", "rows")
@@ -127,14 +127,16 @@ class LazyStats:
         *,
         instead: Callable[[CorruptTable], pa.ChunkedArray] | None = None,
     ) -> None:
-        # Replaced as a whole when the texts are kept, so that no thread sees half of it.
+        # Replaced as a whole when the texts are kept, so that no thread sees an intermediate state.
         self._source: tuple[StatsPart | GivenStats, ...] | GivenStats = tuple(parts)
         self._instead = instead
         self._passes = 0
         self.rows = sum(part.rows for part in parts)
 
     def column(self) -> pa.ChunkedArray:
-        """All of them. They are kept from now on, and the checkpoint's bytes aren't."""
+        """Return the texts of all rows, and keep them from now on instead of the checkpoint's
+        bytes.
+        """
         source = self._source
         if not isinstance(source, GivenStats):
             source = GivenStats(pa.chunked_array(self._decoded(source, None), pa.string()))
@@ -142,11 +144,11 @@ class LazyStats:
         return source.column()
 
     def filter(self, keep: Mask | None) -> pa.ChunkedArray:
-        """Those of the rows kept (all when None)."""
+        """Return the texts of the kept rows (all when None)."""
         return self.column() if keep is None else pa.chunked_array(self.chunks(keep), pa.string())
 
     def chunks(self, keep: Mask | None = None) -> Iterator[pa.Array]:
-        """As `filter`, chunk by chunk: only one of them need be in memory."""
+        """Yield the texts of the kept rows chunk by chunk: only one chunk need be in memory."""
         self._passes += 1
         source = self._source
         if not isinstance(source, GivenStats) and self._passes <= _PASSES_BEFORE_KEPT:
@@ -171,7 +173,7 @@ class LazyStats:
             known = GivenStats(self._instead(error))
             self._source = known
             for chunk in known.chunks(keep):
-                # Those before the damage were given already.
+                # The texts before the damage were yielded already.
                 if done < len(chunk):
                     yield chunk.slice(done)
                 done = max(done - len(chunk), 0)

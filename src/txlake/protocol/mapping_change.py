@@ -1,8 +1,7 @@
-"""How columns are mapped after a change of metadata: which changes there are, ids, physical names.
+"""Column mapping after a change of metadata: which changes are allowed, ids, physical names.
 
-Owns the one rule for every door by which metadata comes. Data files that stay in the table must
-still be read by the names and ids under which they were written. Source: PROTOCOL.md, "Column
-Mapping".
+Owns the rule for every way to change metadata. Data files that stay in the table must still be read
+by the names and ids under which they were written. Source: PROTOCOL.md, "Column Mapping".
 """
 
 from __future__ import annotations
@@ -42,11 +41,10 @@ from txlake.protocol.types import (
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """How a table maps its columns.
+    """A table's column mapping.
 
     Attributes:
-        mode: `none`, `name` or `id`, as far as the protocol lets it count; None for a mode that
-            isn't understood.
+        mode: `none`, `name` or `id`, as far as the protocol supports it; None for an invalid one.
         metadata: with the schema, and the highest column id so far.
     """
 
@@ -55,13 +53,14 @@ class Mapping:
 
 
 def mode_of(metadata: Metadata) -> str | None:
-    """How the metadata asks to map columns: `none`, `name` or `id`; None: not understood."""
+    """Return the metadata's mapping mode: `none`, `name` or `id`; None for an invalid one."""
     mode = metadata.configuration.get(MODE_PROPERTY, "none")
     return mode.strip().lower() if is_understood(MODE_PROPERTY, mode) else None
 
 
 def schema_asked_for(metadata: Metadata) -> Struct:
-    """The schema as the metadata alone asks to read it, whatever the protocol lets count.
+    """Return the schema by the metadata's own mapping mode, whether or not the protocol lets it
+    count.
 
     Raises CorruptTable.
     """
@@ -76,13 +75,13 @@ def with_mapping(
     replaces: bool,
     table: str,
 ) -> Metadata:
-    """The metadata with an id and a physical name for each column, where it maps columns.
+    """Return the metadata with an id and a physical name for each column, where it maps columns.
 
-    Columns that were there keep theirs; those from before a table maps columns keep their names
+    Existing columns keep theirs; when a table begins to map columns, existing ones keep their names
     in data files. In mode `none` a column has neither. `before` is None for a new table;
-    `replaces`: none of its data files stays, so that the columns are new ones.
+    `replaces`: whether all data files are replaced, so that the columns are new ones.
 
-    Raises InvalidRequest for a change that files couldn't be read after.
+    Raises InvalidRequest for a change after which files couldn't be read.
     """
     mode = mode_of(metadata)
     if before is None or replaces:
@@ -106,9 +105,9 @@ def with_mapping(
 def with_mapping_back(
     metadata: Metadata, before: Metadata, new_id: Callable[[], str], *, table: str
 ) -> Metadata:
-    """Metadata of an earlier version, which its files are read by; no id is given a second time.
+    """Return metadata restored from an earlier version, with its ids; no id is assigned twice.
 
-    Raises InvalidRequest where the ids that columns lack can't be known.
+    Raises InvalidRequest where columns lack ids and the highest id is unknown.
     """
     if mode_of(metadata) in (None, "none"):
         return _with_highest(metadata, _max_id(before) or 0)
@@ -116,7 +115,7 @@ def with_mapping_back(
 
 
 def with_nested_ids(metadata: Metadata, *, table: str) -> Metadata:
-    """The metadata with ids for what is inside of lists and maps, as Iceberg's readers need them.
+    """Return the metadata with ids for elements, keys and values, as Iceberg's readers need them.
 
     Raises InvalidRequest where it isn't known which ids are free.
     """
@@ -144,7 +143,7 @@ def _unknown_ids(before: Metadata, table: str) -> InvalidRequest:
 
 
 def _same_columns(metadata: Metadata, before: Metadata) -> bool:
-    """Whether the columns are those that were there, in the same words."""
+    """Return whether schema text and highest id are unchanged."""
     highest = (one.configuration.get(MAX_ID_PROPERTY) for one in (metadata, before))
     return metadata.schema_string == before.schema_string and len(set(highest)) == 1
 
@@ -160,7 +159,7 @@ def _of_new_table(
 
 
 def _check_change(metadata: Metadata, mode: str, before: Mapping, table: str) -> None:
-    """Raises InvalidRequest unless the files that are there can be read in the new mode."""
+    """Raise InvalidRequest unless the existing files can be read in the new mode."""
     schema = parse_schema(metadata.schema_string)
     if before.mode is None:
         misfit = next((item for item in all_fields(schema) if not _fits(item, mode)), None)
@@ -194,9 +193,10 @@ def _fits(item: Field, mode: str) -> bool:
 
 
 def _inheriting(metadata: Metadata, before: Metadata, table: str) -> Metadata:
-    """The columns that were there with the ids and physical names that they have.
+    """Return the metadata with ids and physical names of existing columns copied from `before`.
 
-    Raises InvalidRequest where the metadata gives one of the two to another column.
+    Raises InvalidRequest where the metadata gives an existing id or physical name to another
+    column.
     """
     schema, old = parse_schema(metadata.schema_string), parse_schema(before.schema_string)
     inherited = _inherited(schema, old)
@@ -275,13 +275,13 @@ def _assigned(
 
 
 def _max_id(metadata: Metadata) -> int | None:
-    """The highest id so far, 0 where none is told; None: not understood."""
+    """Return the highest id so far, 0 where none is recorded; None for an invalid one."""
     text = metadata.configuration.get(MAX_ID_PROPERTY, "0").strip()
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _with_highest(metadata: Metadata, highest: int) -> Metadata:
-    """The metadata with the highest id so far, where there was one."""
+    """Return the metadata with the highest id so far, where there was one."""
     highest = max(highest, _max_id(metadata) or 0)
     if not highest:
         return metadata
@@ -291,14 +291,14 @@ def _with_highest(metadata: Metadata, highest: int) -> Metadata:
 
 
 def _with_schema(metadata: Metadata, schema: Struct) -> Metadata:
-    """The metadata with this schema; the same one in other words is left as it is written."""
+    """Return the metadata with this schema; an equal schema keeps its text."""
     if schema == parse_schema(metadata.schema_string):
         return metadata
     return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
 
 
 def check_mapped(schema: Struct, *, table: str) -> None:
-    """Raises InvalidRequest where two columns share an id, or a physical name of one struct."""
+    """Raise InvalidRequest where two columns share an id, or two of a struct a physical name."""
     fields = tuple(all_fields(schema))
     ids = [item.column_id for item in fields]
     if len(set(ids)) < len(ids) or None in ids:
@@ -314,7 +314,7 @@ def check_mapped(schema: Struct, *, table: str) -> None:
 def _pairs(
     new: DataType, old: DataType | None, above: Path = ()
 ) -> Iterator[tuple[Path, Field, Field | None]]:
-    """Every field with its path, and the old field at the same path."""
+    """Yield every field with its path, and the old field at the same path."""
     match new:
         case Struct(fields):
             for item in fields:
@@ -334,7 +334,7 @@ def _pairs(
 
 
 def _physical(data_type: DataType, above: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Every field with the physical path of the struct that it is in."""
+    """Yield every field with the physical path of its struct."""
     match data_type:
         case Struct(fields):
             for item in fields:

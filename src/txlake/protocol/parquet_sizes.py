@@ -1,8 +1,8 @@
-"""How large a Parquet file becomes when it is decoded, found out before anything is.
+"""The decoded size of a Parquet file, determined before it is decoded.
 
 A few bytes of run lengths, of a dictionary or of a compressed page can stand for any number of
-values. Owns the walk over the headers of a file's pages, which say how many values and bytes each
-has: pyarrow sets aside what they say. Source: the Parquet format's `parquet.thrift` (PageHeader).
+values. Owns the walk over the headers of a file's pages, which state each page's values and bytes:
+pyarrow allocates what they state. Source: the Parquet format's `parquet.thrift` (PageHeader).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from txlake.protocol.thrift_compact import Fields, read_fields, read_unsigned
 
-# What any file may become, and what for each of its bytes.
+# The limits for any file, and in addition for each of its bytes.
 _VALUES, _VALUES_A_BYTE = 20_000_000, 64
 _BYTES, _BYTES_A_BYTE = 512 * 1024 * 1024, 64
 _VALUE_BYTES = 8
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _BY_DICTIONARY = {2, 8}
-# Fields of PageHeader, and in it those of each kind of page.
+# Field numbers of PageHeader, and of the header of each kind of page inside.
 _TYPE, _BYTES_DECODED, _BYTES_STORED = 1, 2, 3
 _ABOUT = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # (header, its encoding)
 _COUNT = 1
@@ -29,10 +29,9 @@ _LEVELS_V2, _IS_COMPRESSED_V2 = (5, 6), 7
 
 
 def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
-    """Raises ValueError when the columns would become far larger than files of that size do.
+    """Raise ValueError when the columns would become far larger than files of that size do.
 
-    `columns` are beginnings of paths of the file's columns (`add.path`, `protocol.`): those that
-    are about to be read.
+    `columns` are prefixes of paths of the columns to be read (`add.path`, `protocol.`).
     """
     budget = Budget(data, metadata, columns)
     for group in range(metadata.num_row_groups):
@@ -41,7 +40,7 @@ def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[st
 
 
 class Budget:
-    """What a file may become, for who reads its row groups one by one.
+    """The limit of a file's decoded size, for readers of single row groups.
 
     Each byte may become 64 values and 64 bytes, beyond a first 20 million values and 512 MiB for
     any file. `columns` are as in `require_bounded`.
@@ -58,7 +57,7 @@ class Budget:
         self._values = self._bytes = 0
 
     def spend(self, group: int) -> None:
-        """Counts a row group before it is decoded. Raises ValueError when it is too much."""
+        """Count a row group before it is decoded. Raises ValueError when the limit is exceeded."""
         chunks = self._metadata.row_group(group)
         for place in self._places:
             schema = self._schema.column(place)
@@ -73,7 +72,9 @@ class Budget:
                     )
 
     def require_rows(self, rows: int) -> None:
-        """Raises ValueError when there are fewer values than rows. All groups are counted."""
+        """Raise ValueError when the counted groups, which must be all, have fewer values
+        than rows.
+        """
         if self._places and rows > self._values:
             raise ValueError(f"{rows} rows are said to be in {self._values} values")
 
@@ -93,11 +94,11 @@ class _Column:
         self._levels = (schema.max_repetition_level > 0) + (schema.max_definition_level > 0)
         self._size_max = size_max
         self._is_text = chunk.physical_type == "BYTE_ARRAY"
-        self._dictionary = (b"", 0, 0)  # as stored, its size decoded, its number of texts
+        self._dictionary = (b"", 0, 0)  # the stored bytes, the decoded size, the number of texts
         self._longest: int | None = None
 
     def pages(self) -> Iterator[tuple[int, int]]:
-        """Of each page, at most how many values and bytes it becomes."""
+        """Yield for each page the greatest possible number of decoded values and bytes."""
         start, dictionary = self._chunk.data_page_offset, self._chunk.dictionary_page_offset
         if dictionary is not None and dictionary > 0 and (dictionary < start or not start):
             start = dictionary  # an empty column has no other page
@@ -131,7 +132,9 @@ class _Column:
     def _of_dictionary(
         self, kind: int, about: Fields, count: int, stored: bytes, decoded: int
     ) -> int:
-        """How many bytes the texts of a page are, at most: looked at only where it matters."""
+        """Return an upper bound of a page's text bytes: exact only where the rough bound is too
+        large.
+        """
         rough = count * self._dictionary[1]
         if rough <= self._size_max // 1024:
             return rough
@@ -143,7 +146,9 @@ class _Column:
         return self._present(kind, about, stored, decoded) * self._longest
 
     def _present(self, kind: int, about: Fields, stored: bytes, decoded: int) -> int:
-        """How many values of a page aren't null: of a column like `metaData` all but one are."""
+        """Return how many values of a page aren't null: in a column like `metaData` all but one are
+        null.
+        """
         if kind == _DATA_V2:
             levels = _number(about, _LEVELS_V2[0]) + _number(about, _LEVELS_V2[1])
             content, start = stored[levels:], 0
@@ -170,7 +175,7 @@ class _Column:
 
 
 def _indices(content: bytes, start: int) -> int:
-    """How many indices of a dictionary the runs name that follow the width of an index."""
+    """Return how many dictionary indices the runs hold that follow the byte of the index width."""
     if start >= len(content):
         return 0
     width, start, count = content[start], start + 1, 0

@@ -1,8 +1,8 @@
-"""Partition values: the texts in `add.partitionValues` and the values that they stand for.
+"""Partition values: conversion between the texts in `add.partitionValues` and typed values.
 
 Owns the serialisation of one value of each type. Source: PROTOCOL.md, "Partition Value
-Serialization". Two texts that stand for one value (`01` and `1`, a timestamp in two notations)
-parse to equal values; an empty text is null for every type.
+Serialization". Two texts for one value (`01` and `1`, a timestamp in two notations) parse to equal
+values; an empty text is null for every type.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _FLOATS = {"nan": "nan", **_INFINITY, "-infinity": "-inf", "-inf": "-inf"}
 
 
 def parse_value(text: str | None, data_type: DataType) -> PartitionScalar:
-    """The value of a partition text; None for null.
+    """Return the value of a partition text; None for null.
 
-    Integers are int, floats float, decimals Decimal, text str, binary bytes, dates date;
-    timestamps are datetime in UTC, timestamp_ntz is a datetime without a zone, and `FarTime` where
-    datetime ends. Raises CorruptTable when the text is no value of the type, and for the text of a
-    TIMESTAMP without a time zone, whose instant depends on the reader's, see `local_time`.
+    Integers are int, floats float, decimals Decimal, text str, binary bytes, dates date; timestamps
+    are datetime in UTC, timestamp_ntz is a datetime without a zone; times beyond datetime's range
+    are `FarTime`. Raises CorruptTable when the text is no value of the type, and for the text of a
+    TIMESTAMP without a time zone, whose instant depends on the reader's zone, see `local_time`.
     """
     if text is None or text == "":
         return None
@@ -74,16 +74,16 @@ class _NoZone(ValueError):
 
 
 def check_value(text: str | None, data_type: DataType) -> None:
-    """Raises CorruptTable when a text is no value of the type, for whoever reads it."""
+    """Raise CorruptTable when a text is no value of the type in any reader's time zone."""
     if local_time(text, data_type) is None:
         parse_value(text, data_type)
 
 
 def local_time(text: str | None, data_type: DataType) -> int | None:
-    """The wall clock time, in microseconds, of a TIMESTAMP's text without a time zone.
+    """Return the wall clock time, in microseconds, of a TIMESTAMP's text without a time zone.
 
-    None for every other text, one that is no timestamp included. As Delta Spark wrote them before
-    it wrote UTC, and reads them: in its session's time zone.
+    None for every other text, invalid ones included. Delta Spark wrote such texts before it wrote
+    UTC, and reads them in its session's time zone.
     """
     if not text or data_type != _TIMESTAMP:
         return None
@@ -95,7 +95,7 @@ def local_time(text: str | None, data_type: DataType) -> int | None:
 
 
 def possible_instants(text: str | None) -> tuple[int, int] | None:
-    """The earliest and the latest instant, in microseconds, that a TIMESTAMP's text can be.
+    """Return the earliest and the latest instant, in microseconds, that a TIMESTAMP's text can be.
 
     None for null. Raises CorruptTable when the text is no timestamp.
     """
@@ -107,7 +107,7 @@ def possible_instants(text: str | None) -> tuple[int, int] | None:
 
 
 def has_local_times(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> bool:
-    """Whether some of a column's texts are timestamps without a zone, see `local_time`."""
+    """Return whether some of a column's texts are timestamps without a zone, see `local_time`."""
     if data_type != _TIMESTAMP:
         return False
     return any(local_time(text, data_type) is not None for text in pc.unique(texts).to_pylist())
@@ -187,19 +187,19 @@ def _fits(value: Decimal, precision: int, scale: int) -> bool:
 def _micros(text: str, name: str) -> int:
     found = parse_time(text)
     if name == "timestamp_ntz":
-        return found.wall  # as Spark casts it: a zone is passed over
+        return found.wall  # as Spark casts it: a zone is ignored
     if found.instant is None:
         raise _NoZone(text)
     return found.instant
 
 
 def format_value(value: PartitionScalar, data_type: DataType) -> str | None:
-    """The text of a partition value: what `parse_value` reads back as an equal value.
+    """Return the text of a partition value, which `parse_value` reads as an equal value.
 
-    Timestamps are written in UTC as `2020-01-01T00:00:00.000000Z`, timestamp_ntz as
-    `2020-01-01 00:00:00` with microseconds where there are any. None and the empty text give
-    None: the log knows no empty text. Raises ValueError for a value that the type can't hold, and
-    for binary values that are no UTF-8 text, which the log's JSON can't hold.
+    Timestamps are written in UTC as `2020-01-01T00:00:00.000000Z`, timestamp_ntz as `2020-01-01
+    00:00:00`, with microseconds unless they are zero. None and the empty text give None: the log
+    has no empty text. Raises ValueError for a value that the type can't hold, and for binary values
+    that are no UTF-8 text, which the log's JSON can't hold.
     """
     if value is None or value == "" or value == b"":
         return None
@@ -242,12 +242,12 @@ def _format_float(value: float) -> str:
 
 
 def _format_time(value: Time, *, zoned: bool) -> str | None:
-    """None for an instant where a wall time is expected, or the other way round."""
+    """Return the text; None for an instant where a wall time is expected, or the reverse."""
     return time_text(micros_of(value), zoned=zoned) if is_zoned(value) == zoned else None
 
 
 def parse_column(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
-    """The values of many partition texts as an Arrow array of the column's type, of equal length.
+    """Return the values of many partition texts as an Arrow array of the column's type.
 
     Each distinct text is parsed once. Raises CorruptTable when a text is no value of the type.
     """
@@ -260,7 +260,7 @@ def parse_column(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.A
 
 
 def arrow_values(values: Iterable[PartitionScalar], arrow_type: pa.DataType) -> pa.Array:
-    """The values as an Arrow array, times that datetime can't hold included."""
+    """Return the values as an Arrow array, times beyond datetime's range included."""
     if not pa.types.is_timestamp(arrow_type):
         return pa.array(values, arrow_type)
     return pa.array(
@@ -270,7 +270,7 @@ def arrow_values(values: Iterable[PartitionScalar], arrow_type: pa.DataType) -> 
 
 
 def scalars_of(values: pa.Array | pa.ChunkedArray) -> list[PartitionScalar]:
-    """The values of an Arrow array, times that datetime can't hold included."""
+    """Return the values of an Arrow array, times beyond datetime's range included."""
     kind = values.type
     if not pa.types.is_timestamp(kind):
         return cast("list[PartitionScalar]", values.to_pylist())
@@ -280,7 +280,7 @@ def scalars_of(values: pa.Array | pa.ChunkedArray) -> list[PartitionScalar]:
 
 
 def format_column(values: pa.Array, data_type: DataType) -> list[str | None]:
-    """The texts of an Arrow array of the column's type. Raises as `format_value`."""
+    """Return the texts of an Arrow array of the column's type. Raises as `format_value`."""
     if not isinstance(data_type, Primitive) or data_type.name not in _TIME_TYPES:
         return [format_value(value, data_type) for value in values.to_pylist()]
     zoned = data_type.name == "timestamp"

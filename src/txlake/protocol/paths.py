@@ -1,8 +1,8 @@
-"""Paths of data files: as the log writes them, as stores take them, and as folders of partitions.
+"""Paths of data files: in the log, in stores, and as partition folders.
 
 Owns the two encodings that meet in `add.path`: the percent-encoding of a URI (RFC 2396) around the
-whole path, and Hive's escape of partition values inside it. Where a file may lie that a log names
-is `reach`'s. Source: PROTOCOL.md, "Add File and Remove File"; Hive's and Spark's partition folders.
+whole path, and Hive's escape of partition values inside it. Which places a log's paths may name is
+`reach`'s. Source: PROTOCOL.md, "Add File and Remove File"; Hive's and Spark's partition folders.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def decode_path(path_in_log: str) -> str:
-    """The path of `add.path` without its percent-encoding; a URL's path is decoded in place."""
+    """Return the path of `add.path` without its percent-encoding; in a URL, the path part is
+    decoded.
+    """
     return unquote(path_in_log, errors="surrogateescape") if "%" in path_in_log else path_in_log
 
 
 def encode_path(path: str) -> str:
-    """The path as `add.path` holds it: percent-encoded where a URI can't hold a character.
+    """Return the path as `add.path` holds it: percent-encoded where a URI can't hold a character.
 
     `decode_path(encode_path(p)) == p`. A relative path whose first part looks like a URL scheme
     (`a:b/c`) has its colon encoded, so that it stays relative.
@@ -41,15 +43,16 @@ def encode_path(path: str) -> str:
 
 
 def is_absolute(path_in_log: str) -> bool:
-    """Whether the path is a URL or starts at the root, rather than below the table."""
+    """Return whether the path is a URL or starts at the root, rather than below the table."""
     return path_in_log.startswith("/") or _SCHEME.match(path_in_log) is not None
 
 
 def absolute_url(table_url: str, path_in_log: str) -> str:
-    """The encoded URL that a path means. `table_url` is encoded, with or without a final `/`.
+    """Return the encoded URL of a path in the log. `table_url` is encoded, with or without a final
+    `/`.
 
     A path from the root keeps the table's scheme and host; Hadoop's `file:/x` becomes `file:///x`.
-    Whether the table's files may lie there is for `reach.Reach` to say: ask it instead.
+    To check that the table's files may lie there, call `reach.Reach.url` instead.
     """
     if _SCHEME.match(path_in_log) is not None:
         return normalise_url(path_in_log)
@@ -61,7 +64,9 @@ def absolute_url(table_url: str, path_in_log: str) -> str:
 
 
 def normalise_url(url: str) -> str:
-    """One spelling for one place: scheme in lower case, `file:/x` as `file:///x`, s3a as s3."""
+    """Return one spelling for one place: scheme in lower case, `file:/x` as `file:///x`,
+    s3a as s3.
+    """
     scheme, _, rest = url.partition(":")
     folded = scheme.lower()
     if folded == "file":
@@ -70,28 +75,29 @@ def normalise_url(url: str) -> str:
 
 
 def _root_of(url: str) -> str:
-    """Scheme and host of a URL: `s3://bucket` of `s3://bucket/a/b`."""
+    """Return scheme and host of a URL: `s3://bucket` of `s3://bucket/a/b`."""
     start, separator, rest = url.partition("://")
     return f"{start}{separator}{rest.partition('/')[0]}" if separator else ""
 
 
 def escape_partition(value: str) -> str:
-    """The value as part of a partition folder's name, as Hive and Spark escape it."""
+    """Return the value as part of a partition folder's name, as Hive and Spark escape it."""
     if not value:
         return NULL_PARTITION
     return "".join(f"%{ord(c):02X}" if c in _HIVE_ESCAPED else c for c in value)
 
 
 def unescape_partition(text: str) -> str | None:
-    """The value that a partition folder's name stands for; None for the null folder."""
+    """Return the value of a partition folder's name; None for the null folder."""
     return None if text == NULL_PARTITION else unquote(text, errors="surrogateescape")
 
 
 def partition_folder(values: Iterable[tuple[str, str | None]]) -> str:
-    """The folder of a partition, `day=2026-01-05/city=K%C3%B6ln`-like, not yet percent-encoded.
+    """Return the folder of a partition, such as `day=2026-01-05/city=K%C3%B6ln`, not yet
+    percent-encoded.
 
-    `values` are (physical name, serialised value) in the order of the partition columns; no
-    columns give the empty text.
+    `values` are (physical name, serialised value) in the order of the partition columns; no columns
+    give the empty text.
     """
     return "/".join(
         f"{escape_partition(name)}={escape_partition(value or '')}" for name, value in values

@@ -1,8 +1,8 @@
-"""Table properties: what each key of `metaData.configuration` means, its default and its values.
+"""Table properties: the keys of `metaData.configuration`, their parsers and valid values.
 
-Owns the list of the keys that txlake knows. It only parses and checks; `table_properties`
-reads those of one table. Source: PROTOCOL.md, "Table Properties" and the
-sections of the features; Delta Lake's documentation for the properties that are its writers' own.
+Owns the list of known keys. Only parses and checks; `table_properties` reads the properties of one
+table. Source: PROTOCOL.md, "Table Properties" and the sections of the features; Delta Lake's
+documentation for the properties that are its writers' own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from txlake.nearest import did_you_mean, nearest
 CONSTRAINT_PREFIX = "delta.constraints."
 KEY_PREFIX = "txlake.constraints."  # PRIMARY KEY and FOREIGN KEY
 FEATURE_PREFIX = "delta.feature."
-# They ask for a protocol when they are set, and are never stored.
+# Requests for a protocol when they are set; never stored.
 PROTOCOL_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")
 # Free settings of Delta's Iceberg and Hudi converters.
 _FREE_PREFIX = "delta.universalformat.config."
@@ -50,11 +50,13 @@ _CODECS = ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd")
 
 
 def interval_ms(text: str) -> int:
-    """An interval such as `interval 30 days` or `1 week 12 hours`, in milliseconds, rounded down.
+    """Return an interval such as `interval 30 days` or `1 week 12 hours` in milliseconds, rounded
+    down.
 
-    As Delta reads it, which is Spark's `CalendarInterval`: a number and a unit, apart from each
-    other, once or more; a fraction of seconds alone. Raises ValueError for anything else: months
-    and years, which have no fixed length, and a negative interval, which has no meaning here.
+    The grammar is Delta's, which is Spark's `CalendarInterval`: one or more pairs of a number and a
+    unit, with a space between them; only seconds have a fraction. Raises ValueError for other
+    texts, for months and years, which have no fixed length, and for a negative interval, which is
+    meaningless here.
     """
     folded = text.strip().lower()
     rest = re.sub(r"^interval\s+", "", folded)
@@ -86,7 +88,7 @@ def interval_ms(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """A size such as `104857600`, `128mb` or `1g`, in bytes. Raises ValueError."""
+    """Return a size such as `104857600`, `128mb` or `1g`, in bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a size: {text!r}")
@@ -94,7 +96,9 @@ def size_bytes(text: str) -> int:
 
 
 def column_list(text: str) -> tuple[tuple[str, ...], ...]:
-    """The columns of a list such as ``a, s.b, `odd name` ``, each a path. Raises ValueError."""
+    """Return the columns of a list such as ``a, s.b, `odd name` ``, each as a path. Raises
+    ValueError.
+    """
     columns: list[tuple[str, ...]] = []
     rest = text.strip()
     while rest:
@@ -118,7 +122,7 @@ def column_list(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def isolation_level(text: str) -> str:
-    """`serializable`, `write_serializable` or `snapshot`, of any usual spelling.
+    """Return `serializable`, `write_serializable` or `snapshot` for any usual spelling.
 
     Raises ValueError when the text names no level.
     """
@@ -129,7 +133,7 @@ def isolation_level(text: str) -> str:
 
 
 def is_true(configuration: Mapping[str, str], key: str) -> bool:
-    """Whether a property says `true`, in any letter case; False for what isn't understood."""
+    """Return whether a property is `true`, in any letter case; False for an invalid value."""
     return configuration.get(key, "").strip().lower() == "true"
 
 
@@ -239,7 +243,7 @@ _KNOWN: Mapping[str, tuple[_Parser, str]] = {
     "delta.writePartitionColumnsToParquet": _BOOLEAN,
     "txlake.conflictGranularity": (_one_of("row", "file", "table"), "row, file or table"),
 }
-# Keys that the engine keeps itself.
+# Keys that only the engine sets.
 _INTERNAL: Mapping[str, tuple[_Parser, str]] = {
     "delta.columnMapping.maxColumnId": _NATURAL,
     "delta.inCommitTimestampEnablementTimestamp": _NATURAL,
@@ -252,7 +256,7 @@ _CANONICAL = {key.lower(): key for key in (*_KNOWN, *_INTERNAL)}
 
 
 def canonical_key(key: str) -> str:
-    """The key as it is stored: letter case of a known key doesn't count when it is set."""
+    """Return the key as it is stored: users may set a known key in any letter case."""
     folded = key.lower()
     if folded.startswith(FEATURE_PREFIX):
         return FEATURE_PREFIX + key[len(FEATURE_PREFIX) :]
@@ -262,19 +266,19 @@ def canonical_key(key: str) -> str:
 
 
 def is_known(key: str) -> bool:
-    """Whether a key names a table feature or a property that users may set."""
+    """Return whether a key names a table feature or a property that users may set."""
     stored = canonical_key(key)
     return stored in _KNOWN or stored.startswith(FEATURE_PREFIX)
 
 
 def validate_set(key: str, value: str, *, creating: bool = False) -> tuple[str, str]:
-    """The property as it is to be stored, after a check that users may set it to that value.
+    """Return the property as it is to be stored, after a check that users may set it to that value.
 
-    Keys outside `delta.` and `txlake.` are the users' own. Constraints may be given here only
-    while `creating` a table: later, the rows that are there already must be checked first.
+    Keys outside `delta.` and `txlake.` are the users' own. Constraints are accepted only while
+    `creating` a table: later, the existing rows must be checked first.
 
-    Raises InvalidRequest for an unknown `delta.` or `txlake.` key, a key that the engine keeps
-    itself, and a value that the key doesn't take.
+    Raises InvalidRequest for an unknown `delta.` or `txlake.` key, a key that only the engine sets,
+    and an invalid value.
     """
     stored = canonical_key(key)
     if stored.startswith(CONSTRAINT_PREFIX):
@@ -309,7 +313,7 @@ def _is_free(key: str) -> bool:
 
 
 def validate_unset(key: str) -> str:
-    """The stored key, after a check that users may remove it. Raises InvalidRequest."""
+    """Return the stored key, after a check that users may remove it. Raises InvalidRequest."""
     stored = canonical_key(key)
     if stored in _INTERNAL:
         raise InvalidRequest(f"table property {key!r} is kept by the engine and can't be removed")
@@ -321,7 +325,9 @@ def validate_unset(key: str) -> str:
 
 
 def stored_configuration(configuration: Mapping[str, str]) -> dict[str, str]:
-    """The configuration without what asks for a protocol, which the log holds as `protocol`."""
+    """Return the configuration without requests for a protocol, which the log holds as
+    `protocol`.
+    """
     asking = {key.lower() for key in PROTOCOL_KEYS}
     return {
         key: value
@@ -331,7 +337,9 @@ def stored_configuration(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked(key: str, value: str, parse: _Parser, expected: str) -> str:
-    """The text as Delta's own readers take it, who don't trim and know one spelling of a policy."""
+    """Return the text as Delta's readers take it: they don't trim, and know one spelling of a
+    policy.
+    """
     try:
         found = parse(value)
     except ValueError as error:
@@ -344,7 +352,7 @@ def _checked(key: str, value: str, parse: _Parser, expected: str) -> str:
 
 
 def is_understood(key: str, text: str) -> bool:
-    """Whether the value makes sense; those of keys that txlake doesn't know always do."""
+    """Return whether the value is valid; True for every value of an unknown key."""
     try:
         parsed(key, text)
     except ValueError:
@@ -353,13 +361,15 @@ def is_understood(key: str, text: str) -> bool:
 
 
 def parsed(key: str, text: str) -> object:
-    """The value of a known property from its text, the text of any other. Raises ValueError."""
+    """Return the typed value of a known property, or the text of an unknown one. Raises
+    ValueError.
+    """
     known = _KNOWN.get(key) or _INTERNAL.get(key)
     return text if known is None else known[0](text)
 
 
 def not_understood(table: str, key: str, text: str) -> CorruptTable:
-    """The error for a property whose value makes no sense."""
+    """Return the error for a property with an invalid value."""
     _, expected = _KNOWN.get(key) or _INTERNAL[key]
     advice = f"Mend it with ALTER TABLE ... SET TBLPROPERTIES ({key!r} = ...), or UNSET it"
     if key.startswith("delta.inCommitTimestampEnablement"):

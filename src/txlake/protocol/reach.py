@@ -1,7 +1,7 @@
-"""Where the files may lie that a table's log names: in its own folder, and where that is allowed.
+"""The places where the files in a table's log may lie: its own folder, and places that are allowed.
 
-A log is data, and who wrote it may not have been allowed to read what its reader can. So a path
-that climbs (`..`, however it is encoded) is damage, and one that leads out of the table's folder is
+A log is data, and its writer may have lacked permissions that its reader has. So a path with `.` or
+`..` parts (however encoded) counts as damage, and one that leads out of the table's folder is
 refused unless the reader's own settings, or its lake, allow the place. Source: PROTOCOL.md, "Add
 File and Remove File", "Deletion Vector Descriptor Schema".
 """
@@ -17,31 +17,31 @@ from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.paths import absolute_url, decode_path, encode_path, is_absolute, normalise_url
 
 ANYWHERE = "*"
-"""Among the places that are allowed: all of them."""
+"""In a list of allowed places: every place."""
 
 
 def nowhere() -> Iterable[str]:
-    """No place but the table's own folder."""
+    """Return no place, so that only the table's own folder is allowed."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where one table's files may lie.
+    """The places where one table's files may lie.
 
     Attributes:
         root: the table's encoded URL.
-        allowed: gives further folders, as encoded URLs; `ANYWHERE` for all places. Asked only when
-            a file is met that lies elsewhere.
+        allowed: returns further folders, as encoded URLs; `ANYWHERE` for all places. Called only
+            for a file outside of the root.
     """
 
     root: str
     allowed: Callable[[], Iterable[str]] = nowhere
 
     def url(self, path_in_log: str) -> str:
-        """The encoded URL of a file, from its path as the log has it.
+        """Return the encoded URL of a file, from its path in the log.
 
-        Raises CorruptTable for a path that climbs, and InvalidRequest for a place that isn't
+        Raises CorruptTable for a path with dot parts, and InvalidRequest for a place that isn't
         allowed. Both name the table and the path.
         """
         if climbs(path_in_log):
@@ -55,9 +55,9 @@ class Reach:
         return url
 
     def vector(self, vector: DeletionVector) -> str:
-        """Where a deletion vector's file is: a decoded path below the table, or an encoded URL.
+        """Return the path of a deletion vector's file: decoded below the table, or an encoded URL.
 
-        Raises what `url` raises, CorruptTable for an id that is none, and ValueError for an inline
+        Raises the errors of `url`, CorruptTable for an invalid id, and ValueError for an inline
         vector, which has no file.
         """
         path = vector_path(vector, self.root)
@@ -67,7 +67,7 @@ class Reach:
         return path
 
     def place_of(self, url: str) -> str:
-        """The table's own folder or the place allowed in which a file, an encoded URL, lies.
+        """Return the table's folder or the allowed place in which a file, an encoded URL, lies.
 
         Raises InvalidRequest when nothing allows it.
         """
@@ -85,7 +85,9 @@ class Reach:
 
 
 def climbs(path_in_log: str) -> bool:
-    """Whether a path, decoded, has a part `.` or `..`, or a NUL, which no writer's has."""
+    """Return whether a path, decoded, has a part `.` or `..`, or a NUL, which no writer
+    produces.
+    """
     path = decode_path(path_in_log)
     if "\0" in path:
         return True
@@ -95,6 +97,8 @@ def climbs(path_in_log: str) -> bool:
 
 
 def is_below(url: str, folder: str) -> bool:
-    """Whether an encoded URL is of something below the folder, an encoded URL; neither climbs."""
+    """Return whether an encoded URL lies below the folder, an encoded URL; neither has
+    dot parts.
+    """
     root = decode_path(normalise_url(folder)).rstrip("/")
     return decode_path(normalise_url(url)).startswith(f"{root}/")

@@ -1,8 +1,8 @@
-"""Whether rows of an older schema can be shown in a newer one's columns.
+"""Whether rows of an older schema can be read in a newer schema's columns.
 
-They can where the newer one only has more columns, or wider types; a null can be shown where none
-may be any more. Physical names and column ids count: a column dropped and added again by its name
-is another one.
+They can if the newer schema only adds columns or widens types; a null can be read even where none
+is allowed any more. Physical names and column ids count: a column dropped and added again by its
+name is another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Path = tuple[str, ...]
 
 
 def unreadable_change(old: Struct, new: Struct) -> str | None:
-    """Why rows of the old schema can't be shown in the new one; None where they can."""
+    """Return why rows of the old schema can't be read in the new one; None where they can."""
     return _struct(old, new, ())
 
 

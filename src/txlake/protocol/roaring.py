@@ -25,7 +25,7 @@ _FRAME = 8  # size before and checksum after each bitmap
 
 
 def encode_bitmap(bitmap: BitMap64) -> bytes:
-    """The positions in the portable format, magic number first."""
+    """Return the positions in the portable format, magic number first."""
     compact = bitmap.copy()
     compact.run_optimize()
     data: bytes = compact.serialize()
@@ -33,7 +33,7 @@ def encode_bitmap(bitmap: BitMap64) -> bytes:
 
 
 def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
-    """The positions of a serialised bitmap, portable or native.
+    """Return the positions of a serialised bitmap, portable or native.
 
     Raises CorruptTable naming `file` when the bytes are no such bitmap, and for positions that no
     data file has, since a few bytes can name any number of them.
@@ -65,7 +65,9 @@ def _decoded(data: bytes, file: str) -> BitMap64:
 
 
 def _native(data: bytes) -> BitMap64:
-    """The portable form has the same bitmaps, each after its high half instead of its size."""
+    """Decode the native form: as the portable one, with sizes instead of each bitmap's
+    high half.
+    """
     (count,) = struct.unpack_from("<i", data, 4)
     parts: list[bytes] = []
     offset = 8
@@ -82,7 +84,9 @@ def _native(data: bytes) -> BitMap64:
 
 
 def vector_file(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
-    """The bytes of a file with these bitmaps, and each one's (offset, size) for its descriptor."""
+    """Return a file's bytes with these bitmaps, and each bitmap's (offset, size) for its
+    descriptor.
+    """
     parts = [bytes([FILE_VERSION])]
     places: list[tuple[int, int]] = []
     offset = 1
@@ -95,12 +99,12 @@ def vector_file(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int
 
 
 def framed_length(size: int) -> int:
-    """How many bytes of a file a bitmap of that size takes, with size and checksum."""
+    """Return how many bytes of a file a bitmap of that size takes, with its size and checksum."""
     return size + _FRAME
 
 
 def read_at(data: bytes, offset: int, size: int, cardinality: int, *, file: str) -> BitMap64:
-    """The positions of a vector stored in a file.
+    """Return the positions of a vector stored in a file.
 
     `data` is the file's `framed_length(size)` bytes from `offset`, or the whole file. Raises
     CorruptTable naming `file` when size, checksum, bitmap or cardinality don't fit.
@@ -121,7 +125,9 @@ def read_at(data: bytes, offset: int, size: int, cardinality: int, *, file: str)
 
 
 def framed_size(data: bytes, *, file: str) -> int:
-    """The size of the bitmap whose frame these bytes begin. Raises CorruptTable naming `file`."""
+    """Return the size of the bitmap at the start of these bytes. Raises CorruptTable
+    naming `file`.
+    """
     if len(data) < 4:
         raise CorruptTable(f"{file}: expected a size, found {len(data)} bytes")
     (size,) = struct.unpack_from(">i", data)
@@ -129,7 +135,7 @@ def framed_size(data: bytes, *, file: str) -> int:
 
 
 def read_framed(data: bytes, *, file: str) -> BitMap64:
-    """The positions of a bitmap between its size and its checksum, as it stands in a file.
+    """Return the positions of a bitmap between its size and its checksum, as files store it.
 
     Raises CorruptTable naming `file` when the bytes are too few or damaged.
     """
@@ -144,7 +150,7 @@ def read_framed(data: bytes, *, file: str) -> BitMap64:
 
 
 def counted(bitmap: BitMap64, cardinality: int, file: str) -> BitMap64:
-    """The bitmap. Raises CorruptTable when it has other than so many positions."""
+    """Return the bitmap. Raises CorruptTable when it doesn't have `cardinality` positions."""
     if len(bitmap) != cardinality:
         raise CorruptTable(
             f"{file}: deletion vector: the log says {cardinality} rows, "

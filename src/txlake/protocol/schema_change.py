@@ -1,7 +1,7 @@
-"""How a table's schema may change: evolution by a write, and the column DDL.
+"""Changes of a table's schema: evolution by a write, and the column DDL.
 
-Everything takes a schema and gives the new one, or raises `InvalidRequest` that names the column,
-what was found and what was expected. Ids and physical names of new columns are given afterwards
+Every function takes a schema and returns the new one, or raises `InvalidRequest` with the column,
+what was found and what was expected. Ids and physical names of new columns are assigned afterwards
 (`column_mapping.assign_column_ids`). A column is named by its path, where `element`, `key` and
 `value` lead into arrays and maps. Source: PROTOCOL.md, "Schema Serialization Format", "Type
 Widening", "Column Mapping".
@@ -24,7 +24,7 @@ from txlake.protocol.type_widening import (
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
-# Of a new column that a write brings, only what its author said about it is kept.
+# The metadata kept of a new column that a write adds: what its author declared.
 _KEPT_METADATA = (COMMENT, CHAR_VARCHAR_TYPE)
 
 
@@ -35,18 +35,18 @@ def merge_schemas(
     widens: Widens = never_widens,
     is_recorded: bool = True,
 ) -> Struct:
-    """The table's schema after schema evolution by rows of another schema.
+    """Return the table's schema after schema evolution by rows of another schema.
 
     Columns match by name, in any letter case, and keep the table's name, nullability and metadata.
-    New ones are appended in their order, nullable; fields of structs likewise, also inside arrays
-    and maps. Where types differ otherwise, the table's stays and the writer casts.
+    New columns are appended in their order, nullable; fields of structs likewise, also inside
+    arrays and maps. Where types differ otherwise, the table's stays and the writer casts.
 
     Args:
         table: the table's schema.
-        incoming: the rows'; its nullability doesn't count.
+        incoming: the rows' schema; its nullability doesn't count.
         widens: whether the table adopts the rows' type, given the two.
-        is_recorded: whether the field's metadata tells of it, as the table feature `typeWidening`
-            wants it.
+        is_recorded: whether the field's metadata records the change, as the table feature
+            `typeWidening` demands.
 
     Raises:
         InvalidRequest: types that can't be merged, naming the column and both types; a column
@@ -57,7 +57,7 @@ def merge_schemas(
 
 
 class _Merging:
-    """How types merge in one evolution."""
+    """The rules for merging types in one evolution."""
 
     __slots__ = ("is_recorded", "widens")
 
@@ -67,7 +67,7 @@ class _Merging:
 
 
 def widened_paths(old: DataType, new: DataType, path: Path = ()) -> Iterator[Path]:
-    """The paths at which a schema that evolved has another type than before."""
+    """Yield the paths of columns and parts that were widened between two schemas."""
     match old, new:
         case Struct(), Struct():
             for item in old:
@@ -141,7 +141,7 @@ def _as_new_column(item: Field) -> Field:
 
 
 def _nullable(data_type: DataType) -> DataType:
-    """The type with every part of it nullable and without the metadata of others."""
+    """Return the type with all parts nullable and without metadata except comments."""
     match data_type:
         case Primitive():
             return data_type
@@ -154,7 +154,9 @@ def _nullable(data_type: DataType) -> DataType:
 
 
 def _refuse_unknown(data_type: DataType, path: Path) -> None:
-    """Types that Delta doesn't have, and elements without one, as `array()` has."""
+    """Raise InvalidRequest for types that Delta doesn't have, and for untyped elements as of
+    `array()`.
+    """
     match data_type:
         case Primitive(name) if name.startswith("interval"):
             raise InvalidRequest(
@@ -183,9 +185,9 @@ def _refuse_untyped_part(part: DataType, path: Path) -> None:
 
 
 def as_table_schema(rows: Struct) -> Struct:
-    """The schema of a new table that takes rows of this schema: all nullable, comments kept.
+    """Return the schema of a new table that takes rows of this schema: all nullable, comments kept.
 
-    Raises InvalidRequest for an array or a map of nothing but NULL, naming the column.
+    Raises InvalidRequest for an array or a map of only NULL, naming the column.
     """
     return Struct(tuple(_as_new_column(item) for item in rows))
 
@@ -201,10 +203,10 @@ def add_column(
     first: bool = False,
     after: str | None = None,
 ) -> Struct:
-    """The schema with a new column, last unless `first` or `after` says where.
+    """Return the schema with a new column, last unless `first` or `after` gives its place.
 
-    Raises InvalidRequest: the column exists, `parent` is no struct, `after` isn't there, or the
-    column is NOT NULL, which the rows that are there can't be.
+    Raises InvalidRequest: the column exists, `parent` is no struct, `after` doesn't exist, or the
+    column is NOT NULL, which existing rows can't satisfy.
     """
     if not column.nullable:
         raise InvalidRequest(
@@ -223,9 +225,9 @@ def add_column(
 
 
 def drop_column(schema: Struct, path: Path) -> Struct:
-    """The schema without a column.
+    """Return the schema without a column.
 
-    Raises InvalidRequest: not there, or the only one of its struct.
+    Raises InvalidRequest: it doesn't exist, or it is the only column of its struct.
     """
 
     def drop(struct: Struct) -> Struct:
@@ -241,7 +243,9 @@ def drop_column(schema: Struct, path: Path) -> Struct:
 
 
 def rename_column(schema: Struct, path: Path, new_name: str) -> Struct:
-    """The schema with a column renamed. Raises InvalidRequest: not there, or the name is taken."""
+    """Return the schema with a column renamed. Raises InvalidRequest: missing, or the name is
+    taken.
+    """
 
     def rename(struct: Struct) -> Struct:
         old = _member(struct, path)
@@ -261,7 +265,7 @@ def rename_column(schema: Struct, path: Path, new_name: str) -> Struct:
 def move_column(
     schema: Struct, path: Path, *, first: bool = False, after: str | None = None
 ) -> Struct:
-    """The schema with a column at another place of its struct. Raises InvalidRequest."""
+    """Return the schema with a column at another place of its struct. Raises InvalidRequest."""
 
     def move(struct: Struct) -> Struct:
         moved = _member(struct, path)
@@ -275,7 +279,7 @@ def move_column(
 
 
 def field_at(schema: Struct, path: Path) -> Field | None:
-    """The field at a path, also inside arrays and maps; None when there is none."""
+    """Return the field at a path, also inside arrays and maps; None when it doesn't exist."""
     here: DataType = schema
     found: Field | None = None
     for part in path:
@@ -296,7 +300,7 @@ def field_at(schema: Struct, path: Path) -> Field | None:
 
 
 def change_field(schema: Struct, path: Path, change: Callable[[Field], Field]) -> Struct:
-    """The schema with one field changed. Raises InvalidRequest: not there, or no field."""
+    """Return the schema with one field changed. Raises InvalidRequest: missing, or not a field."""
 
     def apply(struct: Struct) -> Struct:
         old = _member(struct, path)
@@ -308,12 +312,13 @@ def change_field(schema: Struct, path: Path, change: Callable[[Field], Field]) -
 def change_type(
     schema: Struct, path: Path, new_type: DataType, *, allow_type_widening: bool
 ) -> Struct:
-    """The schema with a column, or an array's or map's part, of another type.
+    """Return the schema with another type for a column, or for an array's or map's part.
 
-    Without type widening only changes that need no rewriting of files are taken: the same type,
-    another bound of a text (`varchar`, which the caller's field metadata says), `void` to anything.
+    Without type widening only changes that need no rewriting of files are allowed: the same type,
+    another bound of a text (`varchar`, which the caller records in the field's metadata), `void` to
+    anything.
 
-    Raises InvalidRequest: not there, or a change that isn't allowed, naming both types.
+    Raises InvalidRequest: missing, or a change that isn't allowed, naming both types.
     """
 
     def change(old: DataType) -> DataType:
@@ -398,7 +403,7 @@ def _position(struct: Struct, parent: Path, *, first: bool, after: str | None) -
 
 
 def _change_struct(schema: Struct, path: Path, change: Callable[[Struct], Struct]) -> Struct:
-    """The schema with the struct at a path changed; () is the schema itself."""
+    """Return the schema with the struct at a path changed; () is the schema itself."""
 
     def apply(data_type: DataType) -> DataType:
         if not isinstance(data_type, Struct):

@@ -1,4 +1,4 @@
-"""What every schema of a Delta table must be: names, duplicates, partition columns.
+"""The rules for every schema of a Delta table: names, duplicates, partition columns.
 
 Source: PROTOCOL.md, "Schema Serialization Format" and "Partition Value Serialization"; the
 restrictions on names are Parquet's and Delta's, lifted by column mapping.
@@ -19,7 +19,7 @@ _UNPARTITIONABLE = ("void", "variant")
 
 
 def column_text(path: Sequence[str]) -> str:
-    """A column's path as SQL writes it."""
+    """Return a column's path as SQL writes it."""
     return ".".join(quoted_name(part) for part in path)
 
 
@@ -30,17 +30,17 @@ def validate_schema(
     mapped: bool = False,
     known: Collection[str] = (),
 ) -> None:
-    """Checks that a table can have this schema.
+    """Check that a table can have this schema.
 
     Args:
         schema: the table's schema.
         partition_columns: as `metaData.partitionColumns` holds them.
-        mapped: the table has column mapping, which lifts the restrictions on names.
-        known: names that the table has already, however they are.
+        mapped: whether the table has column mapping, which lifts the restrictions on names.
+        known: names that the table has already, which are accepted as they are.
 
     Raises:
         InvalidRequest: a column twice (letter case doesn't count), a name that files can't hold,
-            a partition column that isn't there, is nested, twice or of a type without a text
+            a partition column that doesn't exist, is nested, twice or of a type without a text
             form, or no column beside the partition columns.
     """
     check_duplicates(schema, "the table's schema")
@@ -69,7 +69,7 @@ def validate_schema(
 
 
 def _check_names(data_type: DataType, path: Path, known: Collection[str] | None) -> None:
-    """`known`: names that may be odd; None: any may."""
+    """Check the names of all fields except `known` ones; None accepts any name."""
     match data_type:
         case Primitive():
             return
@@ -96,7 +96,7 @@ def _check_name(name: str, path: Path, known: Collection[str] | None) -> None:
 
 
 def check_duplicates(data_type: DataType, where: str, path: Path = ()) -> None:
-    """Checks that no struct has a name twice, in any letter case; `where` begins the message.
+    """Check that no struct has a name twice, in any letter case; `where` begins the message.
 
     Raises InvalidRequest naming the column.
     """

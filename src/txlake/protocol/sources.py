@@ -1,4 +1,4 @@
-"""The tag by which a rewrite says which rows each output holds, and in which order.
+"""The tag with which a rewrite records which rows each output holds, and in which order.
 
 `add.tags["txlake.sources"]` is a JSON list, in row order, of `[path, deletion vector id or null,
 first live row, number of live rows]`; the output's rows are exactly those live rows. A rewrite that
@@ -20,13 +20,13 @@ SOURCES_TAG = "txlake.sources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Live rows of one logical file, in their order, counted as they were when it was read.
+    """Live rows of one logical file, in their order, counted as of the rewrite's read.
 
     Attributes:
-        first: how many live rows of the file come before the first of them.
-        rows: how many they are.
-        positions_id: names the set of their positions, by an id as vectors have it; None for rows
-            that follow each other.
+        first: how many live rows of the file come before the first of these rows.
+        rows: the number of these rows.
+        positions_id: the id of the set of their positions, in the form of a vector's id; None for
+            consecutive rows.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Source:
 
 
 def sources_text(sources: Iterable[Source]) -> str:
-    """The tag's text."""
+    """Return the tag's text."""
     rows = [
         [one.path, one.vector_id, one.first, one.rows]
         + ([] if one.positions_id is None else [one.positions_id])
@@ -47,7 +47,7 @@ def sources_text(sources: Iterable[Source]) -> str:
 
 
 def parse_sources(text: str) -> tuple[Source, ...]:
-    """The sources from the tag's text. Raises InvalidRequest when it isn't one."""
+    """Return the sources from the tag's text. Raises InvalidRequest for an invalid text."""
     try:
         rows = json.loads(text)
         return tuple(_parsed(*row) for row in rows)

@@ -1,7 +1,7 @@
-"""Spark's hash of text, by which the parts of a multi-part checkpoint are chosen.
+"""Spark's hash of text, which chooses the parts of a multi-part checkpoint.
 
-Source: PROTOCOL.md, "Multi-part checkpoint"; Murmur3 (x86, 32 bits) with Spark's way of hashing the
-last bytes of a text one by one.
+Source: PROTOCOL.md, "Multi-part checkpoint"; Murmur3 (x86, 32 bits), with Spark's variant that
+hashes the last bytes of a text one by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
 def hash_texts(texts: Sequence[str | None], seeds: Hashes) -> Hashes:
-    """The hash of each text from its seed; of None the seed itself."""
+    """Return the hash of each text from its seed; for None the seed itself."""
     hashes = seeds.astype(np.uint32)
     encoded = [None if text is None else text.encode() for text in texts]
     lengths = np.fromiter((-1 if item is None else len(item) for item in encoded), np.int64)
@@ -32,12 +32,12 @@ def hash_texts(texts: Sequence[str | None], seeds: Hashes) -> Hashes:
 
 
 def part_of(hashes: Hashes, parts: int) -> npt.NDArray[np.int64]:
-    """The part, from 0, of each hash: the remainder of the signed hash, never negative."""
+    """Return the part, from 0, of each hash: the remainder of the signed hash, never negative."""
     return hashes.astype(np.int32).astype(np.int64) % parts
 
 
 def _hash_bytes(matrix: npt.NDArray[np.uint8], seeds: Hashes) -> Hashes:
-    """One hash a row of a matrix of bytes."""
+    """Return one hash for each row of a matrix of bytes."""
     length = matrix.shape[1]
     aligned = length - length % 4
     words = np.ascontiguousarray(matrix[:, :aligned]).view("<u4")

@@ -33,8 +33,8 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 class FileStatistics:
     """The statistics of one data file; None where they aren't known.
 
-    `num_records` counts the physical rows, deleted ones too. When not `tight_bounds`, a null count
-    other than 0 and `num_records` says nothing.
+    `num_records` counts the physical rows, deleted ones too. Unless `tight_bounds`, only the null
+    counts 0 and `num_records` are reliable.
     """
 
     num_records: int | None = None
@@ -45,9 +45,10 @@ class FileStatistics:
 
     @classmethod
     def from_json(cls, text: str | None) -> FileStatistics:
-        """The statistics of `add.stats`; none for no text. Raises CorruptTable for no JSON object.
+        """Return the statistics of `add.stats`; empty ones for no text. Raises CorruptTable for
+        invalid JSON.
 
-        Bounds keep their JSON form: only the schema tells whether a text is a date.
+        Bounds keep their JSON form: only the schema determines whether a text is a date.
         """
         if not text:
             return cls()
@@ -62,7 +63,9 @@ class FileStatistics:
         )
 
     def to_json(self, *, prefix_length: int = STRING_PREFIX_LENGTH) -> str:
-        """The text for `add.stats`; strings longer than `prefix_length` are cut to bounds."""
+        """Return the text for `add.stats`; strings longer than `prefix_length` are cut to
+        bounds.
+        """
         values: dict[str, object] = {}
         if self.num_records is not None:
             values["numRecords"] = self.num_records
@@ -74,9 +77,9 @@ class FileStatistics:
 
 
 def loosen(stats_json: str) -> str:
-    """The same statistics with `tightBounds` false: for a file whose deletion vector grew.
+    """Return the statistics with `tightBounds` false: for a file whose deletion vector grew.
 
-    Nothing else changes. Raises CorruptTable when the text is no JSON object.
+    All else is unchanged. Raises CorruptTable when the text is no JSON object.
     """
     values = _decode(stats_json)
     values["tightBounds"] = False
@@ -84,7 +87,7 @@ def loosen(stats_json: str) -> str:
 
 
 def counted(stats_json: str | None, num_records: int) -> str:
-    """The same statistics with the number of physical rows; they and no others when there are none.
+    """Return the statistics with `numRecords` set; without a text, only `numRecords`.
 
     Raises CorruptTable when the text is no JSON object.
     """
@@ -120,7 +123,7 @@ def _formatted(bounds: Bounds, prefix_length: int, *, upper: bool) -> dict[str, 
 def format_bound(
     value: object, *, upper: bool, prefix_length: int = STRING_PREFIX_LENGTH
 ) -> object:
-    """The JSON value of a bound; None where none can be written.
+    """Return the JSON value of a bound; None where none can be written.
 
     A cut text stays a bound: a lower one is a prefix, an upper one gets a character that sorts
     last. Times are written to the millisecond, or to the microsecond where they have any, so that
@@ -154,7 +157,7 @@ def _upper_text(value: str, length: int) -> str | None:
         return value
     if value[length] < _ASCII_END:
         return value[:length] + _ASCII_END
-    # A text that goes on with the very last character needs that one too.
+    # A text that continues with the last character of Unicode needs that character too.
     end = length
     while end < len(value) and value[end] == _UNICODE_END:
         end += 1

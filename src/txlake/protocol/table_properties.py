@@ -1,4 +1,4 @@
-"""The properties of one table, typed, each read when somebody needs it.
+"""The properties of one table, typed, each parsed when it is read.
 
 Owns their defaults, and which of them a writer must understand. Keys and values are `properties`'.
 Source: PROTOCOL.md, "Table Properties".
@@ -18,7 +18,7 @@ from txlake.protocol.properties import (
 )
 
 _DAY_MS = 86_400_000
-# A bad value of these can't change what is read or may be written: the default stands in.
+# An invalid value of these can't change what is read or may be written: the default is used.
 _TUNING = frozenset(
     {
         "delta.checkpoint.writeStatsAsJson",
@@ -31,7 +31,7 @@ _TUNING = frozenset(
         "delta.targetFileSize",
     }
 )
-# They say what a writer of files has to do, or how far transactions may see each other.
+# These bind writers of files, or set how transactions are isolated from each other.
 _BINDING = (
     "delta.appendOnly",
     "delta.columnMapping.mode",
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class _Property(Generic[_T]):
-    """One property of a table: read from its text whenever it is asked for."""
+    """One property of a table, parsed from its text at each access."""
 
     def __init__(self, key: str, default: _T, *, older: str | None = None) -> None:
         self._key = key
@@ -82,15 +82,15 @@ class _Property(Generic[_T]):
 class TableProperties:
     """The properties of one table, typed, with defaults for those that aren't set.
 
-    Each is parsed when it is read, so that a malformed value fails only what needs it. One that
-    only tunes falls back to the default; for any other the attribute
-    raises CorruptTable, which names the table, the key, what was expected, and how to mend it.
+    Each is parsed when it is read, so that an invalid value fails only what needs it. For an
+    invalid value, a tuning property falls back to its default; any other attribute raises
+    CorruptTable, which names the table, the key, what was expected, and how to repair it.
 
     Durations in milliseconds, sizes in bytes. `isolation_level` is `serializable`,
     `write_serializable`, `snapshot` or None; `conflict_granularity` is `row`, `file` or `table`.
     `constraints` maps a name to its SQL expression. `data_skipping_stats_columns` overrides
-    `data_skipping_num_indexed_cols` (-1: all columns) when it isn't None. How columns are mapped
-    hangs on the protocol too: `features.column_mapping_mode`.
+    `data_skipping_num_indexed_cols` (-1: all columns) when it isn't None. The mapping of columns
+    depends on the protocol too: `features.column_mapping_mode`.
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -144,13 +144,13 @@ class TableProperties:
         }
 
     def require_writable(self) -> None:
-        """Raises CorruptTable when one that says what a writer has to do isn't understood."""
+        """Raise CorruptTable when a property that binds writers has an invalid value."""
         for key in _BINDING:
             require_understood(self.configuration, key, table=self.table)
 
 
 def require_understood(configuration: Mapping[str, str], key: str, *, table: str) -> None:
-    """Raises CorruptTable when the value of this property, where it is set, makes no sense."""
+    """Raise CorruptTable when this property is set to an invalid value."""
     text = configuration.get(key)
     if text is not None and not is_understood(key, text):
         raise not_understood(table, key, text)

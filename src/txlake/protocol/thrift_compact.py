@@ -1,7 +1,7 @@
 """Thrift's compact protocol, as far as Parquet's headers and footers need it.
 
-Owns reading a struct's fields, and where each of them lies, so that a few can be changed and all
-others stay as they are, unknown ones too. Source: Apache Thrift, "Compact protocol encoding".
+Owns reading a struct's fields and their byte ranges, so that a few can be changed and all others,
+unknown ones too, are kept. Source: Apache Thrift, "Compact protocol encoding".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LIST, STRUCT = 9, 12
 _DEPTH_MAX = 8
 
 Fields = dict[int, object]
-"""A struct's values by field number; None for those that aren't numbers, booleans or structs."""
+"""A struct's values by field number; None for values other than numbers, booleans and structs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Part:
 
 
 def read_fields(data: bytes, start: int, depth: int = 0) -> tuple[Fields, int]:
-    """Return the struct that starts there, and where it ends. Raises ValueError for no struct."""
+    """Return the struct at `start`, and the position after it. Raises ValueError for no struct."""
     if depth > _DEPTH_MAX:
         raise ValueError("a Thrift struct is nested too deeply")
     fields: Fields = {}
@@ -45,7 +45,9 @@ def read_fields(data: bytes, start: int, depth: int = 0) -> tuple[Fields, int]:
 
 
 def read_parts(data: bytes, start: int = 0) -> tuple[list[Part], int]:
-    """Return the struct's fields undecoded, in order, and where it ends. Raises ValueError."""
+    """Return the struct's fields undecoded, in order, and the position after it. Raises
+    ValueError.
+    """
     parts: list[Part] = []
     place = 0
     try:
@@ -64,7 +66,7 @@ def read_parts(data: bytes, start: int = 0) -> tuple[list[Part], int]:
 
 
 def write_parts(parts: Iterable[Part]) -> bytes:
-    """Return the struct of these fields, which come in the order of their numbers."""
+    """Return the bytes of a struct with these fields, which are sorted by number."""
     written = bytearray()
     place = 0
     for part in parts:
@@ -97,14 +99,14 @@ def read_list(data: bytes) -> tuple[int, list[bytes]]:
 
 
 def write_list(kind: int, elements: list[bytes]) -> bytes:
-    """Return the list of these elements."""
+    """Return the bytes of a list with these elements."""
     size = len(elements)
     head = bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + write_unsigned(size)
     return head + b"".join(elements)
 
 
 def read_unsigned(data: bytes, start: int) -> tuple[int, int]:
-    """Return the number that starts there, and where it ends. Raises ValueError, IndexError."""
+    """Return the number at `start`, and the position after it. Raises ValueError, IndexError."""
     value = shift = 0
     while True:
         byte = data[start]
@@ -118,13 +120,13 @@ def read_unsigned(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_signed(data: bytes, start: int) -> tuple[int, int]:
-    """As `read_unsigned`, of a number with a sign."""
+    """Return the signed number at `start`, and the position after it, as `read_unsigned` does."""
     value, start = read_unsigned(data, start)
     return (value >> 1) ^ -(value & 1), start
 
 
 def write_unsigned(value: int) -> bytes:
-    """Return the number's bytes."""
+    """Return the bytes of a number."""
     written = bytearray()
     while value > 127:
         written.append(value & 127 | 128)

@@ -1,7 +1,7 @@
 """Times as texts and as microseconds since 1970-01-01, for every year that Spark has.
 
-Owns the grammar by which a text is a time, `FarTime` for times that Python's datetime can't hold,
-and the texts of both. The instant of a time without a zone is found by `log.time_zones`.
+Owns the grammar of a time's text, `FarTime` for times beyond Python's datetime, and the texts of
+both. The instant of a time without a zone is found by `log.time_zones`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FarTime:
 
     Attributes:
         micros: microseconds since 1970-01-01 00:00:00.
-        zoned: whether that is an instant, in UTC; else it is a wall clock time.
+        zoned: whether it is an instant, in UTC; else it is a wall clock time.
     """
 
     micros: int
@@ -48,14 +48,14 @@ class FarTime:
 
 
 Time: TypeAlias = datetime | FarTime
-"""An instant or a wall clock time. A datetime wherever it can be one, so that equals are equal."""
+"""An instant or a wall clock time. A datetime wherever possible, so that equal times are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeText:
-    """What the text of a time says: its clock in microseconds, and its zone's offset if it has one.
+    """A parsed time: its wall clock in microseconds, and its zone's offset if it has one.
 
-    The clock is that of the zone: the instant is `wall - offset_s * SECOND`.
+    The wall clock is that of the zone: the instant is `wall - offset_s * SECOND`.
     """
 
     wall: int
@@ -63,15 +63,15 @@ class TimeText:
 
     @property
     def instant(self) -> int | None:
-        """The microseconds of the instant; None without a zone."""
+        """The instant in microseconds; None without a zone."""
         return None if self.offset_s is None else self.wall - self.offset_s * SECOND
 
 
 def parse_time(text: str) -> TimeText:
-    """What the text of a time says, as Spark's cast to TIMESTAMP understands it.
+    """Parse the text of a time as Spark's cast to TIMESTAMP does.
 
-    `2020-01-31`, `2020-1-31 9:05`, `2020-01-31T09:05:00.25+02:00`. Regions and the other forms that
-    Spark has (`2020`, `2020-01-31 09`) are no time here. Raises ValueError for what is none.
+    `2020-01-31`, `2020-1-31 9:05`, `2020-01-31T09:05:00.25+02:00`. Regions and Spark's other forms
+    (`2020`, `2020-01-31 09`) are not supported. Raises ValueError for other texts.
     """
     found = _TIME.fullmatch(text.strip(BLANKS))
     if found is None:
@@ -102,10 +102,10 @@ def _offset_s(zone: str) -> int:
 
 
 def time_text(micros: int, *, zoned: bool) -> str:
-    """The text by which the log and SQL know a time; `parse_time` reads it.
+    """Return the text of a time in the log and in SQL, which `parse_time` reads.
 
-    An instant is `2020-01-31T09:05:00.000000Z`, a wall time `2020-01-31 09:05:00`, with six digits
-    more where they aren't zero. Years above 9999 have a sign.
+    An instant is `2020-01-31T09:05:00.000000Z`, a wall time `2020-01-31 09:05:00`, with six more
+    digits unless they are zero. Years above 9999 have a sign.
     """
     days, of_day = divmod(micros, DAY)
     year, month, day = civil_of(days)
@@ -119,7 +119,7 @@ def time_text(micros: int, *, zoned: bool) -> str:
 
 
 def time_of(micros: int, *, zoned: bool) -> Time:
-    """The time of so many microseconds."""
+    """Return the time at `micros` microseconds."""
     try:
         wall = _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -128,7 +128,7 @@ def time_of(micros: int, *, zoned: bool) -> Time:
 
 
 def micros_of(time: Time) -> int:
-    """The microseconds of a time since 1970-01-01; a datetime with a zone is an instant."""
+    """Return the microseconds of a time since 1970-01-01; a datetime with a zone is an instant."""
     if isinstance(time, FarTime):
         return time.micros
     offset = time.utcoffset() or timedelta()
@@ -136,19 +136,19 @@ def micros_of(time: Time) -> int:
 
 
 def is_zoned(time: Time) -> bool:
-    """Whether a time is an instant."""
+    """Return whether a time is an instant."""
     return time.zoned if isinstance(time, FarTime) else time.tzinfo is not None
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """The days from 1970-01-01 to a date, Gregorian in all years. Raises ValueError."""
+    """Return the days from 1970-01-01 to a date, Gregorian in all years. Raises ValueError."""
     cycle = (year - 2000) // 400
     near = date(year - 400 * cycle, month, day)
     return near.toordinal() - _EPOCH_DAY + cycle * _DAYS_OF_400_YEARS
 
 
 def civil_of(days: int) -> tuple[int, int, int]:
-    """Year, month and day of so many days since 1970-01-01."""
+    """Return year, month and day of the date `days` after 1970-01-01."""
     cycle, rest = divmod(days, _DAYS_OF_400_YEARS)
     near = date.fromordinal(rest + _EPOCH_DAY)
     return near.year + 400 * cycle, near.month, near.day

@@ -1,9 +1,9 @@
 """Types as SQL writes them: `decimal(10,2)`, `struct<a: int COMMENT 'x', b: array<string>>`.
 
-Owns the reading of Spark's DDL type texts and the writing of Spark's two forms of them: the short
-one of DESCRIBE (`struct<a:int>`) and the one of SHOW CREATE TABLE (`STRUCT<a: INT>`). Fixed-length
-and bounded texts (`char(n)`, `varchar(n)`) are stored as Delta Spark stores them: as strings, with
-the declared type beside them in the field's metadata.
+Owns the parsing of Spark's DDL type texts and their formatting in Spark's two forms: the short one
+of DESCRIBE (`struct<a:int>`) and the one of SHOW CREATE TABLE (`STRUCT<a: INT>`). Fixed-length and
+bounded texts (`char(n)`, `varchar(n)`) are stored as Delta Spark stores them: as strings, with the
+declared type in the field's metadata.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _SHOWN_MAX = 80
 
 
 def parse_type(text: str, *, zoned: bool = True) -> DataType:
-    """The type that a DDL text names; its JSON form (`"integer"`, `{"type": ...}`) is taken too.
+    """Return the type of a DDL text; its JSON form (`"integer"`, `{"type": ...}`) is accepted too.
 
     `zoned`: whether TIMESTAMP is the type with a time zone, TIMESTAMP_LTZ; else TIMESTAMP_NTZ.
 
-    `char(n)` and `varchar(n)` come back as such; `stored_field` makes them storable.
+    `char(n)` and `varchar(n)` are returned as such; `stored_field` makes them storable.
 
     Raises:
         InvalidRequest: the text is no type, or one that Delta tables can't hold.
@@ -86,7 +86,7 @@ def parse_type(text: str, *, zoned: bool = True) -> DataType:
 
 
 def parse_columns(text: str) -> Struct:
-    """The columns of a DDL list such as `a INT NOT NULL, b STRING COMMENT 'x'`.
+    """Return the columns of a DDL list such as `a INT NOT NULL, b STRING COMMENT 'x'`.
 
     Raises InvalidRequest, or UnsupportedFeature for a collation, a geometry or a geography.
     """
@@ -98,7 +98,7 @@ def parse_columns(text: str) -> Struct:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one text from left to right."""
+    """A recursive-descent parser of one text."""
 
     source: str
     position: int = 0
@@ -117,7 +117,7 @@ class _Reader:
         return _TOKEN.match(self.source, self.position)
 
     def take(self, *wanted: str) -> bool:
-        """Takes the tokens, words in any letter case, when they all come next."""
+        """Consume the tokens, words in any letter case, if they all come next."""
         start = self.position
         for text in wanted:
             token = self.peek()
@@ -258,7 +258,7 @@ class _Reader:
 
 
 def short_text(data_type: DataType) -> str:
-    """The type as DESCRIBE shows it: `struct<a:int,b:array<string>>`."""
+    """Return the type as DESCRIBE shows it: `struct<a:int,b:array<string>>`."""
     match data_type:
         case Primitive(name):
             decimal = data_type.decimal
@@ -272,7 +272,7 @@ def short_text(data_type: DataType) -> str:
 
 
 def sql_text(data_type: DataType) -> str:
-    """The type as a DDL statement writes it: `STRUCT<a: INT NOT NULL COMMENT 'x'>`."""
+    """Return the type as a DDL statement writes it: `STRUCT<a: INT NOT NULL COMMENT 'x'>`."""
     match data_type:
         case Primitive():
             collation = collation_of(data_type)
@@ -296,19 +296,21 @@ def _sql_member(item: Field) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """A name in backquotes where it needs them."""
+    """Return a name in backquotes where it needs them."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_text(text: str) -> str:
-    """A text as a SQL literal."""
+    """Return a text as a SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
 def stored_field(item: Field) -> Field:
-    """The field as the log holds it: char and varchar become string, the declared type is kept."""
+    """Return the field as the log holds it: char and varchar as string, with the declared type
+    kept.
+    """
     stored = _stored(item.type)
     if stored == item.type:
         return item
@@ -319,7 +321,7 @@ def stored_field(item: Field) -> Field:
 
 
 def declared_type(item: Field) -> DataType:
-    """The type that the field was declared with: char, varchar and collations included."""
+    """Return the type that the field was declared with: char, varchar and collations included."""
     text = item.metadata.get(CHAR_VARCHAR_TYPE)
     if not isinstance(text, str):
         return collated_type(item)
@@ -342,7 +344,9 @@ def _stored(data_type: DataType) -> DataType:
 
 
 def _has_bounded_text(data_type: DataType) -> bool:
-    """Whether a char or varchar stands in the type, outside of structs, which keep their own."""
+    """Return whether the type has a char or varchar outside of structs, whose fields keep their
+    own.
+    """
     match data_type:
         case Primitive():
             return _is_bounded_text(data_type)

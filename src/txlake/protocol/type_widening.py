@@ -1,4 +1,4 @@
-"""Which type may become which, and how a change is recorded.
+"""The type changes that the protocol allows, and their record in the schema.
 
 Source: PROTOCOL.md, "Type Widening".
 """
@@ -14,14 +14,14 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive
 TYPE_CHANGES = "delta.typeChanges"
 FEATURES = frozenset({"typeWidening", "typeWidening-preview"})
 Widens: TypeAlias = Callable[[Primitive, Primitive], bool]
-"""Whether rows of the second type make a column of the first one of their type."""
+"""A rule: whether rows of the second type widen a column of the first type to theirs."""
 _INTEGERS = ("byte", "short", "integer", "long")
-# What a whole number needs as a decimal, as the readers of Parquet's INT32 and INT64 know it.
+# The decimal precision of a whole number, as readers of Parquet's INT32 and INT64 take it.
 _INTEGER_PRECISION = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 
 def is_widening(old: Primitive, new: Primitive) -> bool:
-    """Whether the protocol lets a column of type `old` become `new`, a different type."""
+    """Return whether the protocol lets a column of type `old` become `new`, a different type."""
     if old == new or same_primitive(old, new):
         return False
     if old.name in _INTEGERS and new.name in _INTEGERS:
@@ -43,36 +43,36 @@ def is_widening(old: Primitive, new: Primitive) -> bool:
 
 
 def is_evolution(old: Primitive, new: Primitive) -> bool:
-    """Whether a write may widen `old` to `new` by itself.
+    """Return whether a write may widen `old` to `new` by itself.
 
-    Whole numbers become floating-point or decimal only when a user asks for it by name.
+    Whole numbers become floating-point or decimal only when a user requests that type by name.
     """
     crosses = old.name in _INTEGERS and new.name not in _INTEGERS
     return is_widening(old, new) and not crosses
 
 
 def is_same_in_files(old: Primitive, new: Primitive) -> bool:
-    """Whether `new` is wider, and Parquet stores both alike: byte, short and integer, as INT32.
+    """Return whether `new` is wider and stored alike in Parquet: byte, short and integer, as INT32.
 
-    Readers know any of the three in files of the others, so no table feature is needed.
+    Readers read each of the three in files of the others, so no table feature is needed.
     """
     return is_widening(old, new) and new.name in ("short", "integer")
 
 
 def never_widens(old: Primitive, new: Primitive) -> bool:
-    """Types stay: the writer casts."""
+    """Return False: types stay, and the writer casts."""
     return False
 
 
 def same_primitive(one: Primitive, other: Primitive) -> bool:
-    """Whether both name one type: `decimal(10, 2)` is `decimal(10,2)`."""
+    """Return whether both name one type: `decimal(10, 2)` is `decimal(10,2)`."""
     return one.name == other.name or (one.decimal is not None and one.decimal == other.decimal)
 
 
 def type_changes(
     old: DataType, new: DataType, path: tuple[str, ...] = ()
 ) -> tuple[dict[str, object], ...]:
-    """The widened types between two types of one field, as `delta.typeChanges` holds them.
+    """Return the widenings between two types of one field, as `delta.typeChanges` holds them.
 
     Goes through arrays and maps; fields of structs record their own changes.
     """
@@ -93,7 +93,7 @@ def type_changes(
 
 
 def with_type(item: Field, new: DataType) -> Field:
-    """The field with a new type, its change recorded where it is a widening one."""
+    """Return the field with a new type; a widening is recorded."""
     changes = type_changes(item.type, new)
     if not changes:
         return replace(item, type=new)

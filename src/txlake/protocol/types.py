@@ -1,7 +1,7 @@
 """The schema of a Delta table as values: parsing, printing, and its Arrow form.
 
 Owns the type system of the log's `schemaString`. Column mapping (physical names and ids) is read
-from the fields' metadata here, because every layer above needs it. Source: PROTOCOL.md, "Schema
+from the fields' metadata here, because every other layer needs it. Source: PROTOCOL.md, "Schema
 Serialization Format" and "Column Mapping".
 """
 
@@ -49,7 +49,7 @@ _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without parts: `long`, `decimal(10,2)`, `string`, `timestamp_ntz` ..."""
+    """A type without nested types: `long`, `decimal(10,2)`, `string`, `timestamp_ntz` ..."""
 
     name: str
 
@@ -77,7 +77,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Keys to values."""
+    """A map from keys to values."""
 
     key: DataType
     value: DataType
@@ -86,7 +86,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column or a field of a struct. `metadata` is kept as it stands in the log."""
+    """A column or a field of a struct. `metadata` is kept as the log has it."""
 
     name: str
     type: DataType
@@ -121,12 +121,14 @@ class Struct:
         return tuple(item.name for item in self.fields)
 
     def find(self, name: str) -> Field | None:
-        """The field of that name; letter case doesn't count, an exact match comes first."""
+        """Return the field of that name; letter case doesn't count, but an exact match
+        comes first.
+        """
         folded = [item for item in self.fields if item.name.lower() == name.lower()]
         return next((item for item in folded if item.name == name), folded[0] if folded else None)
 
     def resolve(self, path: tuple[str, ...]) -> Field | None:
-        """The field at a path of names through structs; None when there is none."""
+        """Return the field at a path of names through structs; None when it doesn't exist."""
         found = self.find(path[0]) if path else None
         if found is None or len(path) == 1:
             return found
@@ -137,7 +139,7 @@ DataType: TypeAlias = Primitive | Struct | Array | Map
 
 
 def leaf_types(data_type: DataType) -> Iterator[Primitive]:
-    """The types without parts inside a type, itself included."""
+    """Yield the primitive types inside a type, or the type itself."""
     match data_type:
         case Struct(fields):
             for item in fields:
@@ -152,12 +154,12 @@ def leaf_types(data_type: DataType) -> Iterator[Primitive]:
 
 
 def has_variant(schema: Struct) -> bool:
-    """Whether a column is a variant, or has one inside."""
+    """Return whether a column is a variant, or contains one."""
     return any(leaf.name == "variant" for leaf in leaf_types(schema))
 
 
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:
-    """The schema from its JSON text; no text is an empty schema.
+    """Return the schema from its JSON text; no text is an empty schema.
 
     Raises CorruptTable naming `file` when the text is no schema, or nested more than 100 deep.
     """
@@ -174,8 +176,8 @@ def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct
 
 
 def _require_bounded(data_type: DataType) -> None:
-    """Raises ValueError for a type that is nested so deeply that working on it would not end, and
-    for decimals of more digits than there are.
+    """Raise ValueError for a type nested too deeply to process, and for decimals of more than 38
+    digits.
     """
     layer: list[DataType] = [data_type]
     for _ in range(_DEPTH_MAX):
@@ -201,7 +203,9 @@ def _parts(data_type: DataType) -> tuple[DataType, ...]:
 
 
 def type_from_json(value: Json) -> DataType:
-    """The type from its JSON form (text or object). Raises ValueError, KeyError or TypeError."""
+    """Return the type from its JSON form (text or object). Raises ValueError, KeyError or
+    TypeError.
+    """
     if isinstance(value, str):
         return Primitive("timestamp_ntz" if value == "timestampNtz" else value)
     if not isinstance(value, dict):
@@ -232,7 +236,7 @@ def _field_from_json(value: dict[str, Json]) -> Field:
 
 
 def type_to_json(data_type: DataType) -> Json:
-    """The type's JSON form, as `schemaString` holds it."""
+    """Return the type's JSON form, as `schemaString` holds it."""
     match data_type:
         case Primitive(name):
             return name
@@ -263,12 +267,12 @@ def _field_to_json(item: Field) -> Json:
 
 
 def schema_to_string(schema: Struct) -> str:
-    """The schema as the text of `schemaString`."""
+    """Return the schema as the text of `schemaString`."""
     return json.dumps(type_to_json(schema), separators=(",", ":"), ensure_ascii=False)
 
 
 def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
-    """The Arrow type of a Delta type; struct fields by logical or by physical name.
+    """Return the Arrow type of a Delta type; struct fields by logical or by physical name.
 
     Geometry and geography are binary, the well-known binary form in which files hold them. Raises
     ValueError for an unknown type.
@@ -296,18 +300,20 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
 
 
 def to_arrow_field(item: Field, *, physical: bool = False) -> pa.Field:
-    """The Arrow field of a column."""
+    """Return the Arrow field of a column."""
     name = item.physical_name if physical else item.name
     return pa.field(name, to_arrow_type(item.type, physical=physical), item.nullable)
 
 
 def to_arrow_schema(schema: Struct, *, physical: bool = False) -> pa.Schema:
-    """The Arrow schema of a table; columns by logical or by physical name."""
+    """Return the Arrow schema of a table; columns by logical or by physical name."""
     return pa.schema([to_arrow_field(item, physical=physical) for item in schema])
 
 
 def from_arrow_type(data_type: pa.DataType) -> DataType:
-    """The Delta type that holds values of an Arrow type. Raises ValueError when none does."""
+    """Return the Delta type that holds an Arrow type's values. Raises ValueError when there is
+    none.
+    """
     t = pa.types
     if t.is_dictionary(data_type):
         return from_arrow_type(data_type.value_type)
@@ -354,10 +360,12 @@ _FROM_ARROW = (
 
 
 def from_arrow_field(item: pa.Field) -> Field:
-    """The Delta field of an Arrow field."""
+    """Return the Delta field of an Arrow field."""
     return Field(item.name, from_arrow_type(item.type), item.nullable)
 
 
 def from_arrow_schema(schema: pa.Schema) -> Struct:
-    """The Delta schema that holds tables of an Arrow schema. Raises ValueError when none does."""
+    """Return the Delta schema that holds an Arrow schema's tables. Raises ValueError when there is
+    none.
+    """
     return Struct(tuple(from_arrow_field(item) for item in schema))

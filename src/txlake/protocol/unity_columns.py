@@ -1,4 +1,4 @@
-"""A table's columns as the two APIs show them, from the schema as the log has it.
+"""A table's columns in the forms of Unity Catalog's two APIs.
 
 Source: Unity Catalog's Delta API, "Delta Data Types"; its older API, `ColumnInfo`.
 """
@@ -36,12 +36,12 @@ _TYPE_NAMES = {
 
 
 def delta_columns(schema: Struct) -> object:
-    """The columns in the Delta API's form."""
+    """Return the columns in the Delta API's form."""
     return _spelled(json.loads(schema_to_string(schema)))
 
 
 def _spelled(value: object) -> object:
-    """A data type with the API's keys; a field's metadata stays as it is."""
+    """Return a data type with the Delta API's keys; a field's metadata stays as it is."""
     if isinstance(value, list):
         return [_spelled(one) for one in value]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def _spelled(value: object) -> object:
 
 
 def column_infos(schema: Struct, partition_columns: Sequence[str]) -> list[dict[str, object]]:
-    """The columns in the older API's form."""
+    """Return the columns in the older API's form."""
     infos: list[dict[str, object]] = []
     for place, field in enumerate(json.loads(schema_to_string(schema))["fields"]):
         item = schema.fields[place]

@@ -1,7 +1,7 @@
 """Stores: bytes under a root folder, local, in memory, in the cloud or in HDFS, as `ports.Store`.
 
-Owns where a location is, durability, put-if-absent, and what the libraries' errors mean. What the
-bytes say is `log`'s and `protocol`'s.
+Owns locations, durability, put-if-absent, and the translation of the libraries' errors. The bytes'
+meaning is in `log` and `protocol`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["canonical_url", "join_url", "led_out", "local_path", "open_store"]
 def open_store(
     location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
 ) -> Store:
-    """The store at a folder or URL. Sends nothing and makes nothing: the folder need not exist.
+    """Return the store at a folder or URL. Sends and creates nothing: the folder need not exist.
 
     Local paths are literal text, relative ones below the current folder. URLs are percent-encoded:
     `file:///folder`, `s3://` (`s3a`), `gs://`, `az://container/`,
     `abfss://container@account.dfs.core.windows.net/`, `hdfs://namenode:8020/` (`webhdfs`,
-    `swebhdfs`), and `memory://name`, which is one store for the whole process. `storage_options`
-    go to the store's client, see `txlake.storage.objects.cloud_backend` and
-    `txlake.storage.hdfs.store.cluster_at`; others don't look at them.
+    `swebhdfs`), and `memory://name`, which is one store for the whole process. `storage_options` go
+    to the store's client, see `txlake.storage.objects.cloud_backend` and
+    `txlake.storage.hdfs.store.cluster_at`; other stores ignore them.
 
     Raises:
         InvalidRequest: the location or an option can't be used.
@@ -39,7 +39,7 @@ def open_store(
         case Kind.LOCAL:
             return LocalStore(place, _local_proof(place.folder))
         case Kind.HDFS:
-            # Few places are in HDFS: who names none loads nothing for it.
+            # Imported here: HDFS is rare, and other stores need nothing of it.
             from txlake.storage.hdfs.store import HdfsStore, cluster_at
 
             return HdfsStore(place, cluster_at(place.base, storage_options or {}))

@@ -1,7 +1,7 @@
-"""The store in a local folder, on the operating system's own calls.
+"""The store in a local folder, by the operating system's own calls.
 
-Owns durability: what is there under its final name is whole, and stays there after a power cut.
-obstore has no fsync, and keeps some names with `#` for itself, so it isn't used here.
+Owns durability: a file under its final name is whole, and survives a power cut. obstore isn't used,
+because it has no fsync and reserves some names with `#`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CREATE_ATTEMPTS_MAX = 5
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
-# What the caller can do about it. Everything else may pass by itself: `Unavailable`.
+# What the caller can do about an error. Other errors may pass by themselves: `Unavailable`.
 _ADVICE = {
     errno.ENOSPC: "free space on the disk and try again",
     errno.EDQUOT: "free space or raise the quota, and try again",
@@ -75,7 +75,7 @@ class LocalStore:
         file = self._file(path)
         with _Reading(file), open(file, "rb", buffering=0) as stream:
             parts: list[bytes] = []
-            # What is asked for is set aside before it is read: never more than there is.
+            # pread allocates the whole length before it reads: never request more than there is.
             length = min(length, os.fstat(stream.fileno()).st_size - offset)
             while length > 0 and (part := os.pread(stream.fileno(), length, offset)):
                 parts.append(part)
@@ -109,7 +109,7 @@ class LocalStore:
             if not is_mine and os.path.isdir(file):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             try:
-                # Another one's too: its writer may not have come to this yet.
+                # Also for another writer's file, which its writer may not have synced yet.
                 sync_folder(os.path.dirname(file))
             except OSError:
                 return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
@@ -133,7 +133,7 @@ class LocalStore:
                 except _NOT_THERE:
                     continue
                 except PermissionError:
-                    if not os.path.isdir(file):  # what some systems say of folders
+                    if not os.path.isdir(file):  # what some systems raise for folders
                         raise
 
     def sweep(self, prefix: str, before_ms: int) -> None:
@@ -162,7 +162,7 @@ class LocalStore:
         return f"LocalStore({self._url!r})"
 
     def _is_outside(self, folder: str) -> bool:
-        """Whether a folder below the root is, by a symbolic link, one that isn't."""
+        """Return whether a symbolic link leads the folder out of the root."""
         root = os.path.realpath(self._root)
         return os.path.commonpath((root, os.path.realpath(folder))) != root
 
@@ -171,7 +171,9 @@ class LocalStore:
 
 
 def translated(error: OSError, action: str, file: str) -> TxlakeError:
-    """The error of ours for one of the operating system's, after a failed `action` on `file`."""
+    """Return txlake's error for one of the operating system's, after a failed `action` on
+    `file`.
+    """
     reason = error.strerror or str(error)
     if error.errno in _ADVICE:
         return InvalidRequest(f"can't {action} {file}: {reason}; {_ADVICE[error.errno]}")
@@ -179,7 +181,7 @@ def translated(error: OSError, action: str, file: str) -> TxlakeError:
 
 
 class _Translating:
-    """The operating system's errors inside, after a failed `action` on `file`, become ours."""
+    """Translates the operating system's errors of a failed `action` on `file` into txlake's."""
 
     __slots__ = ("_action", "_file")
 
@@ -196,7 +198,7 @@ class _Translating:
 
 
 class _Reading(_Translating):
-    """The same of a file that is read; where there is none, FileNotFoundError is left."""
+    """As `_Translating` for reading, but a missing file raises FileNotFoundError."""
 
     __slots__ = ()
 
@@ -218,7 +220,7 @@ def _stored(path: str, status: os.stat_result) -> StoredObject | None:
 def _listed(
     folder: str, path: str, start_after: str, above: frozenset[tuple[int, int]]
 ) -> Iterator[StoredObject]:
-    """The files below `folder`, whose path in the store is `path`, in the order of their paths.
+    """Yield the files below `folder`, whose path in the store is `path`, sorted by path.
 
     A folder sorts as its name with the slash, so that walking it in place keeps the whole order.
     `above` has the folders on the way down: a symbolic link back to one of them is not followed.
@@ -250,9 +252,10 @@ def _listed(
 def _after(
     found: Iterator[os.DirEntry[str]], path: str, start_after: str
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """The entries of a folder that come after a path, or hold what does; folders with a slash.
+    """Yield a folder's entries that may contain paths after `start_after`; folders end with a
+    slash.
 
-    A log has thousands of files before those that are asked for.
+    A log has thousands of files before the requested ones.
     """
     above = f"{path}/" if path else ""
     for entry in found:
@@ -267,7 +270,9 @@ def _after(
 
 @contextmanager
 def _temporary(file: str, data: bytes, *, is_synced: bool = True) -> Iterator[str]:
-    """A hidden file with `data` beside `file`, gone afterwards. Makes the folders."""
+    """Create a hidden file with `data` beside `file`, and delete it afterwards. Makes the
+    folders.
+    """
     temporary, descriptor = _create_beside(file)
     try:
         try:
@@ -297,7 +302,7 @@ def _create_beside(file: str) -> tuple[str, int]:
 
 
 def make_folders(folder: str) -> None:
-    """Makes `folder` and what is missing above it, each one durable."""
+    """Create `folder` and its missing parents, each one durable."""
     missing: list[str] = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -312,12 +317,12 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Returns once the folder's list of files would outlive a power cut."""
+    """Make the folder's list of files survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # File systems that can't sync a folder say so; there is nothing more to ask of them.
+        # Some file systems can't sync a folder and report so; nothing more can be done.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}:
             raise
     finally:
@@ -325,11 +330,11 @@ def sync_folder(folder: str) -> None:
 
 
 def _publish(temporary: str, file: str) -> bool:
-    """Gives the finished `temporary` its final name, unless that is taken: then False."""
+    """Give the finished `temporary` its final name; return False if the name is taken."""
     try:
         os.link(temporary, file)
     except FileExistsError:
-        # On NFS the reply of a link that worked can get lost, and its repetition says this.
+        # On NFS the reply of a successful link can get lost, and its repetition fails like this.
         return os.stat(temporary).st_nlink > 1
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -339,7 +344,7 @@ def _publish(temporary: str, file: str) -> bool:
 
 
 def _rename_without_replacing(temporary: str, file: str) -> bool:
-    """The other way to publish at once and never over another, for file systems without links."""
+    """Publish by a rename that never overwrites, on file systems without hard links."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None or not sys.platform.startswith("linux"):
         raise _no_safe_name(file)

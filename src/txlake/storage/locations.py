@@ -1,7 +1,7 @@
-"""Where a store is: paths and URLs as users write them, and their one canonical form.
+"""Locations of stores: paths and URLs as users write them, and their one canonical form.
 
-Owns the rules of encoding. A path is text, taken as it stands; a URL is percent-decoded when it is
-read and percent-encoded when it is made, so that `locate(place.url)` is `place` again.
+Owns the rules of encoding. A path is literal text; a URL is percent-decoded when it is read and
+percent-encoded when it is made, so that `locate(root.url)` is `root` again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLOUD_SCHEMES = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
-# Of file systems that are known by a mount alone.
+# Schemes of file systems that are only reachable by a mount.
 _MOUNTS = ("dbfs",)
 _HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MEMORY_NAME = "default"
@@ -36,7 +36,7 @@ _HOST = re.compile(r"([^:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
 class Kind(Enum):
-    """What keeps the bytes."""
+    """The kind of storage that holds the bytes."""
 
     LOCAL = "local"
     MEMORY = "memory"
@@ -46,10 +46,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A root folder.
+    """The root folder of a store.
 
     Attributes:
-        kind: what keeps the bytes.
+        kind: the kind of storage.
         base: for the cloud, the URL of the bucket or container; for HDFS, that of its root without
             the slash; in memory, the store's name; empty for local folders.
         folder: the folder, decoded: an absolute path for local ones, else relative to the base and
@@ -73,14 +73,14 @@ class Place:
 
 
 def locate(location: str | os.PathLike[str]) -> Place:
-    """Reads a path or URL. Touches no store.
+    """Parse a path or URL. Touches no store.
 
-    Local paths are literal: spaces, percent signs, `#`, quotes and `~` mean themselves. URLs are
-    those of the schemes file, memory, s3 (s3a), gs (gcs), az (azure), abfss (abfs), hdfs, webhdfs
-    and swebhdfs.
+    Local paths are literal: spaces, percent signs, `#`, quotes and `~` mean themselves. URLs have
+    one of the schemes file, memory, s3 (s3a), gs (gcs), az (azure), abfss (abfs), hdfs, webhdfs and
+    swebhdfs.
 
     Raises:
-        InvalidRequest: for a location that names no place.
+        InvalidRequest: for an invalid location.
     """
     text = os.fspath(location)
     if not text.strip() or "\0" in text:
@@ -112,16 +112,16 @@ def locate(location: str | os.PathLike[str]) -> Place:
 
 
 def canonical_url(location: str | os.PathLike[str]) -> str:
-    """The canonical URL of a path or URL: what `open_store(location).url` is.
+    """Return the canonical URL of a path or URL, the same as `open_store(location).url`.
 
     Raises:
-        InvalidRequest: for a location that names no place.
+        InvalidRequest: for an invalid location.
     """
     return locate(location).url
 
 
 def local_path(url: str) -> str | None:
-    """The absolute local path, decoded, of a `file:` URL; None for any other text."""
+    """Return the absolute local path, decoded, of a `file:` URL; None for any other text."""
     found = _SCHEME.match(url)
     if found is None or found[1].lower() != "file" or not found[2].startswith("/"):
         return None
@@ -129,15 +129,15 @@ def local_path(url: str) -> str | None:
 
 
 def join_url(url: str, path: str) -> str:
-    """The URL of `path` (relative, not encoded) below the folder `url` (encoded)."""
+    """Return the URL of `path` (relative, not encoded) below the folder `url` (encoded)."""
     return f"{url.removesuffix('/')}/{_encoded(path)}" if path else url
 
 
 def checked_path(path: str) -> str:
-    """`path` if it names something below a root: relative, no part empty, `.` or `..`.
+    """Return `path` if it names something below a root: relative, no part empty, `.` or `..`.
 
     Raises:
-        InvalidRequest: when it doesn't.
+        InvalidRequest: for any other path.
     """
     if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidRequest(
@@ -148,7 +148,7 @@ def checked_path(path: str) -> str:
 
 
 def joined(folder: str, path: str) -> str:
-    """`path` below `folder`, where either may be empty; not encoded."""
+    """Return `path` below `folder`, where either may be empty; not encoded."""
     return f"{folder}/{path}" if folder and path else folder or path
 
 

@@ -1,8 +1,8 @@
 """The store in a bucket, or in memory, by obstore.
 
 Owns the difference between a refusal and a lost reply: a put-if-absent is sent once and never
-repeated by the library, since the repetition of one that worked would be refused by our own object.
-Owns also the look whether the object is there that a store says it created.
+repeated by the library, since the repetition of a successful one would be refused because of its
+own object. Also owns the check that an object exists which a store reports as created.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _AZURE = ("az:", "abfss:")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backend:
-    """One bucket, container or memory, with its options; shared by all stores in it.
+    """One bucket, container or memory store, with its options; shared by all stores in it.
 
     Attributes:
-        patient: repeats requests that failed, where that is harmless.
-        once: sends each request one time.
+        patient: the client that repeats failed requests where that is harmless.
+        once: the client that sends each request once.
         secrets: texts that no message may show.
-        proof: whether put-if-absent was tried here.
+        proof: the self-test of put-if-absent, done once for the backend.
     """
 
     patient: ObjectStore = field(repr=False)
@@ -67,17 +67,17 @@ class Backend:
 
 @functools.cache
 def memory_backend(name: str) -> Backend:
-    """The one memory of this name in this process."""
+    """Return the store in memory of this name, one for the process."""
     memory = MemoryStore()
     return Backend(memory, memory)
 
 
 def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
-    """The bucket or container at the URL `base`. Sends nothing.
+    """Return the bucket or container at the URL `base`. Sends nothing.
 
     `storage_options` are obstore's, for the store and for its HTTP client (`aws_access_key_id`,
-    `endpoint`, `allow_http`, `timeout`, ...; capitals don't matter), and `max_retries`: how often a
-    failed read or plain write is repeated. Options of HDFS are not looked at.
+    `endpoint`, `allow_http`, `timeout`, ...; letter case doesn't matter), and `max_retries`: how
+    often a failed read or plain write is repeated. Options of HDFS are ignored.
 
     Raises:
         InvalidRequest: an option is not known, or its value can't be used.
@@ -147,7 +147,7 @@ class BucketStore:
                 StoredObject(each["path"][begin:], each["size"], _modified_ms(each))
                 for page in pages
                 for each in page
-                if each["path"] != folder  # the marker that some tools put for a folder
+                if each["path"] != folder  # the marker object that some tools write for a folder
             ]
 
         # Most stores list in this order already, but not all promise it; and obstore takes the
@@ -169,7 +169,7 @@ class BucketStore:
                     self._backend.once, key, data, mode="create", use_multipart=False
                 )
             except AlreadyExistsError as error:
-                # S3's 409 says that requests met, not that one of them won.
+                # S3's 409 means that requests collided, not that one of them succeeded.
                 if http_status(error) == 409 and self.head(path) is None:
                     return PutOutcome.UNKNOWN
                 return PutOutcome.EXISTS
@@ -177,7 +177,7 @@ class BucketStore:
                 if verdict_of(error) is Verdict.LOST:
                     return PutOutcome.UNKNOWN
                 raise
-            # Not every 200 is the store's own, and a commit that is not there is lost.
+            # Not every 200 comes from the store itself, and a missing commit would be lost.
             is_there = self._holds(key, data, made["e_tag"])
             return PutOutcome.CREATED if is_there else PutOutcome.UNKNOWN
 
@@ -198,12 +198,12 @@ class BucketStore:
             try:
                 self._delete(batch)
             except FileNotFoundError:
-                for path in batch:  # stores without bulk deletion stop at one that is gone
+                for path in batch:  # stores without bulk deletion stop at a missing object
                     with suppress(FileNotFoundError):
                         self._delete([path])
 
     def sweep(self, prefix: str, before_ms: int) -> None:
-        """Nothing to do: a bucket shows an object whole or not at all."""
+        """Do nothing: a bucket shows an object whole or not at all."""
 
     def ensure_safe(self) -> None:
         self._backend.proof.ensure(self)
@@ -226,7 +226,9 @@ class BucketStore:
         return key
 
     def _holds(self, key: str, data: bytes, e_tag: str | None) -> bool:
-        """Whether the object is there with these bytes; False when that can't be told."""
+        """Return whether the object exists with these bytes; False when that can't be
+        determined.
+        """
         patient = self._backend.patient
         try:
             if e_tag is not None and obstore.head(patient, key)["e_tag"] == e_tag:
@@ -244,7 +246,7 @@ class BucketStore:
             return work()
         except LIBRARY_ERRORS as error:
             failure = error
-        # Raised out here, so that the original text, credentials and all, is nobody's __context__.
+        # Raised outside of `except`: the original text with its credentials must be no __context__.
         cause = clean(failure, self._backend.secrets)
         url = join_url(self._url, path)
         if is_missing_object(failure) and action in {"read", "delete"}:

@@ -1,4 +1,4 @@
-"""Storage options that are read here, not by a store's client, and whose the others are."""
+"""Storage options that txlake reads itself, and which options are HDFS's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OF_HDFS = "webhdfs_"
 
 
 def is_of_hdfs(name: str) -> bool:
-    """Whether an option is for HDFS alone; letter case doesn't count."""
+    """Return whether an option is for HDFS alone; letter case doesn't count."""
     return name.lower().startswith(_OF_HDFS)
 
 
 def retries_of(storage_options: Mapping[str, str]) -> int:
-    """How often a failed read or plain write is repeated.
+    """Return how often a failed read or plain write is repeated.
 
     Raises:
         InvalidRequest: the option is no whole number.

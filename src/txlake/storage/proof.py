@@ -1,7 +1,7 @@
-"""The self-test of a store: does put-if-absent refuse to overwrite?
+"""The self-test of a store: whether put-if-absent refuses to overwrite.
 
 A commit is a put-if-absent, so on a store that overwrites, two writers would destroy each other's
-commits. What a store promises is not believed; it is tried once, before the first commit.
+commits. A store's documentation isn't trusted: the test runs once, before the first commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROBE_FOLDER = "_txlake_probe"
 
 
 class Proof:
-    """Remembers that a store was tried, for all who share it. Safe to use from many threads."""
+    """The self-test of one store, done once for all who share it. Safe to use from many threads."""
 
     __slots__ = ("_found", "_lock")
 
@@ -28,7 +28,7 @@ class Proof:
         self._found = False
 
     def ensure(self, store: Store) -> bool:
-        """Tries `store` unless that was done before; whether it was done now.
+        """Test `store` unless that was done before; return whether the test ran now.
 
         Raises:
             InvalidRequest: the store overwrites, or refuses the probe.
@@ -45,17 +45,17 @@ class Proof:
 
 
 def try_store(store: Store) -> None:
-    """Puts a probe object twice, if absent, and deletes it.
+    """Put a probe object twice, if absent, and delete it.
 
     Raises:
         InvalidRequest: the second put was not refused, or it replaced the first one's bytes.
         Unavailable: the store can't be reached, or replies got lost.
     """
-    # A name that no other process tries meanwhile. It never reaches a log, so no replay needs it.
+    # A name that no other process uses. It never reaches a log, so a replay needn't fix it.
     path = f"{PROBE_FOLDER}/{os.urandom(16).hex()}"
     first, second = b"first", b"second"
     try:
-        # EXISTS: a client sent it twice; nobody else has a probe of this name.
+        # EXISTS is fine too: a client sent it twice, and no other process uses this name.
         if store.put_if_absent(path, first) is PutOutcome.UNKNOWN:
             raise _undecided(store)
         match store.put_if_absent(path, second):
@@ -75,7 +75,7 @@ def _clean_up(store: Store, path: str) -> None:
     try:
         store.delete([path])
     except (InvalidRequest, Unavailable) as error:
-        # Sites exist where writers may not delete; a probe of 5 bytes left there does no harm.
+        # Some sites forbid writers to delete; a leftover probe of 5 bytes does no harm.
         _log.warning("the probe %s of %s could not be deleted: %s", path, store.url, error)
 
 

@@ -1,4 +1,4 @@
-"""What obstore's errors mean for the caller, without the credentials that their texts may hold."""
+"""The meaning of obstore's errors for the caller, without the credentials in their texts."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ _TRANSIENT_STATUSES = {408, 425, 429}
 
 
 class Verdict(Enum):
-    """What an error says about the request that it answers."""
+    """Whether a failed request was carried out."""
 
-    REFUSED = "refused"  # it was not carried out, and won't be
-    NOT_SENT = "not sent"  # it was not carried out; later it may be
-    LOST = "lost"  # it may have been carried out
+    REFUSED = "refused"  # not carried out, and it won't be
+    NOT_SENT = "not sent"  # not carried out; a later try may be
+    LOST = "lost"  # perhaps carried out
 
 
 def verdict_of(error: Exception) -> Verdict:
-    """Sorts an error of obstore's. In doubt the request is lost: it may have been carried out."""
+    """Classify an error of obstore's. In doubt the outcome is LOST: it may have been
+    carried out.
+    """
     text = str(error)
     status = http_status(error)
     if isinstance(
@@ -52,7 +54,7 @@ def verdict_of(error: Exception) -> Verdict:
     if "Generic Config error" in text or "redirect without LOCATION" in text:
         return Verdict.REFUSED
     if status in {501, 507} or (status is not None and 400 <= status < 500):
-        # S3 also answers 400 when it grew tired of waiting for the body, and 409 to a race.
+        # S3 also answers 400 when the body took too long, and 409 to a race.
         if status in _TRANSIENT_STATUSES or status == 409 or "RequestTimeout" in text:
             return Verdict.LOST
         return Verdict.REFUSED
@@ -62,18 +64,20 @@ def verdict_of(error: Exception) -> Verdict:
 
 
 def http_status(error: Exception) -> int | None:
-    """The status that the server answered with, if it did."""
+    """Return the HTTP status of the server's reply; None without one."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def is_missing_object(error: Exception) -> bool:
-    """Whether the bucket answered that it has no such object (but that it exists itself)."""
+    """Return whether the bucket exists but has no such object."""
     return isinstance(error, FileNotFoundError) and not _is_missing_bucket(error)
 
 
 def translated(error: Exception, action: str, url: str, secrets: frozenset[str]) -> TxlakeError:
-    """Our error for one of obstore's, after a failed `action` on the object or folder at `url`."""
+    """Return txlake's error for one of obstore's, after a failed `action` on the object
+    at `url`.
+    """
     begin = f"can't {action} {redacted(url, secrets)}: {reason_of(error, secrets)}"
     if verdict_of(error) is Verdict.REFUSED:
         return InvalidRequest(f"{begin}; {_advice(error)}")
@@ -81,14 +85,14 @@ def translated(error: Exception, action: str, url: str, secrets: frozenset[str])
 
 
 def reason_of(error: Exception, secrets: frozenset[str]) -> str:
-    """The error's own words on one line, bounded, without credentials and the library's dump."""
+    """Return the error's text on one line, bounded, without credentials and the library's dump."""
     # Redact before cutting: half a secret is not recognised.
     text = redacted(str(error).split(_DEBUG_PART)[0], secrets)
     return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
 
 
 def clean(error: Exception, secrets: frozenset[str]) -> Exception:
-    """`error` when it holds no credentials, else one of its type without them."""
+    """Return `error` when it holds no credentials, else one of its type without them."""
     text = str(error)
     shown = redacted(text, secrets)
     return error if shown == text else type(error)(shown)

@@ -1,19 +1,21 @@
-"""The hidden files that a store writes whole before they get their names, in HDFS and locally."""
+"""The hidden temporary files that a store writes before it renames them, locally and in HDFS."""
 
 from __future__ import annotations
 
 import os
 
-# Hidden from every reader of tables (the dot) and from our own listings.
+# Hidden from every reader of tables (by the dot) and from txlake's own listings.
 _START = ".txlake-"
 _END = ".tmp"
 
 
 def temporary_name() -> str:
-    """A name that no other process uses. No replay needs it: it is gone before it can be seen."""
+    """Return a name that no other process uses. It is gone before any reader, so a replay needn't
+    fix it.
+    """
     return f"{_START}{os.urandom(12).hex()}{_END}"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name, without its folder, is such a one."""
+    """Return whether a file of this name, without its folder, is a temporary file."""
     return name.startswith(_START) and name.endswith(_END)

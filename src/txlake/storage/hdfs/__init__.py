@@ -1,5 +1,5 @@
-"""HDFS: its store, its calls over HTTP, and what Hadoop's settings say of it.
+"""HDFS: its store, its calls over HTTP, and its settings in Hadoop's configuration.
 
-`open_store` imports it when a place in HDFS is named. Where such a place is, as a URL, is
-`storage.locations`'s, as with all places.
+`open_store` imports it when a location in HDFS is named. URLs are `storage.locations`'s, as for all
+stores.
 """

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from txlake.storage.hdfs.webhdfs import ENDPOINT
 
-# Of one name node, or of one of a service's: `.service.node` follows.
+# The address of the name node, or of one of a service's (`.service.node` follows).
 _NAME_NODE = re.compile(r"dfs\.namenode\.(https?)-address(?:\..*)?")
 
 
 def hdfs_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The options that these settings stand for; other settings are Spark's alone."""
+    """Return the storage options for Hadoop's settings; other settings are Spark's alone."""
     endpoints = [
         f"{node[1]}://{address}"
         for key, address in settings.items()

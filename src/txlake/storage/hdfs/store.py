@@ -1,7 +1,7 @@
 """The store in HDFS, over HTTP: no Java is needed in the driver.
 
-Owns put-if-absent there: a hidden file is written whole, and then gets its name by a rename that
-refuses a name that is taken. How the calls travel is `webhdfs`'s.
+Owns put-if-absent in HDFS: a hidden file is written whole, and then renamed, which fails if the
+name is taken. The HTTP calls are `webhdfs`'s.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ADVICE = {
     "SecurityException": "give a delegation token in webhdfs_token, or a webhdfs_user",
     "UnsupportedOperationException": "use the name node's own WebHDFS instead of this gateway",
 }
-# Of answers that don't say what happened.
+# For replies without Hadoop's name of the exception.
 _ADVICE_ELSE = "correct the location or webhdfs_endpoint"
 _ADVICE_BY_STATUS: dict[int | None, str] = {
     400: _ADVICE_ELSE,
@@ -63,9 +63,9 @@ class Cluster:
     """One HDFS with its options; shared by all stores in it.
 
     Attributes:
-        client: sends each call one time.
-        retries: how often a call that failed is repeated, where that is harmless.
-        proof: whether put-if-absent was tried here.
+        client: sends each call once.
+        retries: how often a failed call is repeated, where that is harmless.
+        proof: the self-test of put-if-absent, done once for the cluster.
     """
 
     client: WebHdfs
@@ -74,10 +74,10 @@ class Cluster:
 
 
 def cluster_at(base: str, storage_options: Mapping[str, str]) -> Cluster:
-    """The HDFS at a URL like `hdfs://namenode`. Sends nothing.
+    """Return the HDFS at a URL like `hdfs://namenode`. Sends nothing.
 
-    The options are those of `webhdfs.client_of`, and `max_retries`: how often a failed read
-    or plain write is repeated; others are not looked at.
+    The options are those of `webhdfs.client_of`, and `max_retries`: how often a failed read or
+    plain write is repeated; others are ignored.
 
     Raises:
         InvalidRequest: an option's value can't be used.
@@ -139,7 +139,7 @@ class HdfsStore:
         file = self._file(path)
 
         def work() -> None:
-            # All of it is repeated: a rename whose reply was lost has moved the file away.
+            # The write is repeated too: a rename whose reply was lost has moved the file away.
             temporary = self._written_beside(file, data)
             try:
                 self._client.rename(temporary, file, overwrite=True)
@@ -163,7 +163,7 @@ class HdfsStore:
         if created:
             return PutOutcome.CREATED
         self._drop(temporary)
-        # Gateways answer the same when the hidden file is gone: a request that came twice.
+        # Gateways also answer so when the hidden file is gone because a request arrived twice.
         return PutOutcome.UNKNOWN if self.head(path) is None else PutOutcome.EXISTS
 
     def put_unsynced(self, path: str, data: bytes) -> None:
@@ -224,7 +224,7 @@ class HdfsStore:
         self._patient("delete", path, work)
 
     def _listed(self, path: str, start_after: str) -> Iterator[StoredObject]:
-        """The files below a folder in the order of their paths, hidden ones too.
+        """Yield the files below a folder sorted by path, hidden ones too.
 
         A folder sorts as its name with the slash, so that walking it in place keeps the order.
         """
@@ -243,7 +243,9 @@ class HdfsStore:
                 yield _stored(below, each)
 
     def _written_beside(self, file: str, data: bytes) -> str:
-        """The path of a new, hidden file with `data` in the folder of `file`, which is made."""
+        """Write `data` to a new hidden file in the folder of `file`, which is created; return its
+        path.
+        """
         temporary = f"{os.path.dirname(file)}/{temporary_name()}"
         try:
             self._client.create(temporary, data)
@@ -253,7 +255,7 @@ class HdfsStore:
         return temporary
 
     def _drop(self, temporary: str) -> None:
-        """Deletes a hidden file, and so ends a rename of it that may still be on its way."""
+        """Delete a hidden file, which also cancels a rename of it that may still be on its way."""
         with suppress(WebHdfsError, FileNotFoundError):
             self._client.delete(temporary)
 
@@ -281,7 +283,7 @@ def _translating(action: str, url: str) -> Iterator[None]:
 
 
 def translated(error: WebHdfsError, action: str, url: str) -> TxlakeError:
-    """Our error for one of WebHDFS's, after a failed `action` on the file or folder at `url`."""
+    """Return txlake's error for one of WebHDFS's, after a failed `action` on the file at `url`."""
     begin = f"can't {action} {url}: {' '.join(str(error).split())[:_REASON_CHARACTERS_MAX]}"
     if error.is_refused:
         advice = _ADVICE[error.kind] if error.kind else _ADVICE_BY_STATUS[error.status]

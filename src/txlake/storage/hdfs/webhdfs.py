@@ -1,7 +1,7 @@
 """HDFS over HTTP (WebHDFS): the calls that a store and Spark's tasks need, each sent once.
 
-Owns the protocol: redirects to the machine that has the bytes, the name node that is active, and
-what an error says about the request that it answers.
+Owns the protocol: redirects to the data node, failover to the active name node, and whether a
+failed request may have been carried out.
 
 Source: Hadoop's page "WebHDFS REST API".
 """
@@ -34,7 +34,7 @@ _ROOT = "/webhdfs/v1"
 _ADDRESS = re.compile(r"https?://([^/@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _ERROR_BYTES_MAX = 1 << 16
 _FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 5.0
-# What was not carried out and won't be; of answers without a kind, these statuses.
+# Exceptions of requests that are refused for good; for replies without one, the statuses below.
 REFUSALS = frozenset(
     {
         *("AccessControlException", "DSQuotaExceededException", "FileAlreadyExistsException"),
@@ -52,8 +52,8 @@ class WebHdfsError(OSError):
 
     Attributes:
         kind: Hadoop's name of the exception, empty where the server gave none.
-        status: the HTTP status; None without an answer.
-        may_be_done: False where it is sure that nothing was carried out.
+        status: the HTTP status; None without a reply.
+        may_be_done: whether the request may have been carried out.
     """
 
     def __init__(self, text: str, *, kind: str = "", status: int | None, may_be_done: bool) -> None:
@@ -64,13 +64,15 @@ class WebHdfsError(OSError):
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was not carried out and won't be. In doubt it may pass by itself."""
+        """Whether the request was refused for good. False where the failure may pass by itself."""
         return self.kind in REFUSALS if self.kind else self.status in REFUSING_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What the name node knows of a file or a folder; `name` is empty for the one asked for."""
+    """The name node's entry of a file or a folder; `name` is empty for the requested path
+    itself.
+    """
 
     name: str
     is_folder: bool
@@ -82,8 +84,8 @@ class FileStatus:
 class WebHdfs:
     """The name nodes of one HDFS, of which one is active. Paths are absolute and not encoded.
 
-    Every call raises WebHdfsError. Those that read or delete raise FileNotFoundError where the file
-    isn't there; a rename doesn't: a request that came twice finds it gone too.
+    Every call raises WebHdfsError. Reads and deletions raise FileNotFoundError for a missing file;
+    a rename doesn't, because a request that arrived twice finds the file gone too.
     """
 
     endpoints: tuple[str, ...]
@@ -92,11 +94,11 @@ class WebHdfs:
     timeout_s: float = _TIMEOUT_S_DEFAULT
 
     def read(self, path: str) -> bytes:
-        """A file's bytes."""
+        """Return a file's bytes."""
         return self._data(path, {})
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`, fewer at the end of the file."""
+        """Return `length` bytes from `offset`, fewer at the end of the file."""
         try:
             return self._data(path, {"offset": str(offset), "length": str(length)})
         except WebHdfsError as error:
@@ -105,12 +107,12 @@ class WebHdfs:
             raise
 
     def status(self, path: str) -> FileStatus:
-        """What is known of a file or a folder."""
+        """Return the status of a file or a folder."""
         answer = self._asked("GET", path, {"op": "GETFILESTATUS"})
         return _read(answer, lambda found: _file_status(found["FileStatus"]))
 
     def list(self, path: str) -> list[FileStatus]:
-        """What is in a folder."""
+        """Return the entries of a folder."""
         answer = self._asked("GET", path, {"op": "LISTSTATUS"})
         return _read(
             answer,
@@ -118,13 +120,13 @@ class WebHdfs:
         )
 
     def create(self, path: str, data: bytes) -> None:
-        """Writes a file, and the folders above it. A reader may see the beginning of it alone."""
+        """Write a file, and create the folders above it. A reader may see only its beginning."""
         self._moved("PUT", path, {"op": "CREATE", "overwrite": "true"}, data)
 
     def rename(self, path: str, target: str, *, overwrite: bool = False) -> bool:
-        """Gives a file its name at one instant; False if `target` exists and not `overwrite`.
+        """Rename a file atomically; return False if `target` exists and not `overwrite`.
 
-        Raises WebHdfsError too where the server can't replace a file.
+        Raises WebHdfsError also where the server can't replace a file.
         """
         options = "OVERWRITE" if overwrite else "NONE"
         try:
@@ -135,7 +137,7 @@ class WebHdfs:
             if error.kind == "FileAlreadyExistsException" and not overwrite:
                 return False
             raise
-        # Gateways that know no options answer as the older rename does, which never overwrites.
+        # Gateways that ignore the options answer as the older rename does, which never overwrites.
         renamed = not answer or _read(answer, _flag)
         if overwrite and not renamed:
             raise WebHdfsError(
@@ -147,7 +149,7 @@ class WebHdfs:
         return renamed
 
     def delete(self, path: str) -> bool:
-        """Deletes a file or an empty folder; False where there was none."""
+        """Delete a file or an empty folder; return False if it didn't exist."""
         return _read(self._asked("DELETE", path, {"op": "DELETE"}), _flag)
 
     def _data(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -159,7 +161,7 @@ class WebHdfs:
     def _moved(
         self, method: str, path: str, parameters: Mapping[str, str], data: bytes = b""
     ) -> bytes:
-        """Bytes to or from the machine that the name node names."""
+        """Transfer bytes to or from the data node that the name node names."""
         place, answer = self._of_active(method, path, parameters)
         if place is None:
             if method == "GET":
@@ -172,7 +174,7 @@ class WebHdfs:
     def _of_active(
         self, method: str, path: str, parameters: Mapping[str, str]
     ) -> tuple[str | None, bytes]:
-        """The first answer of a name node that is active: where it redirects to, and its body."""
+        """Return the active name node's reply: the redirect's target, if any, and the body."""
         who: dict[str, str] = {}
         if self.token is not None:
             who["delegation"] = self.token
@@ -191,7 +193,9 @@ class WebHdfs:
     def _sent(
         self, endpoint: str, method: str, target: str, data: bytes = b""
     ) -> tuple[str | None, bytes]:
-        """One request on a connection of its own: none can turn out stale after it was sent."""
+        """Send one request on a new connection, which can't be stale; return the redirect and the
+        body.
+        """
         parts = urlsplit(endpoint)
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -225,12 +229,12 @@ class WebHdfs:
 
 
 def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
-    """The client of the HDFS that a URL of one of SCHEMES is in. Sends nothing.
+    """Return the client of the HDFS that a URL of one of SCHEMES is in. Sends nothing.
 
     `webhdfs_endpoint` names the name nodes' HTTP addresses, `http://host:9870`, with commas between
     them; without it they are at the URL's host and, unless the scheme is hdfs, its port.
-    `webhdfs_user` is who asks; `webhdfs_token` is a delegation token of a secured cluster;
-    `webhdfs_timeout` is how long to wait for an answer, in seconds (60).
+    `webhdfs_user` is the requesting user; `webhdfs_token` is a delegation token of a secured
+    cluster; `webhdfs_timeout` is how long to wait for a reply, in seconds (60).
 
     Raises:
         ValueError: an option is not known, or its value can't be used.
@@ -264,7 +268,7 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
 
 
 def patiently(work: Callable[[], T], retries: int) -> T:
-    """What `work` gives, which is repeated while its failures may pass by themselves."""
+    """Return the result of `work`, which is repeated while its failures may pass by themselves."""
     wait_s = _FIRST_WAIT_S
     for _ in range(retries):
         try:
@@ -278,7 +282,7 @@ def patiently(work: Callable[[], T], retries: int) -> T:
 
 
 def path_of(url: str) -> str:
-    """The absolute path, decoded, of an encoded URL."""
+    """Return the absolute path, decoded, of an encoded URL."""
     return posixpath.join("/", unquote(urlsplit(url).path))
 
 
@@ -324,7 +328,7 @@ def _failure(method: str, status: int, reason: str, body: bytes) -> Exception:
     kind, text = "", f"{status} {reason}"
     try:
         found = json.loads(body)["RemoteException"]
-        # Its first line: the stack of the server's calls follows.
+        # Only the first line: the server's stack trace follows.
         kind, text = str(found["exception"]), str(found["message"]).split("\n")[0]
     except (ValueError, LookupError, TypeError):
         pass

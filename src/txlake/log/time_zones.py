@@ -73,7 +73,7 @@ class YearlyRule:
     Attributes:
         month: from 1.
         day: of the month from 1; below 0 it counts from the month's end, where -1 is the last.
-        weekday: 1 for Monday to 7: the first such day on or after `day`, or the last one on or before
+        weekday: 1 for Monday to 7: the first such day on or after `day`, or the last on or before
             it where `day` is below 0; None: `day` itself.
         time_s: seconds of the day; a whole day is the next day's midnight.
         clock: the clock of `time_s`: 0 UTC, 1 the wall's, 2 standard time.

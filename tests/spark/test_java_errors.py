@@ -101,4 +101,4 @@ def test_no_credential_is_shown() -> None:
     ],
 )
 def test_a_cause_says_what_it_is(cause: Cause, condition: str, state: str, shown: str) -> None:
-    assert (cause.condition, cause.state, cause.shown) == (condition, state, shown)
+    assert (cause.condition, cause.state, cause.message) == (condition, state, shown)

@@ -1,8 +1,8 @@
-"""A MERGE of few rows that this process joins and writes itself, without a Spark job.
+"""MERGE of few rows by the driver, without a Spark job.
 
-Owns when it may: the source is held, the target's files that its keys may be in are few and on this
-machine, both are compared by plain columns, no clause has a condition, and each value is one that
-`log.values` models. Whatever else there is, also what is wrong with the statement, is Spark's.
+Owns when the driver may: the source is local, the target's files that may have its keys are few and
+on this machine, the ON condition compares plain columns, no clause has a condition, and each value
+is one that `log.values` models. Spark handles every other statement, invalid ones included.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Clauses:
-    """What becomes of rows that match, and of those of the source that don't."""
+    """The clauses of a MERGE, at most one of each kind, without conditions."""
 
     update: MatchedUpdate | None = None
     delete: MatchedDelete | None = None
@@ -59,26 +59,31 @@ class _Clauses:
 
     @classmethod
     def of(cls, statement: Merge) -> _Clauses | None:
-        """None where there are others, or conditions."""
-        found: dict[str, MatchedUpdate | MatchedDelete | NotMatchedInsert] = {}
+        """Return the clauses of a statement; None if it has others, or conditions."""
+        clauses: dict[str, MatchedUpdate | MatchedDelete | NotMatchedInsert] = {}
         for clause in statement.clauses:
             match clause:
                 case MatchedUpdate(condition=None):
-                    found["update"] = clause
+                    clauses["update"] = clause
                 case MatchedDelete(condition=None):
-                    found["delete"] = clause
+                    clauses["delete"] = clause
                 case NotMatchedInsert(condition=None):
-                    found["insert"] = clause
+                    clauses["insert"] = clause
                 case _:
                     return None
-        if len(found) < len(statement.clauses) or {"update", "delete"} <= found.keys():
+        if len(clauses) < len(statement.clauses) or {"update", "delete"} <= clauses.keys():
             return None
-        return cls(**found)  # type: ignore[arg-type]
+        return cls(**clauses)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A column of the target and one of the source, which are equal in rows that match."""
+    """A column of the target and one of the source that are equal in matching rows.
+
+    Attributes:
+        ours: the target's column.
+        theirs: the source's column.
+    """
 
     ours: Field
     theirs: Field
@@ -86,7 +91,12 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class _Matches:
-    """By file ordinal, the positions that match in ascending order, and their source rows."""
+    """The pairs of rows that match.
+
+    Attributes:
+        positions: the target rows' ascending positions, by file ordinal.
+        numbers: the numbers of their source rows, in the order of the positions.
+    """
 
     positions: Mapping[int, np.ndarray]
     numbers: np.ndarray
@@ -95,64 +105,63 @@ class _Matches:
 def merge_on_driver(
     work: TableAccess,
     statement: Merge,
-    held: LocalSource,
+    local_source: LocalSource,
     files: pa.Table,
     possible: Predicate,
 ) -> Written | None:
-    """Carries the MERGE out on these files of the target; None where Spark has to.
+    """Carry out the MERGE on these files of the target; None where Spark has to.
 
-    `possible`: what is true of each row that matches, as far as it is known.
-
-    Raises InvalidRequest for a value whose type the column can't store.
+    `possible`: a predicate that every matching row meets. Raises InvalidRequest for a value whose
+    type the column can't store.
     """
     snapshot = work.snapshot
-    clauses, keys = _Clauses.of(statement), _keys(work, statement, held)
+    clauses, keys = _Clauses.of(statement), _keys(work, statement, local_source)
     if clauses is None or keys is None or statement.schema_evolution:
         return None
-    if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or held.rows.num_rows > _ROWS_MAX:
+    if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or local_source.rows.num_rows > _ROWS_MAX:
         return None
     if rows.has_rules(snapshot):
         return None
     if any(is_identity(item) for item in snapshot.schema):
         return None
     try:
-        matches = _matches(work, held, files, keys, possible, _ROWS_MAX)
+        matches = _matches(work, local_source, files, keys, possible, _ROWS_MAX)
     except (pa.ArrowException, OSError, ValueError):
         return None
     if matches is None:
         return None
-    parts = _Parts(work, statement, held, files)
-    made: list[pa.Table | None] = []
+    parts = _Parts(work, statement, local_source, files)
+    tables: list[pa.Table | None] = []
     if clauses.update is not None:
-        made.append(parts.updated(clauses.update, matches))
+        tables.append(parts.updated(clauses.update, matches))
     if clauses.delete is not None:
-        made.append(parts.deleted(matches))
+        tables.append(parts.deleted(matches))
     if clauses.insert is not None:
-        made.append(parts.inserted(clauses.insert, matches))
-    whole = [one for one in made if one is not None]
-    if len(whole) < len(made) or len({one.schema for one in whole}) > 1:
+        tables.append(parts.inserted(clauses.insert, matches))
+    complete = [table for table in tables if table is not None]
+    if len(complete) < len(tables) or len({table.schema for table in complete}) > 1:
         return None
-    return write_arrow(pa.concat_tables(whole), work.target())
+    return write_arrow(pa.concat_tables(complete), work.target())
 
 
 # Which rows match
 
 
-def _keys(work: TableAccess, statement: Merge, held: LocalSource) -> list[_Key] | None:
-    """The pairs of columns that the ON condition says are equal; None where it says more."""
+def _keys(work: TableAccess, statement: Merge, local_source: LocalSource) -> list[_Key] | None:
+    """Return the column pairs that the ON condition says are equal; None if it says more."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
     keys = []
     for part in work.on_parts(statement.on.text):
-        found = equal_columns(work, statement, held, part)
-        if found is None or not _is_key(found[0], found[1]):
+        columns = equal_columns(work, statement, local_source, part)
+        if columns is None or not _is_key(columns[0], columns[1]):
             return None
-        keys.append(_Key(*found))
+        keys.append(_Key(*columns))
     return keys
 
 
 def _is_key(ours: Field, theirs: Field) -> bool:
-    """Whether Arrow finds the columns equal where Spark does."""
+    """Return whether Arrow and Spark agree on which values of the columns are equal."""
     if not isinstance(ours.type, Primitive) or not isinstance(theirs.type, Primitive):
         return False
     if ours.type.name in _INTEGERS and theirs.type.name in _INTEGERS:
@@ -163,18 +172,20 @@ def _is_key(ours: Field, theirs: Field) -> bool:
 
 def _matches(
     work: TableAccess,
-    held: LocalSource,
+    local_source: LocalSource,
     files: pa.Table,
     keys: Sequence[_Key],
     possible: Predicate,
     rows_max: int,
 ) -> _Matches | None:
-    """None where source rows have one key: which of them counts is Spark's to say.
+    """Return the matching rows; None if several source rows have one key, which Spark must handle.
 
-    Raises ValueError where more than `rows_max` rows match, or the files can't be read here.
+    Raises ValueError if more than `rows_max` rows match, or the driver can't read the files.
     """
     names = [str(place) for place in range(len(keys))]
-    source = pa.table([_comparable(held.rows.column(key.theirs.name)) for key in keys], names)
+    source = pa.table(
+        [_comparable(local_source.rows.column(key.theirs.name)) for key in keys], names
+    )
     source = source.append_column(_NUMBER, pa.array(np.arange(source.num_rows, dtype=np.int64)))
     source = source.drop_null()  # NULL equals nothing
     if source.group_by(names).aggregate([]).num_rows < source.num_rows:
@@ -183,7 +194,7 @@ def _matches(
     lock, count = Lock(), 0
 
     def in_file(read: Iterator[tuple[np.ndarray, pa.Table]]) -> tuple[np.ndarray, np.ndarray]:
-        """The positions in one file, and their source rows."""
+        """Return the matching positions in one file, and the numbers of their source rows."""
         nonlocal count
         parts = list(read)
         if not parts:
@@ -195,13 +206,20 @@ def _matches(
             count += len(places)
         if count > rows_max:
             raise ValueError("they aren't few")
-        return np.concatenate([at for at, _ in parts])[places], numbers
+        return np.concatenate([file_positions for file_positions, _ in parts])[places], numbers
 
     reads = candidate_rows.live_values(work, files, items, possible)
     with ThreadPoolExecutor(candidate_rows.threads_for(files)) as pool:
-        found = list(pool.map(in_file, reads))
-    positions = {ordinal: at for ordinal, (at, _) in enumerate(found) if len(at)}
-    return _Matches(positions, np.concatenate([np.empty(0, np.int64), *(of for _, of in found)]))
+        results = list(pool.map(in_file, reads))
+    positions = {
+        ordinal: file_positions
+        for ordinal, (file_positions, _) in enumerate(results)
+        if len(file_positions)
+    }
+    return _Matches(
+        positions,
+        np.concatenate([np.empty(0, np.int64), *(file_numbers for _, file_numbers in results)]),
+    )
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -213,11 +231,11 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _joined(
     ours: pa.Table, source: pa.Table, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of our rows that match, in ascending order, and their source rows' numbers."""
+    """Return the indexes of target rows that match, ascending, and their source rows' numbers."""
     if len(names) == 1:
-        found = pc.index_in(ours.column(0), source.column(0), skip_nulls=True)
-        places = np.flatnonzero(found.is_valid().to_numpy())
-        numbers = source.column(_NUMBER).take(found.drop_null()).to_numpy()
+        source_indexes = pc.index_in(ours.column(0), source.column(0), skip_nulls=True)
+        places = np.flatnonzero(source_indexes.is_valid().to_numpy())
+        numbers = source.column(_NUMBER).take(source_indexes.drop_null()).to_numpy()
         return places, numbers
     placed = ours.append_column(_POSITION, pa.array(np.arange(ours.num_rows, dtype=np.int64)))
     pairs = placed.join(source, list(names), join_type="inner").sort_by(_POSITION)
@@ -229,11 +247,11 @@ def _joined(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rows that clauses make, with the control columns that say what they are."""
+    """The rows that the clauses write, with their control columns."""
 
     work: TableAccess
     statement: Merge
-    held: LocalSource
+    local_source: LocalSource
     files: pa.Table
 
     @property
@@ -242,61 +260,65 @@ class _Parts:
 
     @property
     def _source(self) -> Struct:
-        return delta_schema(self.held.schema)
+        return delta_schema(self.local_source.schema)
 
     def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table | None:
-        """The images of the rows that match."""
+        """Return the images of the matching rows."""
         ours = candidate_rows.arrow_rows_at(self.work, self.files, matches.positions)
         if ours is None:
             return None
-        theirs = self.held.rows.take(pa.array(matches.numbers))
+        theirs = self.local_source.rows.take(pa.array(matches.numbers))
         columns = dict(zip(ours.column_names, ours.columns, strict=True))
         for name, value in self._values(clause.assignments).items():
             item = self._schema.find(name)
             assert item is not None, "it was resolved"
-            made = None if value is None else self._of_pair(value, item, ours, theirs)
-            if made is None:
+            new_values = None if value is None else self._of_pair(value, item, ours, theirs)
+            if new_values is None:
                 return None
-            columns[item.name] = made
+            columns[item.name] = new_values
         if ROW_VERSION in columns:
             columns[ROW_VERSION] = pa.chunked_array([pa.nulls(ours.num_rows, pa.int64())])
-        return self._told(columns, UPDATE, ours.num_rows)
+        return self._with_control_columns(columns, UPDATE, ours.num_rows)
 
     def deleted(self, matches: _Matches) -> pa.Table | None:
-        """The rows that match, without what they hold."""
+        """Return the matching rows with nulls for their columns."""
         count = len(matches.numbers)
         columns: dict[str, pa.ChunkedArray] = {
             item.name: pa.chunked_array([pa.nulls(count, to_arrow_type(item.type))])
             for item in self._schema
         }
-        files = [np.full(len(at), ordinal) for ordinal, at in matches.positions.items()]
+        files = [
+            np.full(len(positions), ordinal) for ordinal, positions in matches.positions.items()
+        ]
         empty = np.empty(0, np.int64)
         columns[FILE] = pa.chunked_array([pa.array(np.concatenate([empty, *files]), pa.int64())])
         positions = np.concatenate([empty, *matches.positions.values()])
         columns[ROW] = pa.chunked_array([pa.array(positions, pa.int64())])
-        return self._told(columns, DELETE, count)
+        return self._with_control_columns(columns, DELETE, count)
 
     def inserted(self, clause: NotMatchedInsert, matches: _Matches) -> pa.Table | None:
-        """The source's rows that matched nothing, as the table's."""
-        is_new = np.ones(self.held.rows.num_rows, dtype=bool)
+        """Return the source's unmatched rows as the table's."""
+        is_new = np.ones(self.local_source.rows.num_rows, dtype=bool)
         is_new[matches.numbers] = False
-        theirs = self.held.rows.filter(pa.array(is_new))
+        theirs = self.local_source.rows.filter(pa.array(is_new))
         values = self._values(clause.assignments)
         columns: dict[str, pa.ChunkedArray] = {}
         for item in self._schema:
             if item.name in values:
                 value = values[item.name]
-                made = None if value is None else self._of_source(value, item, theirs)
+                new_values = None if value is None else self._of_source(value, item, theirs)
             else:
                 nulls = pa.chunked_array([pa.nulls(theirs.num_rows, to_arrow_type(item.type))])
-                made = nulls if item.nullable or not theirs.num_rows else None
-            if made is None:
+                new_values = nulls if item.nullable or not theirs.num_rows else None
+            if new_values is None:
                 return None
-            columns[item.name] = made
-        return self._told(columns, INSERT, theirs.num_rows)
+            columns[item.name] = new_values
+        return self._with_control_columns(columns, INSERT, theirs.num_rows)
 
-    def _told(self, columns: dict[str, pa.ChunkedArray], action: int, count: int) -> pa.Table:
-        """The rows with all control columns, in one order."""
+    def _with_control_columns(
+        self, columns: dict[str, pa.ChunkedArray], action: int, count: int
+    ) -> pa.Table:
+        """Return the rows with all control columns, in a fixed order."""
         control = [ACTION, FILE, ROW]
         if self.work.tracks_rows:
             control += [ROW_ID, ROW_VERSION]
@@ -308,9 +330,10 @@ class _Parts:
     # Values
 
     def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | Field | None]:
-        """By column the text of its new value, or the source's column; None: it isn't seen through.
+        """Return for each column the text of its new value, or the source's column.
 
-        Of `*` there may be no column of that name: that is None too.
+        None for a value that the driver can't evaluate, and for `*` without a source column of that
+        name.
         """
         if isinstance(assignments, Star):
             return {item.name: self._source.find(item.name) for item in self._schema}
@@ -318,17 +341,19 @@ class _Parts:
         values: dict[str, str | Field | None] = {}
         for name, entries in resolved.items():
             [(path, value), *more] = entries
-            is_seen = not path and not more and isinstance(value, SqlText) and not value.references
-            values[name] = value.text if is_seen and isinstance(value, SqlText) else None
+            is_plain_sql = (
+                not path and not more and isinstance(value, SqlText) and not value.references
+            )
+            values[name] = value.text if is_plain_sql and isinstance(value, SqlText) else None
         return values
 
     def _of_pair(
-        self, told: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
+        self, source_value: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
     ) -> pa.ChunkedArray | None:
-        """A value of a row of both sides."""
-        if isinstance(told, Field):
-            return self._stored(theirs.column(told.name), told, item)
-        value = parse_value(told, is_qualified=True, rules=self.work.rules)
+        """Return a column's values, computed from pairs of matching rows."""
+        if isinstance(source_value, Field):
+            return self._stored(theirs.column(source_value.name), source_value, item)
+        value = parse_value(source_value, is_qualified=True, rules=self.work.rules)
         used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
         named = None if value is None else self._named(value, ours, theirs, used)
         if named is None:
@@ -338,7 +363,7 @@ class _Parts:
             return self._stored(values, column, item)
         used[""] = (Field("", Primitive("long")), theirs.column(0))  # so that it has its rows
         both = pa.table({name: values for name, (_, values) in used.items()})
-        schema = Struct(tuple(replace(one, name=name) for name, (one, _) in used.items()))
+        schema = Struct(tuple(replace(field, name=name) for name, (field, _) in used.items()))
         return self._computed(named, item, both, schema)
 
     def _named(
@@ -348,22 +373,24 @@ class _Parts:
         theirs: pa.Table,
         used: dict[str, tuple[Field, pa.ChunkedArray]],
     ) -> Value | None:
-        """The value with names of its columns that no two of both sides have; they are `used`.
+        """Return the value with unambiguous column names, which are added to `used`.
 
-        None where it isn't certain whose a column is.
+        None where it isn't certain which side a column belongs to.
         """
         match value:
             case ColumnValue(name, qualifier):
-                found = resolve_merge_column(self.work, self.statement, self.held, name, qualifier)
-                if found is None:
+                resolved = resolve_merge_column(
+                    self.work, self.statement, self.local_source, name, qualifier
+                )
+                if resolved is None:
                     return None
-                is_ours, column = found
-                own = f"{'ours' if is_ours else 'theirs'}.{column.name}"
-                used[own] = (column, (ours if is_ours else theirs).column(column.name))
-                return ColumnValue(own)
-            case Negated(part):
-                inner = self._named(part, ours, theirs, used)
-                return None if inner is None else Negated(inner)
+                is_ours, column = resolved
+                qualified_name = f"{'ours' if is_ours else 'theirs'}.{column.name}"
+                used[qualified_name] = (column, (ours if is_ours else theirs).column(column.name))
+                return ColumnValue(qualified_name)
+            case Negated(operand):
+                negated = self._named(operand, ours, theirs, used)
+                return None if negated is None else Negated(negated)
             case Operation(operator, first, second):
                 left = self._named(first, ours, theirs, used)
                 right = self._named(second, ours, theirs, used)
@@ -372,23 +399,23 @@ class _Parts:
                 return value
 
     def _of_source(
-        self, told: str | Field, item: Field, theirs: pa.Table
+        self, source_value: str | Field, item: Field, theirs: pa.Table
     ) -> pa.ChunkedArray | None:
-        """A value of a row of the source alone."""
-        if isinstance(told, Field):
-            return self._stored(theirs.column(told.name), told, item)
-        alias = self.held.alias
+        """Return a column's values, computed from source rows."""
+        if isinstance(source_value, Field):
+            return self._stored(theirs.column(source_value.name), source_value, item)
+        alias = self.local_source.alias
         aliases = () if alias is None else (alias,)
-        value = parse_value(told, aliases=aliases, rules=self.work.rules)
+        value = parse_value(source_value, aliases=aliases, rules=self.work.rules)
         return None if value is None else self._computed(value, item, theirs, self._source)
 
     def _computed(
         self, value: Value, item: Field, rows: pa.Table, schema: Struct
     ) -> pa.ChunkedArray | None:
-        made = computed(value, rows, schema)
-        if made is None:
+        values = computed(value, rows, schema)
+        if values is None:
             return None
-        return self._stored(made, Field(item.name, from_arrow_type(made.type)), item)
+        return self._stored(values, Field(item.name, from_arrow_type(values.type)), item)
 
     def _stored(
         self, values: pa.ChunkedArray, source: Field, item: Field

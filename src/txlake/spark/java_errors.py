@@ -1,7 +1,7 @@
-"""What an error of Spark says: its causes as texts, without Java's stack traces.
+"""The causes of a Spark error as texts, without Java's stack traces.
 
 Owns the forms in which the JVM's errors reach Python: PySpark's own classes, py4j's, and those of
-Spark Connect, whose causes stand in a stack trace alone. What they mean is `translation`'s.
+Spark Connect, whose causes are only in a stack trace. `spark_errors` owns what they mean.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _RPC = re.compile(r"<\w+ of RPC that terminated with:.*?\bdetails = \"(.*?)\"\n"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One error of a chain.
+    """One error of a chain of causes.
 
     Attributes:
-        kind: its Java class, where that is known.
+        kind: its Java class; empty if unknown.
         text: its message, which may be empty.
     """
 
@@ -39,19 +39,19 @@ class Cause:
 
     @property
     def condition(self) -> str:
-        """Spark's error class, such as DIVIDE_BY_ZERO; empty where it has none."""
-        found = _CONDITION.match(self.text)
-        return "" if found is None else found[1]
+        """Spark's error class, such as DIVIDE_BY_ZERO; empty if there is none."""
+        match = _CONDITION.match(self.text)
+        return "" if match is None else match[1]
 
     @property
     def state(self) -> str:
-        """The SQLSTATE that Spark gives the condition; empty where it gives none."""
-        found = _STATE.findall(self.text) if self.condition else []
-        return found[-1] if found else ""
+        """The SQLSTATE of the condition; empty if there is none."""
+        states = _STATE.findall(self.text) if self.condition else []
+        return states[-1] if states else ""
 
     @property
-    def shown(self) -> str:
-        """The message; with the class where the message alone says too little."""
+    def message(self) -> str:
+        """The message, with the class where the message alone says too little."""
         name = self.kind.rpartition(".")[2]
         if not self.text:
             return name or "Spark gave no reason"
@@ -63,27 +63,27 @@ class Cause:
 
 
 def causes_of(error: BaseException) -> list[Cause]:
-    """The error and what caused it, the root last; at least one. No text shows a credential."""
+    """Return the error and its causes, root last; at least one. No text has a credential."""
     text = str(error)
-    for trace in ("getStackTrace", "_stackTrace"):  # Spark Connect's and the gateway's
-        found = getattr(error, trace, None)
-        told = found() if callable(found) else found
-        if told and told not in text:
-            text = f"{text}\n\nJVM stacktrace:\n{told}"
+    for attribute in ("getStackTrace", "_stackTrace"):  # Spark Connect's and the gateway's
+        value = getattr(error, attribute, None)
+        trace = value() if callable(value) else value
+        if trace and trace not in text:
+            text = f"{text}\n\nJVM stacktrace:\n{trace}"
     parts = _NEXT.split(_TRACE.sub("", _CALLING.sub("", redacted(text), count=1)))
     causes = [_cause(part) for part in parts if part.strip()]
-    made = list(dict.fromkeys(causes))
+    distinct = list(dict.fromkeys(causes))
     # A stack trace begins with the class of the error whose message came before.
-    if len(made) > 1 and not made[0].kind and not made[1].text:
-        made[:2] = [Cause(made[1].kind, made[0].text)]
-    return made or [Cause("", type(error).__name__)]
+    if len(distinct) > 1 and not distinct[0].kind and not distinct[1].text:
+        distinct[:2] = [Cause(distinct[1].kind, distinct[0].text)]
+    return distinct or [Cause("", type(error).__name__)]
 
 
 def _cause(part: str) -> Cause:
-    kind, text = "", part.strip()
-    while found := _CLASS.match(text):  # whoever wraps an error repeats its text
-        kind, text = found[1], text[found.end() :]
-    called = _RPC.search(text)
-    if called is not None:
-        text = called[1]
-    return Cause(kind, _PLAN.split(text)[0].strip())
+    java_class, text = "", part.strip()
+    while match := _CLASS.match(text):  # whoever wraps an error repeats its text
+        java_class, text = match[1], text[match.end() :]
+    rpc = _RPC.search(text)
+    if rpc is not None:
+        text = rpc[1]
+    return Cause(java_class, _PLAN.split(text)[0].strip())

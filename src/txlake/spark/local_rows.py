@@ -1,7 +1,8 @@
-"""Rows that the driver already holds: constants, pandas, pyarrow, polars, made to fit a table.
+"""Rows that the driver holds (constants, pandas, pyarrow, polars), converted to a table's columns.
 
-Owns the way without Spark: only conversions that are exact in Arrow are done here. Anything else
-(rounding, text of numbers, computed columns, constraints) answers None, and Spark does it.
+Owns the way without Spark: only conversions that are exact in Arrow are done here. For anything
+else (rounding, text of numbers, computed columns, constraints) functions return None, and Spark
+does it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def as_arrow(frame: object) -> pa.Table | None:
-    """The rows of a pandas, pyarrow or polars frame; None for anything else."""
+    """Return the rows of a pandas, pyarrow or polars frame; None for any other object."""
     if isinstance(frame, pa.Table):
         return _plain(frame)
     if isinstance(frame, pa.RecordBatch):
@@ -67,14 +68,17 @@ def as_arrow(frame: object) -> pa.Table | None:
 def _of_polars(frame: polars.DataFrame) -> pa.Table:
     import polars
 
-    for name, kind in frame.schema.items():
-        if kind == polars.Object:
+    for name, data_type in frame.schema.items():
+        if data_type == polars.Object:
             raise TypeError(f"column {name!r} has Python objects")  # Arrow gets their addresses
     return frame.to_arrow()
 
 
 def _converted(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.Table:
-    """The rows as Arrow's. Raises InvalidRequest where they can't be that, or these are raised."""
+    """Convert to Arrow.
+
+    Raises InvalidRequest for Arrow's and Python's errors of conversion, and for `refusals`.
+    """
     try:
         return convert()
     except (pa.ArrowException, OverflowError, TypeError, ValueError, *refusals) as error:
@@ -87,22 +91,22 @@ def _converted(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> p
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The table without dictionaries, views and large offsets, times in microseconds."""
-    wanted = pa.schema(
+    """Return the table without dictionaries, views and large offsets, times in microseconds."""
+    schema = pa.schema(
         [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
     )
-    if wanted == table.schema:
+    if schema == table.schema:
         return table
-    return _converted(lambda: _cast(table, wanted))
+    return _converted(lambda: _cast(table, schema))
 
 
-def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """The columns in other forms; times lose what is less than a microsecond, and nothing else."""
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns in other types; nothing is lost but fractions of a microsecond."""
     columns = [
         pc.cast(column, options=pc.CastOptions(item.type, allow_time_truncate=True))
-        for column, item in zip(table.columns, wanted, strict=True)
+        for column, item in zip(table.columns, schema, strict=True)
     ]
-    return pa.Table.from_arrays(columns, schema=wanted)
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
@@ -140,9 +144,9 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
-    """The table's columns from the rows' columns of the same names, absent ones null.
+    """Return the table's columns from the rows' columns of the same names, missing ones null.
 
-    Raises InvalidRequest as `rows.by_name` does. None when Spark must do it.
+    None where Spark must do it. Raises InvalidRequest as `rows.by_name` does.
     """
     if rows.has_rules(snapshot):
         return None
@@ -156,11 +160,11 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
     )
     arrays = []
     for item in snapshot.schema:
-        found = source.find(item.name)
-        if found is None:
+        source_field = source.find(item.name)
+        if source_field is None:
             array = pa.chunked_array([pa.nulls(table.num_rows, to_arrow_type(item.type))])
         else:
-            stored = fit_column(table.column(found.name), found, item, snapshot)
+            stored = fit_column(table.column(source_field.name), source_field, item, snapshot)
             if stored is None:
                 return None
             array = stored
@@ -172,7 +176,7 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
 def fit_column(
     column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
 ) -> pa.ChunkedArray | None:
-    """The values as the column will hold them; None where Spark must do it.
+    """Return the values as the column stores them; None where Spark must do it.
 
     Raises InvalidRequest for a type that can't be stored there.
     """
@@ -190,15 +194,15 @@ def fit_column(
 
 
 def _in_type(column: pa.ChunkedArray, source: Field, target: Field) -> pa.ChunkedArray | None:
-    wanted = to_arrow_type(target.type)
+    target_type = to_arrow_type(target.type)
     if same_type(source.type, target.type):
-        return column if column.type.equals(wanted) else column.cast(wanted)
+        return column if column.type.equals(target_type) else column.cast(target_type)
     if not isinstance(source.type, Primitive) or not isinstance(target.type, Primitive):
         return None
-    if not is_alike(column.type, wanted):
+    if not is_alike(column.type, target_type):
         return None
     try:
-        return converted(column, wanted)
+        return converted(column, target_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -214,10 +218,9 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
 
 
 def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The rows as Spark's. Times without a zone stay times without one.
+    """Return the rows as a Spark frame. Timestamps without a zone stay so.
 
-    Left to itself PySpark makes instants of them, which fails for those that the session's clocks
-    skip.
+    By default PySpark makes instants of them, which fails for times that the session's clocks skip.
     """
     if not any(pa.types.is_timestamp(item.type) and item.type.tz is None for item in table.schema):
         return spark.createDataFrame(table)
@@ -227,9 +230,9 @@ def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
 def values_table(
     values: Values, names: Sequence[str], zone: Callable[[], TimeZone]
 ) -> tuple[pa.Table, frozenset[tuple[int, str]]]:
-    """Constants as columns of these names, and the cells (row, column) that say DEFAULT.
+    """Return constants as columns of these names, and the cells (row, column) that are DEFAULT.
 
-    `zone` gives the time zone of timestamps without one.
+    `zone`: returns the time zone of timestamps without one.
     """
     arrays = []
     defaults: set[tuple[int, str]] = set()
@@ -246,22 +249,22 @@ def values_table(
 
 
 def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa.Array:
-    kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds <= {int} and kinds:
+    types = {type(cell) for cell in cells if cell is not None}
+    if types <= {int} and types:
         small = all(cell is None or -(2**31) <= cell < 2**31 for cell in cells)  # type: ignore[operator]
         return _checked(cells, pa.int32() if small else pa.int64(), name)
-    if kinds <= {int, Decimal} and kinds:
+    if types <= {int, Decimal} and types:
         decimals = [None if cell is None else Decimal(cell) for cell in cells]  # type: ignore[arg-type]
-        parts = [d.as_tuple() for d in decimals if d is not None]
-        scale = max(0, *(-int(part.exponent) for part in parts))
-        whole = max(len(part.digits) + int(part.exponent) for part in parts)
-        return _checked(decimals, pa.decimal128(min(38, max(whole, 1) + scale), scale), name)
-    if kinds <= {int, Decimal, float} and kinds:
+        tuples = [d.as_tuple() for d in decimals if d is not None]
+        scale = max(0, *(-int(part.exponent) for part in tuples))
+        whole_digits = max(len(part.digits) + int(part.exponent) for part in tuples)
+        return _checked(decimals, pa.decimal128(min(38, max(whole_digits, 1) + scale), scale), name)
+    if types <= {int, Decimal, float} and types:
         floats = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
         return pa.array(floats, pa.float64())
-    if kinds and kinds <= {datetime.datetime, FarTime, LocalTime}:
+    if types and types <= {datetime.datetime, FarTime, LocalTime}:
         return _times(cells, zone)
-    return pa.array(cells) if kinds else pa.nulls(len(cells))
+    return pa.array(cells) if types else pa.nulls(len(cells))
 
 
 def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.Array:
@@ -272,34 +275,37 @@ def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.A
 
 
 def _times(cells: list[Constant], zone: Callable[[], TimeZone]) -> pa.Array:
-    """Instants, or wall times; all of one kind."""
-    local = [cell for cell in cells if isinstance(cell, LocalTime)]
-    instants = iter(zone().instants([micros_of(one.wall) for one in local]) if local else ())
+    """Return instants, or wall times; all cells are of one kind."""
+    local_times = [cell for cell in cells if isinstance(cell, LocalTime)]
+    instants = iter(
+        zone().instants([micros_of(time.wall) for time in local_times]) if local_times else ()
+    )
     is_wall = False
-    found: list[int | None] = []
+    micros: list[int | None] = []
     for cell in cells:
         if isinstance(cell, datetime.datetime | FarTime):
             is_wall = not is_zoned(cell)
-            found.append(micros_of(cell))
+            micros.append(micros_of(cell))
         elif cell is None:
-            found.append(None)
+            micros.append(None)
         else:
             assert isinstance(cell, LocalTime)
             instant = next(instants)
             if instant is None:
-                shown = time_text(micros_of(cell.wall), zoned=False)
+                text = time_text(micros_of(cell.wall), zoned=False)
                 raise InvalidRequest(
-                    f"VALUES: TIMESTAMP '{shown}' in the session's time zone, {zone().name}: it is "
+                    f"VALUES: TIMESTAMP '{text}' in the session's time zone, {zone().name}: it is "
                     "no time that Spark has"
                 )
-            found.append(instant)
-    return pa.array(found, pa.timestamp("us", tz=None if is_wall else "UTC"))
+            micros.append(instant)
+    return pa.array(micros, pa.timestamp("us", tz=None if is_wall else "UTC"))
 
 
 def schema_of(table: pa.Table) -> Struct:
-    """The Delta schema for rows that create a table; every column nullable but where it says so.
+    """Return the Delta schema for rows that create a table.
 
-    Raises InvalidRequest naming a column whose type Delta doesn't have.
+    Columns are nullable unless Arrow says otherwise. Raises InvalidRequest naming a column whose
+    type Delta lacks.
     """
     for item in table.schema:
         try:

@@ -1,8 +1,8 @@
-"""What only the log knows of a file, joined to its rows by the file's ordinal.
+"""Values that only the log has of a file, joined to its rows by the file's ordinal.
 
-Owns partition values that no folder tells, base row ids, and the filter that leaves deleted rows
-out: by bits that travel with the tasks, by bits that are joined, or, where those would be too many,
-by vectors that the executors read.
+Owns partition values that no folder name tells, base row ids, and the filter for deleted rows: by
+bits that are shipped with the tasks, by bits that are joined, or, where both would be too large, by
+vectors that the executors read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BITS = T.ArrayType(T.ArrayType(T.LongType(), False), False)
 
 
 class FileValues:
-    """Columns by file ordinal, collected one after the other and joined at once."""
+    """Columns by file ordinal, collected one by one and joined at once."""
 
     def __init__(self, files: Mapping[int, Add]) -> None:
         self._files = files
@@ -55,7 +55,7 @@ class FileValues:
         self._deleted: Mapping[int, BitMap64] | None = None
 
     def partition_value(self, item: Field) -> None:
-        """The values of a partition column, by its physical name."""
+        """Add the values of a partition column, by its physical name."""
         values = [add.partition_values.get(item.physical_name) for add in self._files.values()]
         parsed = parse_column(pa.array(values, pa.string()), item.type)
         nullable = item.nullable or parsed.null_count > 0
@@ -63,7 +63,7 @@ class FileValues:
         self._fields.append(T.StructField(item.physical_name, spark_type(item.type), nullable))
 
     def row_ids(self) -> None:
-        """BASE_ID and BASE_VERSION."""
+        """Add BASE_ID and BASE_VERSION."""
         adds = self._files.values()
         for name, values in (
             (BASE_ID, [add.base_row_id for add in adds]),
@@ -73,25 +73,26 @@ class FileValues:
             self._fields.append(T.StructField(name, T.LongType()))
 
     def deleted(self, bitmaps: Mapping[int, BitMap64]) -> None:
-        """Leaves these positions out of the rows."""
+        """Leave these positions out of the rows."""
         self._deleted = bitmaps
 
     def joined(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
-        """The rows with the columns collected, without those deleted."""
+        """Return the rows with the collected columns, without the deleted rows."""
         if self._deleted is None:
             return self._with_columns(spark, frame)
         words = _words(self._files, self._deleted)
         if words.nbytes > _TRAVELLING_BYTES_MAX:
             self._arrays.append(words.take(pa.array(self._files, pa.int64())))
             self._fields.append(T.StructField(_WORDS, _BITS))
-            return _live(self._with_columns(spark, frame), _WORDS)
+            return _without_deleted(self._with_columns(spark, frame), _WORDS)
         # A subquery over rows that the driver holds runs no job; its value travels with the tasks.
-        one = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
-        held = spark.createDataFrame(
-            pa.table({_WORDS: one}), T.StructType([T.StructField(_WORDS, T.ArrayType(_BITS))])
+        list_of_words = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
+        words_frame = spark.createDataFrame(
+            pa.table({_WORDS: list_of_words}),
+            T.StructType([T.StructField(_WORDS, T.ArrayType(_BITS))]),
         )
-        frame = self._with_columns(spark, frame).withColumn(_WORDS, held.scalar())
-        return _live(frame, f"get({_WORDS}, CAST({FILE} AS INT))")
+        frame = self._with_columns(spark, frame).withColumn(_WORDS, words_frame.scalar())
+        return _without_deleted(frame, f"get({_WORDS}, CAST({FILE} AS INT))")
 
     def _with_columns(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
         if len(self._fields) == 1:
@@ -101,17 +102,21 @@ class FileValues:
         return frame.join(lookup, F.col(FILE) == F.col(_KEY), "inner")
 
 
-def _live(frame: DataFrame, chunks: str) -> DataFrame:
-    """The rows whose bit isn't set; `chunks` is the expression of their file's chunks."""
+def _without_deleted(frame: DataFrame, chunks: str) -> DataFrame:
+    """Return the rows whose bit isn't set.
+
+    `chunks`: the expression for the chunks of a row's file.
+    """
     chunk = f"get({chunks}, CAST(shiftright({ROW}, 12) AS INT))"
     word = f"get({chunk}, CAST(shiftright({ROW}, 6) & 63 AS INT))"
     return frame.where(f"coalesce(shiftright({word}, CAST({ROW} & 63 AS INT)) & 1, 0) = 0")
 
 
 def _words(files: Iterable[int], bitmaps: Mapping[int, BitMap64]) -> pa.ListArray:
-    """Packed bits by file ordinal: chunks of signed 64-bit words, empty where nothing is deleted.
+    """Return packed bits by file ordinal: chunks of signed 64-bit words.
 
-    Bit `p & 63` of word `p >> 6 & 63` of chunk `p >> 12` says that position p is deleted.
+    A chunk without a deleted row is empty. Bit `p & 63` of word `p >> 6 & 63` of chunk `p >> 12`
+    says that position p is deleted.
     """
     words: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
@@ -142,7 +147,7 @@ def _offsets(lengths: np.ndarray) -> pa.Array:
 
 
 def broadcast_bytes(adds: Iterable[Add]) -> int:
-    """About how many bytes the deleted positions of these files take when they are broadcast."""
+    """Return about how many bytes the deleted positions of these files take when broadcast."""
     total = 0
     for add in adds:
         count = FileStatistics.from_json(add.stats).num_records
@@ -158,17 +163,17 @@ def live_rows(
     store: Store,
     reach: Reach,
     files: Mapping[int, Add],
-    given: Mapping[int, BitMap64],
+    replacements: Mapping[int, BitMap64],
     options: Mapping[str, str],
 ) -> DataFrame:
-    """The rows that aren't deleted, by vectors that the executors read themselves.
+    """Return the rows that aren't deleted, by vectors that the executors read themselves.
 
-    `given`: positions that stand for the files' own vectors, by ordinal.
+    `replacements`: positions that replace the files' own vectors, by ordinal.
     """
     vectors = {}
     for ordinal, add in files.items():
-        if ordinal in given:
-            vectors[ordinal] = packed_vector(given[ordinal])
+        if ordinal in replacements:
+            vectors[ordinal] = packed_vector(replacements[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
     import pandas as pd  # here, as most processes need neither
@@ -190,14 +195,14 @@ def live_rows(
 
 
 def packed_vector(bitmap: BitMap64) -> StoredVector:
-    """A vector that travels itself."""
+    """Return a vector that is shipped with its positions."""
     return StoredVector(data=pack_positions(as_array(bitmap).astype(np.int64)))
 
 
 def stored_vector(
     vector: DeletionVector, store: Store, reach: Reach, spark: SparkSession
 ) -> StoredVector:
-    """Where executors find a vector. Raises what `Reach.vector` raises."""
+    """Return where executors find a vector. Raises as `Reach.vector`."""
     if vector.storage_type == "i":
         return packed_vector(decode_inline(vector))
     path = reach.vector(vector)

@@ -1,9 +1,9 @@
-"""Spark's loggers say nothing of the errors that txlake raises in their place.
+"""Keep Spark's loggers silent about errors that txlake raises itself.
 
-PySpark 4 logs each error of a query as JSON to standard error at the moment when its exception is
-made, before anybody can catch it, and the JVM's task scheduler logs a failed task's stack trace
-three times. Owns that neither happens where txlake raises the error. What Spark raises to its user,
-and every logger that somebody configured, is left as it is without txlake.
+PySpark 4 logs each error of a query as JSON to standard error when its exception is created, before
+anybody can catch it, and the JVM's task scheduler logs a failed task's stack trace three times.
+Owns that neither happens where txlake raises the error. What Spark raises to its user, and every
+logger that somebody configured, stays as it is without txlake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from txlake.spark.spark_sessions import is_connect
 
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # Of the JVM; each raises to the driver what it logs.
-_OF_TASKS = (
+_TASK_LOGGERS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
 )
@@ -30,40 +30,42 @@ _UNCONFIGURED = "org/apache/spark/log4j2-defaults.properties"
 _is_caught = ContextVar("txlake_is_caught", default=False)
 
 
-class _Uncaught(logging.Filter):
-    """Lets pass what is logged while nobody here waits for the exception."""
+class _UncaughtOnly(logging.Filter):
+    """Drops what is logged while txlake handles exceptions in this thread."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _is_caught.get()
 
 
-_UNCAUGHT = _Uncaught()
+_UNCAUGHT_ONLY = _UncaughtOnly()
 
 
 @cache
 def _loggers() -> tuple[logging.Logger, ...]:
-    """Asked for once: an interrupt in `getLogger` may leave logging's lock taken for ever."""
+    """Return PySpark's loggers.
+
+    Cached, because an interrupt in `getLogger` may leave logging's lock taken for ever.
+    """
     return tuple(PySparkLogger.getLogger(name) for name in _LOGGERS)
 
 
 @contextmanager
 def without_query_logs() -> Iterator[None]:
-    """Errors of queries that this thread meets inside aren't logged by PySpark."""
+    """Suppress PySpark's logging of query errors that this thread meets inside the block."""
     for logger in _loggers():
-        logger.addFilter(_UNCAUGHT)
-    before = _is_caught.get()
+        logger.addFilter(_UNCAUGHT_ONLY)
+    was_caught = _is_caught.get()
     try:
         _is_caught.set(True)
         yield
     finally:
-        _is_caught.set(before)
+        _is_caught.set(was_caught)
 
 
 def silence_task_errors(spark: SparkSession) -> None:
-    """Lets the JVM of a Spark that txlake started say nothing of tasks that fail.
+    """Silence the JVM's logging of failed tasks, in a Spark that txlake started.
 
-    Only where nobody configured its logging. For a Spark that somebody else started, whose log is
-    theirs, this isn't called.
+    Only if nobody configured its logging. Not called for a Spark that somebody else started.
     """
     if is_connect(spark):
         return
@@ -71,5 +73,5 @@ def silence_task_errors(spark: SparkSession) -> None:
     log4j = classic._jvm.org.apache.logging.log4j
     source = log4j.LogManager.getContext(False).getConfiguration().getConfigurationSource()
     if _UNCONFIGURED in str(source.getLocation()):
-        for name in _OF_TASKS:
+        for name in _TASK_LOGGERS:
             log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

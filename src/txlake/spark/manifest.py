@@ -1,7 +1,7 @@
-"""Scan manifests: which files Spark reads, without a listing and without a stat.
+"""Scan manifests: tell Spark which files to read, without a listing and without a stat per file.
 
 A manifest is one file in the format of Spark's own file-sink log. Each file's `modificationTime` is
-its ordinal in the scan, which then comes back per row as
+its ordinal in the scan, which is then available per row as
 `unix_millis(_metadata.file_modification_time)`.
 """
 
@@ -22,10 +22,10 @@ _ENTRIES = "_spark_metadata/0"
 
 
 class Manifests:
-    """Writes manifests to a scratch folder that the Spark driver can read.
+    """Writes manifests to a scratch folder that the Spark driver can read. Safe for threads.
 
-    Without a store the scratch is a temporary folder of this process, which goes when that ends.
-    `close` removes what is left before. Threads may share one.
+    Without a store, the scratch folder is a temporary folder of this process, removed when the
+    process ends. `close` removes the remaining manifests earlier.
     """
 
     def __init__(self, system: System, scratch: Store | None = None) -> None:
@@ -36,7 +36,7 @@ class Manifests:
         self._lock = threading.Lock()
 
     def write(self, files: Iterable[tuple[int, str, int]]) -> str:
-        """The URL of a new manifest of (ordinal, encoded URL, size in bytes)."""
+        """Write a manifest of (ordinal, encoded URL, size in bytes); return its URL."""
         lines = ["v1"]
         for ordinal, url, size in files:
             entry = {
@@ -63,7 +63,7 @@ class Manifests:
         return manifest.as_uri()
 
     def drop(self, url: str) -> None:
-        """Removes a manifest that no plan will read any more."""
+        """Remove a manifest that no plan will read any more."""
         name = url.rsplit("/", 1)[1]
         if self._scratch is not None:
             self._scratch.delete([f"{name}/{_ENTRIES}"])
@@ -73,7 +73,7 @@ class Manifests:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def close(self) -> None:
-        """Removes every manifest that is still there."""
+        """Remove all remaining manifests."""
         with self._lock:
             stored, self._stored = self._stored, set()
             folder, self._folder = self._folder, None

@@ -1,7 +1,7 @@
 """Tables in this process's memory (`memory://`): Spark's tasks work on copies of their files.
 
-Owns the copies, in one temporary folder of the process that goes when it ends. The store stays the
-only truth. Every other table's files are where tasks reach them by themselves.
+Owns the copies, in a temporary folder that is removed when the process ends. The store remains the
+source of truth. Files of all other tables are directly accessible to tasks.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _SCHEME = "memory://"
 
 
 def task_root(store: Store) -> str:
-    """The folder's URL where tasks write new files of the table; `import_files` follows."""
+    """Return the folder's URL where tasks write new files of the table; `import_files` follows."""
     return _on_disk(store.url).as_uri() if store.url.startswith(_SCHEME) else store.url
 
 
 def import_files(store: Store, paths: Iterable[str]) -> None:
-    """Takes what was written below `task_root` into the table; paths are relative, not encoded."""
+    """Copy files that were written below `task_root` to the table; relative paths, not encoded."""
     if store.url.startswith(_SCHEME):
         for path in paths:
             store.put(path, (_on_disk(store.url) / path).read_bytes())
 
 
 def task_url(spark: SparkSession, store: Store, url: str) -> str:
-    """The URL, encoded, under which tasks read a file of the table.
+    """Return the encoded URL under which tasks read a file of the table.
 
-    Raises InvalidRequest when Spark runs on other machines, or the file is another table's.
+    Raises InvalidRequest if Spark runs on other machines, or the file belongs to another table.
     """
     if not url.startswith(_SCHEME):
         return url
@@ -58,7 +58,7 @@ def task_url(spark: SparkSession, store: Store, url: str) -> str:
 
 
 def check_reachable(spark: SparkSession, store: Store) -> None:
-    """Raises InvalidRequest when the table is in memory and Spark runs on other machines."""
+    """Raise InvalidRequest if the table is in memory and Spark runs on other machines."""
     if not store.url.startswith(_SCHEME):
         return
     master = spark.conf.get("spark.master", "") or ""

@@ -1,8 +1,8 @@
 """MERGE: Spark joins target and source, takes each row's clause, writes images and reports.
 
-Owns the statement in all its clauses. The job counts how many source rows named each target row, so
-that an ambiguous MERGE is found without another pass. A source that this process holds is inserted
-from by a job of its own, a small one; any other takes part in one job that does everything.
+Owns the statement in all its clauses. The job counts how many source rows matched each target row,
+so that an ambiguous MERGE is detected without another pass. With a source that the driver holds, a
+second, small job inserts its rows; with any other source one job does everything.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ from txlake.transaction.row_origins import Origins
 
 @translating
 def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
-    """`TableData.merge`."""
+    """Implement `TableData.merge`."""
     check_clauses(statement)
     work.check_stored()
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
-        wanted = _evolved(work, statement, delta_schema(source.schema))
-        if wanted != work.snapshot.schema:
-            schema_actions = evolve(wanted)
+        evolved = _evolved(work, statement, delta_schema(source.schema))
+        if evolved != work.snapshot.schema:
+            schema_actions = evolve(evolved)
             work = work.after(schema_actions)
     read = target_read(work, statement, delta_schema(source.schema))
-    held = collect_source(work, statement, source)
+    local_source = collect_source(work, statement, source)
     with identity_values(work) as generation:
-        files, written, read = _written(work, statement, source, held, read, generation)
+        files, written, read = _written(work, statement, source, local_source, read, generation)
         written = generation.with_marks(written)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
     origins = update_origins(files, written)
     change = merged(statement, read, written, distinct, deletions, schema_actions, origins)
-    if held is None:
+    if local_source is None:
         return change  # to count them, Spark would have to read all of the source once more
-    return replace(change, metrics={"numSourceRows": held.rows.num_rows, **change.metrics})
+    return replace(change, metrics={"numSourceRows": local_source.rows.num_rows, **change.metrics})
 
 
 def merged(
@@ -94,7 +94,7 @@ def merged(
     schema_actions: tuple[Action, ...],
     origins: Mapping[str, Origins],
 ) -> Change:
-    """The change that a MERGE is: the rows written, `distinct` ones of the target replaced."""
+    """Return the change of a MERGE; `distinct`: how many target rows were replaced."""
     adds, counts = written.adds, _counts(written, distinct)
     return Change(
         operation="MERGE",
@@ -128,7 +128,7 @@ def merged(
 
 
 def check_clauses(statement: Merge) -> None:
-    """Raises InvalidRequest when there is no clause, or one that can't be reached by kind."""
+    """Raise InvalidRequest if there is no clause, or a clause of its kind can't be reached."""
     if not statement.clauses and not statement.schema_evolution:
         raise InvalidRequest(f"MERGE INTO {statement.target}: expected at least one WHEN clause")
     kinds = {
@@ -150,36 +150,38 @@ def _written(
     work: TableAccess,
     statement: Merge,
     source: DataFrame,
-    held: LocalSource | None,
+    local_source: LocalSource | None,
     read: Read,
     generation: IdentityValues,
 ) -> tuple[pa.Table, Written, Read]:
-    """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
-    that depends on: with a held source, on rows of its keys alone.
+    """Run the job or jobs; return the files read, what was written, and the read of the statement.
+
+    Reports refer to the files by ordinal. With a local source, only target rows with its keys are
+    read.
     """
-    if held is not None:
-        of_keys = narrowed_read(work, statement, read, held)
-        files = work.snapshot.select(of_keys.predicate)
-        possible = of_keys.predicate or Always(True)
-        here = merge_on_driver(work, statement, held, files, possible)
-        if here is not None:
-            return files, here, of_keys
+    if local_source is not None:
+        key_read = narrowed_read(work, statement, read, local_source)
+        files = work.snapshot.select(key_read.predicate)
+        possible = key_read.predicate or Always(True)
+        driver_written = merge_on_driver(work, statement, local_source, files, possible)
+        if driver_written is not None:
+            return files, driver_written, key_read
         try:
             job = MergeJob(
                 work,
                 statement,
-                held.frame(work.spark),
+                local_source.frame(work.spark),
                 work.scan(files, positions=True),
                 generation,
-                source_alias=held.alias,
+                source_alias=local_source.alias,
             )
             images = job.images()
             _ = images.schema
         except AnalysisException:
             pass  # if that is for a name which only the frame as it was given knows, that one does
         else:
-            written = _in_two_jobs(work, held, files, job, images, generation)
-            return files, written, of_keys
+            written = _in_two_jobs(work, local_source, files, job, images, generation)
+            return files, written, key_read
     files = work.snapshot.select(read.predicate)
     target = work.scan(files, positions=True)
     job = MergeJob(work, statement, source, target, generation, source_alias=statement.source_alias)
@@ -188,39 +190,41 @@ def _written(
     return files, written, read
 
 
-def narrowed_read(work: TableAccess, statement: Merge, read: Read, held: LocalSource) -> Read:
-    """The read of `target_read` with what the rows of a held source leave possible."""
-    keys = key_predicate(work, statement, held)
+def narrowed_read(
+    work: TableAccess, statement: Merge, read: Read, local_source: LocalSource
+) -> Read:
+    """Return the read of `target_read`, narrowed to the keys of a local source."""
+    keys = key_predicate(work, statement, local_source)
     if keys == Always(True):
         return read
-    return target_read(work, statement, delta_schema(held.schema), keys)
+    return target_read(work, statement, delta_schema(local_source.schema), keys)
 
 
 def _in_two_jobs(
     work: TableAccess,
-    held: LocalSource,
+    local_source: LocalSource,
     files: pa.Table,
     job: MergeJob,
     images: DataFrame,
     generation: IdentityValues,
 ) -> Written:
-    """Changes what the held source matches; then inserts those of its rows that matched nothing."""
+    """Change what the local source matches; then insert its rows that matched nothing."""
     changed = Written()
     if files.num_rows:
         writes = job.changes
-        few = few_rows_max(files)
+        rows_max = few_rows_max(files)
         changed = write_frame(
             rows.checked(images, work.snapshot) if writes else images,
             work.target(),
             images=writes,
-            few_rows_max=few if held.rows.num_rows <= few else 0,
+            few_rows_max=rows_max if local_source.rows.num_rows <= rows_max else 0,
         )
         _refuse_ambiguous(work, job, changed)
-    count = held.rows.num_rows - len(changed.sources)
+    count = local_source.rows.num_rows - len(changed.sources)
     if not job.inserts or not count:
         return changed
     try:
-        rest = job.inserted(held.frame(work.spark, without=changed.sources))
+        rest = job.inserted(local_source.frame(work.spark, without=changed.sources))
         inserted = write_frame(
             rows.checked(rest, work.snapshot),
             work.target(),
@@ -259,68 +263,69 @@ def _only_deletes(statement: Merge) -> bool:
 
 
 def _evolved(work: TableAccess, statement: Merge, source: Struct) -> Struct:
-    """The table's schema with the source's columns that the clauses write and it lacks."""
+    """Return the table's schema with the new columns that the clauses write from the source."""
     schema = work.snapshot.schema
     widens = is_evolution if work.snapshot.properties.type_widening else never_widens
     for clause in statement.clauses:
         if not isinstance(clause, MatchedUpdate | NotMatchedInsert):
             continue
         if isinstance(clause.assignments, Star):
-            wanted = [Struct(source.fields)]
+            additions = [Struct(source.fields)]
         else:
             paths = [
-                column_path(work, one.column, statement.target_alias) for one in clause.assignments
+                column_path(work, assignment.column, statement.target_alias)
+                for assignment in clause.assignments
             ]
-            wanted = [Struct((found,)) for path in paths if (found := _part(source, path))]
-        for part in wanted:
-            schema = merge_schemas(schema, part, widens=widens)
+            additions = [Struct((column,)) for path in paths if (column := _part(source, path))]
+        for added in additions:
+            schema = merge_schemas(schema, added, widens=widens)
     return schema
 
 
 def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
-    """The column that a path leads into, of its fields only those on the path."""
-    found = schema.find(path[0])
-    if found is None or len(path) == 1:
-        return found
-    if not isinstance(found.type, Struct):
+    """Return the column that a path leads into, reduced to the nested fields on the path."""
+    column = schema.find(path[0])
+    if column is None or len(path) == 1:
+        return column
+    if not isinstance(column.type, Struct):
         return None
-    inner = _part(found.type, path[1:])
-    return None if inner is None else replace(found, type=Struct((inner,)))
+    nested = _part(column.type, path[1:])
+    return None if nested is None else replace(column, type=Struct((nested,)))
 
 
 def target_read(
     work: TableAccess, statement: Merge, source: Struct, keys: Predicate | None = None
 ) -> Read:
-    """`TableData.merge_read`; `keys`: what is true of every target row that matches, as known.
+    """Implement `TableData.merge_read`; `keys`: a predicate that all matching target rows meet.
 
-    The rows that may match, and those that a clause for rows without a match may take: no other row
-    of the target makes a difference.
+    Reads the rows that may match, and those that a clause for unmatched target rows may take: no
+    other row of the target affects the result.
     """
     text = condition_text(statement.on)
     parts = [*_target_parts(work, statement, source), *([] if keys is None else [keys])]
-    taken = _taken_by_source(work, statement)
-    if not parts or taken is None:
+    by_source = _taken_by_source(work, statement)
+    if not parts or by_source is None:
         return Read(text=text)
     matching = parts[0] if len(parts) == 1 else And(tuple(parts))
-    return Read(predicate=Or((matching, *taken)) if taken else matching, text=text)
+    return Read(predicate=Or((matching, *by_source)) if by_source else matching, text=text)
 
 
 def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[Predicate]:
-    """The parts of the ON condition that are about the target alone."""
+    """Return the parts of the ON condition that are about the target only."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return []
     names = [name for name in (statement.target_alias, work.name) if name is not None]
-    kept: list[Predicate] = []
+    result: list[Predicate] = []
     for part in work.on_parts(condition_text(statement.on), names):
         columns = columns_of(part)
         if columns and all(_is_target(work, statement, source, path) for path in columns):
-            kept.append(work.bound(part))
-    return kept
+            result.append(work.bound(part))
+    return result
 
 
 def _taken_by_source(work: TableAccess, statement: Merge) -> list[Predicate] | None:
-    """The conditions of the clauses for target rows without a match; None: they take any row."""
-    found: list[Predicate] = []
+    """Return the conditions of the clauses for unmatched target rows; None if they take any row."""
+    result: list[Predicate] = []
     for clause in statement.clauses:
         if not isinstance(clause, BySourceUpdate | BySourceDelete):
             continue
@@ -330,12 +335,12 @@ def _taken_by_source(work: TableAccess, statement: Merge) -> list[Predicate] | N
             return None
         if predicate is None:
             return None
-        found.append(predicate)
-    return found
+        result.append(predicate)
+    return result
 
 
 def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[str, ...]) -> bool:
-    """Whether a column can only be the target's."""
+    """Return whether a column can only be the target's."""
     if source.find(path[0]) is not None and work.snapshot.schema.find(path[0]) is None:
         return False
     if statement.source_alias is not None and path[0].lower() == statement.source_alias.lower():

@@ -1,11 +1,11 @@
-"""The join of a MERGE's target and source, and what becomes of each row.
+"""The Spark job of a MERGE: the join of target and source, and each row's new values.
 
-Owns the meaning of names: in a clause for matched rows both sides' columns are seen, in the others
-one side's alone, so that a name that both sides have is ambiguous in the former only. What a clause
-computes, it computes for no row but its own.
+Owns name resolution: clauses for matched rows see both sides' columns, the others one side's only,
+so that a name of both sides is ambiguous in the former only. A clause's expressions are evaluated
+only for its own rows.
 
-A held source is broadcast, and its rows that are inserted are left to a job of their own: those
-that the first job didn't report. So the target's rows never move to meet their partners.
+A local source is broadcast, and its inserts are left to a job of their own, for the rows that the
+first job didn't report. So the target's rows are never shuffled.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ACTIONS = {
 
 
 class _Side(Enum):
-    """Which columns the expressions of a clause see."""
+    """The sides whose columns the expressions of a clause see."""
 
     BOTH = "m"
     SOURCE = "s"
@@ -83,7 +83,7 @@ def _side_of(clause: MergeClause) -> _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A clause as columns: its number, its condition, and the values that it gives."""
+    """A clause as columns: its index, its condition, and its values by column."""
 
     index: int
     condition: Column | None
@@ -93,11 +93,13 @@ class _Prepared:
 class MergeJob:
     """The join of target and source, and each row's outcome.
 
-    Every column of either side also has a name of its own (`__t0`, `__s0`), by which it is reached
-    whatever other columns are called.
+    Every column of either side also has an internal name (`__t0`, `__s0`), by which it can be
+    referred to whatever the other columns' names.
 
-    `inserts`: whether source rows that match nothing are inserted; `changes`: whether any other
-    clause is there.
+    Attributes:
+        statement: the MERGE.
+        inserts: whether unmatched source rows are inserted.
+        changes: whether there is any other clause.
     """
 
     def __init__(
@@ -110,7 +112,10 @@ class MergeJob:
         *,
         source_alias: str | None,
     ) -> None:
-        """`source`: with SOURCE_ROW where it is held. `generation`: of identity columns."""
+        """Join `source`, which has SOURCE_ROW if it is local, to `target`.
+
+        `generation` gives the values of identity columns.
+        """
         self._work = work
         self._generation = generation
         self.statement = statement
@@ -147,25 +152,25 @@ class MergeJob:
         )
 
     def images(self) -> DataFrame:
-        """Each row that a clause takes: its new values, ACTION, FILE and ROW.
+        """Return each row that a clause takes: its new values, ACTION, FILE and ROW.
 
-        Of a held source none that it inserts; and SOURCE_ROW of each of its rows that met a target
-        row, where it inserts the others, also if no clause takes it: ACTION is KEEP then.
+        Of a local source, inserted rows are left out. Where it has such rows, SOURCE_ROW of each
+        source row that matched is reported, even if no clause takes the row: ACTION is KEEP then.
         """
         if self._held and not self.changes:
             return self._joined().select(F.lit(KEEP).cast("int").alias(ACTION), F.col(SOURCE_ROW))
         return self._images(self._taken(), self._sides())
 
     def inserted(self, rest: DataFrame) -> DataFrame:
-        """The images of those rows of a held source that met no target row."""
+        """Return the images of the rows of a local source that matched no target row."""
         sides = (_Side.SOURCE,)
         return self._images(self._given(self._as_source(rest), sides), sides)
 
     def _sides(self) -> tuple[_Side, ...]:
-        """Whose rows the join gives, as far as clauses take them."""
+        """Return the sides whose rows the join yields, as far as clauses take them."""
         return tuple(s for s in self._groups if not (self._held and s is _Side.SOURCE))
 
-    def _images(self, taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
+    def _images(self, rows_taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
         action: Column = F.lit(KEEP).cast("int")
         for index, clause in enumerate(self.statement.clauses):
             code = F.lit(_ACTIONS[type(clause)]).cast("int")
@@ -182,33 +187,33 @@ class MergeJob:
         values = {}
         for position, item in enumerate(self._schema):
             value = self._value(sides, position, item)
-            asking = self._asking(item) if _Side.SOURCE in sides else []
-            if asking:
-                is_asking = F.col(_CLAUSE).isin(asking)
-                value = F.when(is_asking, self._generation.block(item)).otherwise(value)
+            default_clauses = self._asking(item) if _Side.SOURCE in sides else []
+            if default_clauses:
+                needs_value = F.col(_CLAUSE).isin(default_clauses)
+                value = F.when(needs_value, self._generation.block(item)).otherwise(value)
             if value is not None:
                 values[item.name] = value
         generated = {
             item.name for item in self._schema if rows.GENERATION_EXPRESSION in item.metadata
         }
-        some_given = generated & values.keys()
-        return rows.filled(taken, values, self._work.snapshot, carried, some_given)
+        partly_generated = generated & values.keys()
+        return rows.filled(rows_taken, values, self._work.snapshot, carried, partly_generated)
 
     def _asking(self, item: Field) -> list[int]:
-        """The clauses that insert rows without a value for an identity column."""
+        """Return the indexes of inserting clauses that give an identity column no value."""
         if not is_identity(item):
             return []
         inserts = self._groups.get(_Side.SOURCE, [])
-        return [one.index for one in inserts if item.name not in one.values]
+        return [prepared.index for prepared in inserts if item.name not in prepared.values]
 
     @property
     def generates_alike(self) -> bool:
-        """Whether every identity column is given by all clauses that insert, or by none."""
+        """Whether each identity column gets values from all inserting clauses, or from none."""
         count = len(self._groups.get(_Side.SOURCE, []))
         return all(len(self._asking(item)) in {0, count} for item in self._schema)
 
     def ambiguity(self) -> str:
-        """The message for a target row that several source rows change, with that row."""
+        """Return the message for a target row that several source rows change, with that row."""
         matched = [prepared.index for prepared in self._groups.get(_Side.BOTH, [])]
         row = F.struct(*[F.col(own).alias(name) for own, name in self._target_names.items()])
         example = (
@@ -220,11 +225,11 @@ class MergeJob:
             .limit(1)
             .collect()
         )
-        found = example[0]["row"] if example else "(the source gave other rows when read again)"
+        row_text = example[0]["row"] if example else "(the source gave other rows when read again)"
         number = example[0]["n"] if example else "several"
         return (
             f"MERGE INTO {self._work.snapshot.table}: {number} source rows match the target row "
-            f"{found}, and it isn't clear which one counts; make the source unique by the "
+            f"{row_text}, and it isn't clear which one counts; make the source unique by the "
             "columns of the ON condition. Nothing was written"
         )
 
@@ -247,25 +252,25 @@ class MergeJob:
         return self._target.join(self._source, on, how)
 
     def _taken(self) -> DataFrame:
-        """The joined rows that a clause takes, or whose SOURCE_ROW is to be reported."""
+        """Return the joined rows that a clause takes, or whose SOURCE_ROW is to be reported."""
         return self._given(self._joined(), self._sides())
 
     def _given(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
-        """The rows that a clause takes: _CLAUSE, and each side's clauses' values."""
+        """Return the rows that a clause takes: _CLAUSE, and the values of each side's clauses."""
         joined = sides != (_Side.SOURCE,)
-        alone = [side for side in sides if joined and self._needs_its_side_alone(side)]
-        for side in (*(side for side in sides if side not in alone), *alone):
-            if side in alone:
+        separate = [side for side in sides if joined and self._needs_its_side_alone(side)]
+        for side in (*(side for side in sides if side not in separate), *separate):
+            if side in separate:
                 frame = self._seen_from(frame, side)
             frame = self._with_clauses(frame, side, sides)
         clause = F.coalesce(*[F.col(_clause_of(side)) for side in sides])
-        wanted = F.col(_CLAUSE).isNotNull()
+        is_taken = F.col(_CLAUSE).isNotNull()
         if self._held and self.inserts and sides != (_Side.SOURCE,):
-            wanted = wanted | F.col(SOURCE_ROW).isNotNull()
-        return frame.withColumn(_CLAUSE, clause).where(wanted)
+            is_taken = is_taken | F.col(SOURCE_ROW).isNotNull()
+        return frame.withColumn(_CLAUSE, clause).where(is_taken)
 
     def _with_clauses(self, frame: DataFrame, side: _Side, sides: tuple[_Side, ...]) -> DataFrame:
-        """The rows with the side's clause that takes them, and its values for them."""
+        """Return the rows with the side's clause that takes them, and its values."""
         group = self._groups[side]
         clause: Column = F.lit(None).cast("int")
         for prepared in reversed(group):
@@ -274,43 +279,45 @@ class MergeJob:
                 holds = holds & prepared.condition
             clause = F.when(holds, F.lit(prepared.index)).otherwise(clause)
         frame = frame.withColumn(_clause_of(side), clause)
-        given = []
+        values = []
         for position, item in enumerate(self._schema):
             value = self._value_of(side, position, item)
             if value is not None:
-                given.append(value.alias(_value_name(side, position)))
-        return frame.select("*", *given)
+                values.append(value.alias(_value_name(side, position)))
+        return frame.select("*", *values)
 
     def _seen_from(self, frame: DataFrame, side: _Side) -> DataFrame:
-        """The joined rows in which only one side's columns have their names."""
-        own = self._source_names if side is _Side.SOURCE else self._target_names
+        """Return the joined rows in which only one side's columns have their names."""
+        internal_names = self._source_names if side is _Side.SOURCE else self._target_names
         originals = {*self._schema.names, *self._source_schema.names}
-        kept = [name for name in frame.columns if name not in originals]
-        named = [F.col(hidden).alias(name) for hidden, name in own.items()]
-        seen = frame.select(*kept, *named)
+        other_columns = [name for name in frame.columns if name not in originals]
+        named = [F.col(hidden).alias(name) for hidden, name in internal_names.items()]
+        result = frame.select(*other_columns, *named)
         if side is _Side.TARGET:
-            return self._as_target(seen)
-        return seen if self._source_alias is None else seen.alias(self._source_alias)
+            return self._as_target(result)
+        return result if self._source_alias is None else result.alias(self._source_alias)
 
     # Values
 
     def _value(self, sides: tuple[_Side, ...], position: int, item: Field) -> Column | None:
-        """A column's value in the rows taken; None where it is generated for every row."""
+        """Return a column's value in the rows taken; None if it is generated for every row."""
         value: Column | None = None
         for side in sides:
             if self._value_of(side, position, item) is None:
                 continue
-            taken = F.col(_clause_of(side)).isNotNull()
-            given = F.col(_value_name(side, position))
-            value = F.when(taken, given) if value is None else value.when(taken, given)
+            is_taken = F.col(_clause_of(side)).isNotNull()
+            side_value = F.col(_value_name(side, position))
+            value = (
+                F.when(is_taken, side_value) if value is None else value.when(is_taken, side_value)
+            )
         if value is None and rows.GENERATION_EXPRESSION not in item.metadata:
             return null_of(item)
         return value
 
     def _value_of(self, side: _Side, position: int, item: Field) -> Column | None:
-        """A column's value in the rows that the side's clauses take, by clause.
+        """Return a column's value in the rows that the side's clauses take, by clause.
 
-        Of a generated column a struct around what clauses give, null for those that give nothing.
+        For a generated column: a struct around the clauses' values, null for clauses without one.
         """
         generated = rows.GENERATION_EXPRESSION in item.metadata
         value: Column | None = None
@@ -318,22 +325,26 @@ class MergeJob:
             clause = self.statement.clauses[prepared.index]
             if isinstance(clause, MatchedDelete | BySourceDelete):
                 continue
-            given = prepared.values.get(item.name)
+            clause_value = prepared.values.get(item.name)
             if generated:
-                if given is None:
+                if clause_value is None:
                     continue
-                given = F.struct(given.alias("given"))
-            elif given is None:
+                clause_value = F.struct(clause_value.alias("given"))
+            elif clause_value is None:
                 if not isinstance(clause, NotMatchedInsert):
-                    given = F.col(f"__t{position}")
+                    clause_value = F.col(f"__t{position}")
                 else:
-                    given = (
+                    clause_value = (
                         null_of(item)
                         if is_identity(item)
                         else rows.default_value(item, self._work.snapshot.table)
                     )
-            taken = F.col(_clause_of(side)) == prepared.index
-            value = F.when(taken, given) if value is None else value.when(taken, given)
+            is_taken = F.col(_clause_of(side)) == prepared.index
+            value = (
+                F.when(is_taken, clause_value)
+                if value is None
+                else value.when(is_taken, clause_value)
+            )
         return value
 
     def _prepared(self, index: int, clause: MergeClause) -> _Prepared:
@@ -351,8 +362,8 @@ class MergeJob:
         evolves = self.statement.schema_evolution
         places = {name: own for own, name in self._source_names.items()}
         for position, item in enumerate(self._schema):
-            found = self._source_schema.find(item.name)
-            if found is None or found.name not in places:
+            source_field = self._source_schema.find(item.name)
+            if source_field is None or source_field.name not in places:
                 fills_itself = rows.GENERATION_EXPRESSION in item.metadata or is_identity(item)
                 if not evolves and not fills_itself:
                     raise InvalidRequest(
@@ -362,15 +373,15 @@ class MergeJob:
                     )
                 continue
             self._check_identity(clause, item)
-            self._work.require_assignable(found.type, item)
-            value = F.col(places[found.name])
+            self._work.require_assignable(source_field.type, item)
+            value = F.col(places[source_field.name])
             if evolves and isinstance(clause, MatchedUpdate):
                 values[item.name] = rows.updated_by_name(
-                    value, found.type, F.col(f"__t{position}"), item, self._work.snapshot
+                    value, source_field.type, F.col(f"__t{position}"), item, self._work.snapshot
                 )
             else:
                 values[item.name] = rows.storable(
-                    value, found.type, item, self._work.snapshot, complete=not evolves
+                    value, source_field.type, item, self._work.snapshot, complete=not evolves
                 )
         return values
 
@@ -391,8 +402,8 @@ class MergeJob:
             if not isinstance(value, Default)
         ]
         resolved = {
-            id(expression): found
-            for expression, found in zip(
+            id(expression): column
+            for expression, column in zip(
                 expressions, self._resolved(expressions, _side_of(clause)), strict=True
             )
         }
@@ -412,7 +423,7 @@ class MergeJob:
         return values
 
     def _check_identity(self, clause: MergeClause, item: Field) -> None:
-        """Raises InvalidRequest for an identity column that the clause may not give a value."""
+        """Raise InvalidRequest if the clause may not assign the identity column."""
         if not is_identity(item):
             return
         if isinstance(clause, NotMatchedInsert):
@@ -423,7 +434,7 @@ class MergeJob:
     def _resolved(
         self, expressions: list[Expression], side: _Side
     ) -> list[tuple[Column, DataType]]:
-        """The expressions as columns, with their types, as the side's rows see them."""
+        """Return the expressions, resolved among the side's columns, with their types."""
         if not expressions:
             return []
         columns = [self._work.column_of(expression) for expression in expressions]
@@ -440,7 +451,7 @@ class MergeJob:
                 return self._target
 
     def _needs_its_side_alone(self, side: _Side) -> bool:
-        """Whether an expression of the side's clauses is ambiguous among both sides' columns."""
+        """Return whether an expression of the side is ambiguous among both sides' columns."""
         if side is _Side.BOTH:
             return False
         columns = [
@@ -459,7 +470,7 @@ class MergeJob:
 
 
 def _is_of(side: _Side, sides: tuple[_Side, ...]) -> Column:
-    """Whether a joined row is the side's: matched, or of that side alone."""
+    """Return whether a joined row belongs to the side: matched, or of that side only."""
     if sides == (_Side.SOURCE,):
         return F.lit(True)
     in_target, in_source = F.col(FILE).isNotNull(), F.col(_FROM_SOURCE).isNotNull()
@@ -473,7 +484,7 @@ def _is_of(side: _Side, sides: tuple[_Side, ...]) -> Column:
 
 
 def _names(prefix: str, schema: Struct) -> dict[str, str]:
-    """A name of its own for each column whose name is unique, letter case apart."""
+    """Return an internal name for each column whose name is unique, ignoring case."""
     folded = [name.lower() for name in schema.names]
     return {
         f"__{prefix}{place}": name

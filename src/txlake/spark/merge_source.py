@@ -1,8 +1,8 @@
-"""A MERGE's source, read once and held by this process where it is small.
+"""The source of a MERGE, collected to the driver where it is small.
 
-Owns when a source is held, and what its keys say of the target's files. A held source is the same
-rows wherever it is used, also when it is made by chance; it is broadcast; and its rows have numbers
-by which a job reports which of them it met.
+Owns when a source is local, and what its keys imply for the target's files. A local source has the
+same rows wherever it is used, even if its query isn't deterministic; it is broadcast; and its rows
+have numbers by which a job reports those that matched.
 """
 
 from __future__ import annotations
@@ -81,29 +81,30 @@ _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True, slots=True)
 class LocalSource:
-    """The source's rows. `alias`: what qualifies its columns, None for nothing."""
+    """The rows of a source on the driver. `alias`: qualifies its columns; None for none."""
 
     rows: pa.Table
     schema: T.StructType
     alias: str | None
 
     def frame(self, spark: SparkSession, *, without: BitMap64 | None = None) -> DataFrame:
-        """The rows with their numbers in SOURCE_ROW; those in `without` left out."""
+        """Return the rows except `without` as a Spark frame, with their numbers in SOURCE_ROW."""
         numbers = np.arange(self.rows.num_rows, dtype=np.int64)
         rows = self.rows.append_column(SOURCE_ROW, pa.array(numbers))
         if without is not None:
-            kept = np.ones(len(numbers), dtype=bool)
-            kept[np.fromiter(without, np.int64, len(without))] = False
-            rows = rows.filter(pa.array(kept))
+            is_kept = np.ones(len(numbers), dtype=bool)
+            is_kept[np.fromiter(without, np.int64, len(without))] = False
+            rows = rows.filter(pa.array(is_kept))
         schema = T.StructType([*self.schema.fields, T.StructField(SOURCE_ROW, T.LongType(), False)])
         return spark.createDataFrame(rows, schema)
 
 
 def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> LocalSource | None:
-    """The source's rows; None where they are many, or of types that Arrow doesn't hold exactly.
+    """Return the source's rows; None if they are many, or have types that Arrow can't hold exactly.
 
-    None also where rows inserted and rows changed are given the time, which is one to a statement,
-    but not to its jobs. What is not returned was read in vain: its next reading counts alone.
+    None also if both inserted and changed rows depend on the current time, which must be one for a
+    statement but differs between jobs. If None is returned after rows were read, Spark reads the
+    source again, and only that reading counts.
     """
     if _gives_the_time_twice(statement, work.snapshot.schema):
         return None
@@ -114,12 +115,12 @@ def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> Lo
     rows_max = HELD_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
     if (estimated_bytes(source) or 0) > HELD_BYTES_MAX:
         # Spark multiplies what it joins, so it may be few all the same.
-        counted = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
-        if counted > rows_max:
+        row_count = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
+        if row_count > rows_max:
             return None
-    held = _nullable_inside(source)
+    frame = _nullable_inside(source)
     try:
-        rows = held.limit(rows_max + 1).toArrow()
+        rows = frame.limit(rows_max + 1).toArrow()
     except PySparkException as error:
         if "maxResultSize" in str(error):
             return None
@@ -127,28 +128,28 @@ def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> Lo
     if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
         return None
     alias = statement.source_alias or _alias_of(work, statement, source)
-    return LocalSource(rows, held.schema, alias)
+    return LocalSource(rows, frame.schema, alias)
 
 
 def _nullable_inside(source: DataFrame) -> DataFrame:
-    """The source with nested types that Arrow casts.
+    """Return the source with nested types that Arrow can cast.
 
-    Of a NULL struct Spark gives NULL fields, also where their type says NOT NULL, as that of a
-    literal does; Arrow then casts the type not even to itself.
+    For a NULL struct Spark returns NULL fields, even if their type says NOT NULL, as that of a
+    literal does; Arrow then can't cast the type even to itself.
     """
-    wanted = [all_nullable(item.dataType) for item in source.schema]
-    if wanted == [item.dataType for item in source.schema]:
+    types = [all_nullable(item.dataType) for item in source.schema]
+    if types == [item.dataType for item in source.schema]:
         return source
     return source.select(
         *[
-            F.col(quote(item.name)).cast(one).alias(item.name, metadata=item.metadata)
-            for item, one in zip(source.schema, wanted, strict=True)
+            F.col(quote(item.name)).cast(data_type).alias(item.name, metadata=item.metadata)
+            for item, data_type in zip(source.schema, types, strict=True)
         ]
     )
 
 
 def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:
-    """Whether both rows that are inserted and others depend on when the statement runs."""
+    """Return whether both inserted and other rows depend on when the statement runs."""
     defaults = [str(item.metadata.get(CURRENT_DEFAULT)) for item in schema]
     inserting, others = list(defaults), [condition_text(statement.on)]
     for clause in statement.clauses:
@@ -159,11 +160,11 @@ def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:
             clause.assignments, Star
         ):
             continue
-        for one in clause.assignments:
-            if isinstance(one.value, Default):
+        for assignment in clause.assignments:
+            if isinstance(assignment.value, Default):
                 texts += defaults
             else:
-                texts.append(condition_text(one.value))
+                texts.append(condition_text(assignment.value))
     return all(any(map(_CLOCK.search, texts)) for texts in (inserting, others))
 
 
@@ -187,12 +188,12 @@ def _width(data_type: DataType) -> int:
 
 
 def _alias_of(work: TableAccess, statement: Merge, source: DataFrame) -> str | None:
-    """The alias that a DataFrame was given and by which the ON condition names its columns."""
+    """Return the alias of a DataFrame by which the ON condition qualifies its columns."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
     predicate = parse_or_opaque(statement.on.text, rules=work.rules)
-    named = {path[0] for path in columns_of(predicate) if len(path) > 1}
-    for name in sorted(named):
+    qualifiers = {path[0] for path in columns_of(predicate) if len(path) > 1}
+    for name in sorted(qualifiers):
         try:
             columns = source.select(f"{quote(name)}.*").columns
         except PySparkException:
@@ -205,31 +206,36 @@ def _alias_of(work: TableAccess, statement: Merge, source: DataFrame) -> str | N
 # Keys
 
 
-def key_predicate(work: TableAccess, statement: Merge, held: LocalSource) -> Predicate:
-    """What the source's rows leave possible of the target's that match them: a bound predicate.
+def key_predicate(work: TableAccess, statement: Merge, local_source: LocalSource) -> Predicate:
+    """Return a bound predicate that every target row meets that matches the source's rows.
 
-    It is true for every row that may match, whatever else the ON condition says. Only comparisons
-    of two plain columns count whose types compare without a conversion that could change a value.
+    It holds whatever else the ON condition says. Only comparisons of two plain columns count whose
+    types compare without a conversion that could change a value.
     """
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return Always(True)
-    source = delta_schema(held.schema)
+    source = delta_schema(local_source.schema)
     compared = [
-        found
+        columns
         for part in work.on_parts(statement.on.text)
         for texts in _comparisons(part)
-        if (found := _columns_compared(work, statement, source, held.alias, texts)) is not None
-        and _compare_as_they_are(found.ours, found.theirs)
+        if (columns := _columns_compared(work, statement, source, local_source.alias, texts))
+        is not None
+        and _compare_as_they_are(columns.ours, columns.theirs)
     ]
     try:
         parts = [
-            _one_of(one.ours, _values(held, one))
-            for one in compared
-            if one.operator is Operator.EQUAL
+            _one_of(comparison.ours, _values(local_source, comparison))
+            for comparison in compared
+            if comparison.operator is Operator.EQUAL
         ]
-        ranges = [one for one in compared if one.operator is not Operator.EQUAL]
+        ranges = [
+            comparison for comparison in compared if comparison.operator is not Operator.EQUAL
+        ]
         if ranges:
-            parts.append(_in_ranges(ranges, [_values(held, one) for one in ranges]))
+            parts.append(
+                _in_ranges(ranges, [_values(local_source, comparison) for comparison in ranges])
+            )
     except (OverflowError, ValueError):  # a moment that Python has no value for
         return Always(True)
     return And(tuple(work.bound(part) for part in parts)) if parts else Always(True)
@@ -237,7 +243,7 @@ def key_predicate(work: TableAccess, statement: Merge, held: LocalSource) -> Pre
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The target's column, compared with the source's: `ours operator theirs`."""
+    """A comparison of the target's column with the source's: `ours operator theirs`."""
 
     ours: Field
     operator: Operator
@@ -245,13 +251,13 @@ class _Compared:
 
 
 def _comparisons(part: Predicate) -> Iterator[tuple[str, Operator, str]]:
-    """The comparisons of two columns, as texts, that are true wherever the part is."""
+    """Yield the comparisons of two columns, as texts, that are true wherever the part is true."""
     text = part.text if isinstance(part, Opaque) else ""
-    if found := _COMPARISON.fullmatch(text):
-        yield found[1], Operator(found[2]), found[3]
-    elif found := _BETWEEN.fullmatch(text):
-        yield found[1], Operator.GREATER_OR_EQUAL, found[2]
-        yield found[1], Operator.LESS_OR_EQUAL, found[3]
+    if match := _COMPARISON.fullmatch(text):
+        yield match[1], Operator(match[2]), match[3]
+    elif match := _BETWEEN.fullmatch(text):
+        yield match[1], Operator.GREATER_OR_EQUAL, match[2]
+        yield match[1], Operator.LESS_OR_EQUAL, match[3]
 
 
 def _columns_compared(
@@ -261,9 +267,9 @@ def _columns_compared(
     alias: str | None,
     texts: tuple[str, Operator, str],
 ) -> _Compared | None:
-    """The columns of a comparison, where it is certain whose they are.
+    """Return the columns of a comparison if it is certain which sides they belong to.
 
-    A qualifier is an alias, also where a column has its name: Spark asks for aliases first.
+    A qualifier is an alias, even if a column has its name: Spark tries aliases first.
     """
     target = work.snapshot.schema
     qualifiers = (statement.target_alias or work.name, alias)
@@ -288,7 +294,10 @@ def _columns_compared(
 def _side(
     text: str, schemas: tuple[Struct, Struct], qualifiers: tuple[str | None, str | None]
 ) -> tuple[bool, Field] | None:
-    """The one column that a name means, and whether it is the target's, the first of the two."""
+    """Return whether a name's column is the target's, whose schema comes first, and the column.
+
+    None where not exactly one column has the name.
+    """
     path = [_unquoted(name) for name in re.findall(_NAME, text)]
     return _meant(path[-1], path[0] if len(path) > 1 else None, schemas, qualifiers)
 
@@ -299,43 +308,45 @@ def _meant(
     schemas: tuple[Struct, Struct],
     qualifiers: tuple[str | None, str | None],
 ) -> tuple[bool, Field] | None:
-    found = [
+    matches = [
         (is_target, item)
         for is_target, schema in ((True, schemas[0]), (False, schemas[1]))
         if (item := schema.find(name)) is not None
         and (qualifier is None or qualifier.lower() == str(qualifiers[not is_target]).lower())
     ]
-    return found[0] if len(found) == 1 else None
+    return matches[0] if len(matches) == 1 else None
 
 
 def equal_columns(
-    work: TableAccess, statement: Merge, held: LocalSource, part: Predicate
+    work: TableAccess, statement: Merge, local_source: LocalSource, part: Predicate
 ) -> tuple[Field, Field] | None:
-    """The target's column and the source's that a part of the ON condition says are equal.
+    """Return the target's and the source's column that a part of the ON condition says are equal.
 
-    None where it says something else, or it isn't certain whose the columns are.
+    None if it says something else, or if it isn't certain which sides the columns belong to.
     """
-    told = list(_comparisons(part))
-    if len(told) != 1 or told[0][1] is not Operator.EQUAL:
+    comparisons = list(_comparisons(part))
+    if len(comparisons) != 1 or comparisons[0][1] is not Operator.EQUAL:
         return None
-    found = _columns_compared(work, statement, delta_schema(held.schema), held.alias, told[0])
-    return None if found is None else (found.ours, found.theirs)
+    compared = _columns_compared(
+        work, statement, delta_schema(local_source.schema), local_source.alias, comparisons[0]
+    )
+    return None if compared is None else (compared.ours, compared.theirs)
 
 
 def resolve_merge_column(
-    work: TableAccess, statement: Merge, held: LocalSource, name: str, qualifier: str | None
+    work: TableAccess, statement: Merge, local_source: LocalSource, name: str, qualifier: str | None
 ) -> tuple[bool, Field] | None:
-    """The one column that a name in a clause for matched rows means; whether it is the target's.
+    """Return whether the column of a name in a matched clause is the target's, and the column.
 
-    None where it isn't certain.
+    None if it isn't certain.
     """
-    qualifiers = (statement.target_alias or work.name, held.alias)
-    schemas = (work.snapshot.schema, delta_schema(held.schema))
+    qualifiers = (statement.target_alias or work.name, local_source.alias)
+    schemas = (work.snapshot.schema, delta_schema(local_source.schema))
     return _meant(name, qualifier, schemas, qualifiers)
 
 
-def _values(held: LocalSource, one: _Compared) -> pa.ChunkedArray:
-    values = held.rows.column(one.theirs.name)
+def _values(local_source: LocalSource, comparison: _Compared) -> pa.ChunkedArray:
+    values = local_source.rows.column(comparison.theirs.name)
     has_zone = pa.types.is_timestamp(values.type) and values.type.tz is not None
     return values.cast(pa.timestamp("us", "UTC")) if has_zone else values
 
@@ -357,7 +368,7 @@ def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
 
 
 def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
-    """That the column is one of the values: each of a few, else in one of some ranges of them."""
+    """Return that the column is one of the values: an IN of a few, else some ranges of values."""
     path = (item.name,)
     distinct = pc.unique(values).drop_null()
     distinct = distinct.take(pc.sort_indices(distinct))
@@ -382,37 +393,44 @@ def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
 
 
 def _in_ranges(compared: Sequence[_Compared], values: Sequence[pa.ChunkedArray]) -> Predicate:
-    """That the columns are in the ranges of one of a few rows, else within those of all rows."""
+    """Return that the columns are in the ranges of a row; of many rows, in their common range."""
     rows = pa.table(list(values), names=[str(place) for place in range(len(values))]).drop_null()
     rows = rows.group_by(rows.column_names).aggregate([])
     if not rows.num_rows:
         return Always(False)
     if rows.num_rows > _RANGES_MAX:
         widest = [
-            scalars_of(pa.array([(pc.min if one.operator in _FROM_BELOW else pc.max)(column)]))[0]
-            for one, column in zip(compared, rows.columns, strict=True)
+            scalars_of(
+                pa.array([(pc.min if comparison.operator in _FROM_BELOW else pc.max)(column)])
+            )[0]
+            for comparison, column in zip(compared, rows.columns, strict=True)
         ]
         return And(tuple(map(_compared, compared, widest)))
     columns = list(map(scalars_of, rows.columns))
     return Or(
         tuple(
-            And(tuple(_compared(one, value) for one, value in zip(compared, row, strict=True)))
+            And(
+                tuple(
+                    _compared(comparison, value)
+                    for comparison, value in zip(compared, row, strict=True)
+                )
+            )
             for row in zip(*columns, strict=True)
         )
     )
 
 
-def _compared(one: _Compared, value: LiteralValue) -> Predicate:
-    return Comparison((one.ours.name,), one.operator, value)
+def _compared(comparison: _Compared, value: LiteralValue) -> Predicate:
+    return Comparison((comparison.ours.name,), comparison.operator, value)
 
 
 def _cuts(distinct: pa.Array) -> np.ndarray:
-    """The places after which a new range begins: where numbers are farthest apart."""
+    """Return the indexes after which a new range begins: the widest gaps between numbers."""
     if pa.types.is_date32(distinct.type):
         distinct = distinct.cast(pa.int32())
     if not pa.types.is_integer(distinct.type):
         places: np.ndarray = np.arange(1, _RANGES_MAX) * len(distinct) // _RANGES_MAX - 1
         return places
     numbers = distinct.cast(pa.int64()).to_numpy().view(np.uint64)
-    apart = numbers[1:] - numbers[:-1]  # right also where it leaves the range of signed numbers
-    return np.sort(np.argpartition(apart, -(_RANGES_MAX - 1))[-(_RANGES_MAX - 1) :])
+    gaps = numbers[1:] - numbers[:-1]  # right also where it leaves the range of signed numbers
+    return np.sort(np.argpartition(gaps, -(_RANGES_MAX - 1))[-(_RANGES_MAX - 1) :])

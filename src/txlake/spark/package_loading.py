@@ -1,6 +1,6 @@
-"""How a process of Spark's without txlake imports the package that was made of it.
+"""Import txlake's code from its archive in a Python process of Spark's that has no txlake.
 
-What is here goes there by value: nested functions, which hold plain values.
+The nested functions here are pickled by value, so they refer to plain values only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from txlake.spark.shipping import Package
 
 
 def module_loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
-    """Gives a module of the package by its name, also in a process that has no txlake.
+    """Return a function that imports a module of the package by its name.
 
-    Some processes that Spark runs beside its driver aren't told what was sent to it. They find the
-    archive where it was made, as long as the process lives that made it. On a Spark Connect server,
-    which may be another machine and outlives its clients, it has to be carried along (`carries`).
+    It also works in a process without txlake. Some processes beside Spark's driver don't get the
+    files that were sent to Spark. They find the archive where it was made, as long as the process
+    that made it lives. On a Spark Connect server, which may be another machine and outlives its
+    clients, the archive's bytes have to be carried along (`carries`).
     """
     name, archive = package.name, package.archive
     install = _installing(name, Path(archive).read_bytes()) if carries else None
@@ -39,10 +40,10 @@ def module_loader(package: Package, *, carries: bool = False) -> Callable[[str],
 
 
 def _installing(name: str, data: bytes) -> Callable[[], None]:
-    """Lets a process import a package from the bytes of its archive, without a file.
+    """Return a function that makes a package importable from its archive's bytes, without a file.
 
-    Python imports from archives that are files. Processes of Spark's are killed as a rule, so that
-    nobody would remove theirs.
+    Python imports from archives that are files. Spark's processes are usually killed, so nobody
+    would remove a file of theirs.
     """
 
     # By value too.

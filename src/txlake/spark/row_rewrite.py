@@ -1,8 +1,8 @@
-"""Rows move to other files, as a Spark job; no row changes.
+"""Rewrite rows to other files by a Spark job, without changing a row.
 
-Owns what the new files say of where their rows come from. Where the rows are not too many, each
-says which of them it got, so that deletions made meanwhile are carried over; beyond, writers and
-the rewrite exclude each other file by file.
+Owns what the new files record about the sources of their rows. Up to a limit, each records which
+rows it got from which file, so that concurrent deletions can be carried over. Beyond it, the
+rewrite and other writers exclude each other file by file.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from txlake.spark.types import quote
 from txlake.spark.writing import Piece, Written, write_frame
 
 _PLACE = "__txlake_place"
-_TOLD_PIECES_MAX = 4_096
+_PIECES_MAX = 4_096
 
 
 def target_bytes(work: TableAccess) -> int:
-    """The size that new files are to have."""
+    """Return the target size of new files, in bytes."""
     return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
 def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
-    """How many live rows the files have, where new files are to say which of them they got.
+    """Return how many live rows the files have, if new files can record which of them they got.
 
-    None where they can't: no deletion can be carried without deletion vectors, the rows are too
-    many, or a file's statistics don't tell how many it has.
+    None if they can't: without deletion vectors no deletion can be carried over, the rows are too
+    many, or a file's statistics don't count them.
     """
     if not work.uses_vectors:
         return None
@@ -53,46 +53,49 @@ def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
 def rewrite_rows(
     work: TableAccess, files: Sequence[Add], number: int, place: Column | None = None
 ) -> tuple[Add, ...]:
-    """About `number` new files with the live rows of these, partition by partition.
+    """Write about `number` new files with the live rows of `files`, partition by partition.
 
-    The rows are sorted by `place`; those of one place, and all without it, keep their order.
+    The rows are sorted by `place`; rows of one place, or all without it, keep their order.
     """
-    told = source_row_count(work, files) is not None
+    records_sources = source_row_count(work, files) is not None
     rows = work.scan(files_table(files), positions=True)  # starts Spark, which columns need
     partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
     # Rows of one place are told apart by where they stood, so that they can go to several files.
     order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
     rows = rows.withColumn(_PLACE, F.lit(0) if place is None else place)
     rows = rows.repartitionByRange(number, *order).sortWithinPartitions(*order).drop(_PLACE)
-    if not told:
+    if not records_sources:
         rows = rows.drop(FILE, ROW)
     target = work.target(data_change=False)
     return with_source_tags(
-        work, files, write_frame(rows, target, keep_order=True, tell_pieces=told)
+        work, files, write_frame(rows, target, keep_order=True, tell_pieces=records_sources)
     )
 
 
-def with_source_tags(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:
-    """The new files, tagged with the rows that they hold where that is known and not too long."""
-    pieces = [piece for add in done.adds for piece in done.pieces.get(add.path, ())]
-    if not pieces or len(pieces) > _TOLD_PIECES_MAX:
-        return done.adds
-    of_file = Counter(one.ordinal for one in pieces)
-    parts = [one for one in pieces if of_file[one.ordinal] > 1]
-    vectors = write_vectors(work.store, work.system, [one.positions for one in parts])
-    ids = {id(one): vector.unique_id for one, vector in zip(parts, vectors, strict=True)}
+def with_source_tags(work: TableAccess, files: Sequence[Add], written: Written) -> tuple[Add, ...]:
+    """Return the new files, tagged with the sources of their rows.
 
-    def source(one: Piece) -> Source:
-        path, vector_id = files[one.ordinal].key
+    Untagged if the sources are unknown or too many.
+    """
+    pieces = [piece for add in written.adds for piece in written.pieces.get(add.path, ())]
+    if not pieces or len(pieces) > _PIECES_MAX:
+        return written.adds
+    pieces_by_file = Counter(piece.ordinal for piece in pieces)
+    parts = [piece for piece in pieces if pieces_by_file[piece.ordinal] > 1]
+    vectors = write_vectors(work.store, work.system, [piece.positions for piece in parts])
+    ids = {id(piece): vector.unique_id for piece, vector in zip(parts, vectors, strict=True)}
+
+    def source(piece: Piece) -> Source:
+        path, vector_id = files[piece.ordinal].key
         return Source(
             path=path,
             vector_id=vector_id,
             first=0,
-            rows=len(one.positions),
-            positions_id=ids.get(id(one)),
+            rows=len(piece.positions),
+            positions_id=ids.get(id(piece)),
         )
 
-    return tuple(_tagged(add, map(source, done.pieces[add.path])) for add in done.adds)
+    return tuple(_tagged(add, map(source, written.pieces[add.path])) for add in written.adds)
 
 
 def _tagged(add: Add, sources: Iterable[Source]) -> Add:

@@ -139,7 +139,7 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
     where = "" if table is None else f"{table}: "
     unreadable = _UNREADABLE.search(every)
     if unreadable is not None:
-        return _unreadable(where, unreadable[1], unreadable[2], causes[-1].shown)
+        return _unreadable(where, unreadable[1], unreadable[2], causes[-1].message)
     client = _NO_CLIENT.search("\n".join(f"{cause.kind}: {cause.text}" for cause in causes))
     if client is not None:
         return InvalidRequest(
@@ -161,7 +161,7 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
         if raised is not None:
             return InvalidRequest(f"{where}{raised[1]}; nothing was written")
     decisive = _decisive(causes)
-    text = _SUGGESTED.sub(_suggestions, _NOISE.sub("", decisive.shown))
+    text = _SUGGESTED.sub(_suggestions, _NOISE.sub("", decisive.message))
     if _is_of_the_statement(error, decisive):
         return InvalidRequest(f"{where}Spark refused the statement: {text}")
     return Unavailable(f"{where}Spark could not run the statement: {text}")

@@ -21,8 +21,8 @@ from txlake.conflict.locking import (
     LockStatus,
     Resource,
     ResourceType,
-    combined,
     compatible,
+    conversion_mode,
 )
 from txlake.errors import Deadlock, LockTimeout, Unavailable
 
@@ -476,7 +476,7 @@ def _turmoil(processes: list[Process], seed: int) -> None:
                         for one in wanted:
                             number = one.resource.entity
                             before = held.get((number, name), one.mode)
-                            held[number, name] = combined(before, one.mode)
+                            held[number, name] = conversion_mode(before, one.mode)
                         for (number, who), mode in held.items():
                             for (other, whom), its in held.items():
                                 if number == other and who != whom:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from txlake.conflict.check import check_all
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted, Fine, Rebased
-from txlake.conflict.footprint import Footprint, Marks, Read, ReadKind
+from txlake.conflict.context import CheckContext
+from txlake.conflict.evidence import Conflicted, NoConflict, Rebased
+from txlake.conflict.footprint import Footprint, MarkUse, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
 from txlake.log.predicates import bind, parse_predicate
@@ -168,9 +168,9 @@ class Case:
             Level.SNAPSHOT: self.snapshot,
         }[level]
 
-    def context(self, level: Level) -> Context:
+    def context(self, level: Level) -> CheckContext:
         """What the rules know."""
-        return Context(
+        return CheckContext(
             base=self.base,
             metadata=self.base.metadata,
             protocol=self.base.protocol,
@@ -180,7 +180,7 @@ class Case:
             granularity=self.granularity,
         )
 
-    def outcome(self, level: Level) -> Fine | Rebased | Conflicted:
+    def outcome(self, level: Level) -> NoConflict | Rebased | Conflicted:
         """What the check says."""
         return check_all(self.ours, self.winners, self.context(level))
 
@@ -422,42 +422,42 @@ CASES: tuple[Case, ...] = (
     ),
     case(
         "a winner moves an identity mark, and we drew values and change metadata",
-        ours(metadata=of_identity(1, owner="me"), marks=Marks.MOVED),
+        ours(metadata=of_identity(1, owner="me"), marks=MarkUse.MOVED),
         winner(metadata=of_identity(7)),
         base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(
         "a winner moves an identity mark that we move too",
-        ours(metadata=of_identity(3), marks=Marks.MOVED),
+        ours(metadata=of_identity(3), marks=MarkUse.MOVED),
         winner(metadata=of_identity(7)),
         base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(
         "both move an identity mark to the same value",
-        ours(metadata=of_identity(7), marks=Marks.MOVED),
+        ours(metadata=of_identity(7), marks=MarkUse.MOVED),
         winner(metadata=of_identity(7)),
         base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(
         "a winner sets a property, and we move an identity mark and add no file",
-        ours(added=(), metadata=of_identity(7), marks=Marks.MOVED),
+        ours(added=(), metadata=of_identity(7), marks=MarkUse.MOVED),
         winner(metadata=of_identity(1, owner="them")),
         base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(
         "a winner moves an identity mark that our metadata states",
-        ours(added=(), metadata=of_identity(1, owner="me"), marks=Marks.STATED),
+        ours(added=(), metadata=of_identity(1, owner="me"), marks=MarkUse.STATED),
         winner(metadata=of_identity(7)),
         base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(
         "a winner sets a property, and our metadata states an identity mark",
-        ours(added=(), metadata=of_identity(1, owner="me"), marks=Marks.STATED),
+        ours(added=(), metadata=of_identity(1, owner="me"), marks=MarkUse.STATED),
         winner(metadata=of_identity(1, colour="red")),
         base=IDENTITY,
     ),
@@ -466,7 +466,7 @@ CASES: tuple[Case, ...] = (
         ours(
             added=(),
             metadata=of_identity(7),
-            marks=Marks.MOVED,
+            marks=MarkUse.MOVED,
             syncs_marks=True,
             reads=(Read(files=False, is_assumed=True),),
         ),
@@ -812,7 +812,7 @@ CASES: tuple[Case, ...] = (
     ),
     case(
         "who takes all that it read, from a file of which the other took rows",
-        ours(reads=(replaced(read("p = '1'"), takes_all=True),), removed=(gone(A),)),
+        ours(reads=(replaced(read("p = '1'"), deletes_all=True),), removed=(gone(A),)),
         winner(removed=(gone(A),)),
         serializable="rows_deleted",
         write_serializable="rows_deleted",
@@ -834,7 +834,7 @@ CASES: tuple[Case, ...] = (
     ),
     case(
         "an update that takes all it read, files being the grain",
-        ours(**{**UPDATE_A, "reads": (replaced(read("id = 5"), takes_all=True),)}),
+        ours(**{**UPDATE_A, "reads": (replaced(read("id = 5"), deletes_all=True),)}),
         winner(removed=(gone(A),)),
         serializable="rows_deleted",
         write_serializable="rows_deleted",

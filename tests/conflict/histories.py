@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from tests.conflict.cases import PROTOCOL, metadata
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
-from txlake.conflict.context import Context, FileRows
+from txlake.conflict.context import CheckContext, FileRows
 from txlake.conflict.evidence import Conflicted, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
@@ -183,10 +183,10 @@ class Transaction:
         """The table as it sees it."""
         return self.base.apply(self.staged.actions)
 
-    def _note(self, condition: Condition, kind: ReadKind, *, takes_all: bool = False) -> None:
+    def _note(self, condition: Condition, kind: ReadKind, *, deletes_all: bool = False) -> None:
         predicate = bind(parse_predicate(condition.text), self.base.schema)
         self.reads.append(
-            Read(predicate=predicate, text=condition.text, kind=kind, takes_all=takes_all)
+            Read(predicate=predicate, text=condition.text, kind=kind, deletes_all=deletes_all)
         )
 
     def stage(self, *actions: Action) -> None:
@@ -221,7 +221,7 @@ class Transaction:
 
     def change(self, condition: Condition, change: Change | None) -> None:
         """An UPDATE, or without `change` a DELETE."""
-        self._note(condition, ReadKind.FOR_WRITE, takes_all=True)
+        self._note(condition, ReadKind.FOR_WRITE, deletes_all=True)
         images = []
         for add in list(self.view.files.adds()):
             taken = [pair for pair in self.disk.live(add) if condition.holds(pair[1].values)]
@@ -424,7 +424,7 @@ class History:
         footprint = transaction.footprint()
         if footprint.is_empty:
             return True
-        context = Context(
+        context = CheckContext(
             base=transaction.base,
             metadata=transaction.base.metadata,
             protocol=transaction.base.protocol,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import PROTOCOL, metadata
-from txlake.conflict.adoption import is_harmless, moves_marks_alone
+from txlake.conflict.adoption import is_harmless, only_moves_marks
 from txlake.protocol.actions import Metadata, Protocol
 
 NAMES = {
@@ -208,10 +208,10 @@ def test_a_new_mark_harms_who_drew_identities() -> None:
 
 
 def test_marks_alone_move() -> None:
-    assert moves_marks_alone(identity(1), identity(2))
-    assert not moves_marks_alone(identity(1), identity(1))
-    assert not moves_marks_alone(identity(1), identity(2, **{"delta.identity.step": 5}))
+    assert only_moves_marks(identity(1), identity(2))
+    assert not only_moves_marks(identity(1), identity(1))
+    assert not only_moves_marks(identity(1), identity(2, **{"delta.identity.step": 5}))
     told = msgspec.structs.replace(identity(2), description="of orders")
-    assert not moves_marks_alone(identity(1), told)
+    assert not only_moves_marks(identity(1), told)
     set_too = msgspec.structs.replace(identity(2), configuration={"a": "b"})
-    assert not moves_marks_alone(identity(1), set_too)
+    assert not only_moves_marks(identity(1), set_too)

@@ -8,24 +8,26 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import IN_1, TABLE, A, add, gone, ours, winner
-from txlake.conflict.context import Context
-from txlake.conflict.evidence import Finding, conflicted, is_futile, message_of
+from txlake.conflict.context import CheckContext
+from txlake.conflict.evidence import Finding, conflict_from_finding, is_futile, message_of
 from txlake.errors import ConcurrentAppendException, Conflict, Evidence
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
 
-PARTITIONED = Context(base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol)
+PARTITIONED = CheckContext(base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol)
 
 
-def unpartitioned() -> Context:
+def unpartitioned() -> CheckContext:
     plain = msgspec.structs.replace(TABLE.metadata, partition_columns=())
     base = Snapshot.empty("t").apply([TABLE.protocol, plain], version=5, timestamp_ms=1)
     return replace(PARTITIONED, base=base, metadata=plain)
 
 
-def message(*files: Add | Remove, context: Context = PARTITIONED, at_ms: int | None = None) -> str:
+def message(
+    *files: Add | Remove, context: CheckContext = PARTITIONED, at_ms: int | None = None
+) -> str:
     return message_of(
-        conflicted(
+        conflict_from_finding(
             Finding(ConcurrentAppendException, "added rows", files=files, advice="Again."),
             "rows_added",
             ours(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conflict.cases import PROTOCOL, metadata, read
-from txlake.conflict.explanation import Beside, Doing, Intent, explain
+from txlake.conflict.explanation import ConcurrentWriter, Effect, PlannedStatement, explain
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.log.snapshot import Snapshot
@@ -15,15 +15,17 @@ DELETE_DELETE, METADATA = "ConcurrentDeleteDeleteException", "MetadataChangedExc
 UPDATE_CONFLICT = "UpdateConflict"
 
 
-def answers(doing: Doing, level: Level, *, vectors: bool = True, **more: object) -> dict[str, str]:
+def answers(
+    effect: Effect, level: Level, *, vectors: bool = True, **more: object
+) -> dict[str, str]:
     """By kind of writer, the error's name; only of those that conflict."""
     base = Snapshot.empty("t").apply(
         [PROTOCOL, metadata(delta__enableDeletionVectors=str(vectors).lower())]
     )
-    one = {"reads": (read("p = '1'"),)} if doing is Doing.CHANGES else {}
-    intent = Intent(base=base, doing=doing, level=level, **{**one, **more})  # type: ignore[arg-type]
+    one = {"reads": (read("p = '1'"),)} if effect is Effect.CHANGES else {}
+    intent = PlannedStatement(base=base, effect=effect, level=level, **{**one, **more})  # type: ignore[arg-type]
     return {
-        found.beside.name: found.conflict.error.__name__
+        found.writer.name: found.conflict.error.__name__
         for found in explain(intent)
         if found.conflict is not None
     }
@@ -48,7 +50,8 @@ BY_FILE = {**CHANGE, **dict.fromkeys(("SAME_FILES", "OPTIMIZE", "ZORDER"), DELET
         ({"vectors": False}, {**BY_FILE, "DELETE_SAME": APPEND, "SAME_FILES": APPEND}),
         (
             {"granularity": Granularity.TABLE},
-            dict.fromkeys((one.name for one in Beside), UPDATE_CONFLICT) | {"ALTER": METADATA},
+            dict.fromkeys((one.name for one in ConcurrentWriter), UPDATE_CONFLICT)
+            | {"ALTER": METADATA},
         ),
     ],
     ids=["rows", "condition", "files", "no vectors", "table"],
@@ -56,7 +59,7 @@ BY_FILE = {**CHANGE, **dict.fromkeys(("SAME_FILES", "OPTIMIZE", "ZORDER"), DELET
 def test_a_change_under_write_serializable(
     more: dict[str, object], expected: dict[str, str]
 ) -> None:
-    found = answers(Doing.CHANGES, Level.WRITE_SERIALIZABLE, **more)  # type: ignore[arg-type]
+    found = answers(Effect.CHANGES, Level.WRITE_SERIALIZABLE, **more)  # type: ignore[arg-type]
     if more.get("granularity") is Granularity.TABLE:
         blind = ("BLIND_INSERT", "OTHER_INSERT")
         expected = {name: error for name, error in expected.items() if name not in blind}
@@ -64,8 +67,8 @@ def test_a_change_under_write_serializable(
 
 
 def test_a_change_at_the_other_levels() -> None:
-    assert answers(Doing.CHANGES, Level.SERIALIZABLE) == {**CHANGE, "BLIND_INSERT": APPEND}
-    assert answers(Doing.CHANGES, Level.SNAPSHOT) == {
+    assert answers(Effect.CHANGES, Level.SERIALIZABLE) == {**CHANGE, "BLIND_INSERT": APPEND}
+    assert answers(Effect.CHANGES, Level.SNAPSHOT) == {
         "DELETE_SAME": DELETE_DELETE,
         "UPDATE_SAME": DELETE_DELETE,
         "ALTER": METADATA,
@@ -73,7 +76,7 @@ def test_a_change_at_the_other_levels() -> None:
 
 
 def test_a_read_of_the_whole_table() -> None:
-    found = answers(Doing.APPENDS, Level.SERIALIZABLE, reads=(read(),))
+    found = answers(Effect.APPENDS, Level.SERIALIZABLE, reads=(read(),))
     assert found == {
         **dict.fromkeys(("BLIND_INSERT", "READING_INSERT", "OTHER_INSERT", "UPDATE_SAME"), APPEND),
         **dict.fromkeys(("DELETE_SAME", "SAME_FILES", "OTHER_FILES"), DELETE_READ),
@@ -83,16 +86,18 @@ def test_a_read_of_the_whole_table() -> None:
 
 def test_what_reads_nothing() -> None:
     for level in Level:
-        assert answers(Doing.APPENDS, level) == {"ALTER": METADATA}
-        for doing in (Doing.COMPACTS, Doing.SORTS):
-            assert answers(doing, level) == {"ALTER": METADATA}
-            assert answers(doing, level, vectors=False) == {
+        assert answers(Effect.APPENDS, level) == {"ALTER": METADATA}
+        for effect in (Effect.COMPACTS, Effect.SORTS):
+            assert answers(effect, level) == {"ALTER": METADATA}
+            assert answers(effect, level, vectors=False) == {
                 **dict.fromkeys(MOVES, DELETE_DELETE),
                 "ALTER": METADATA,
             }
 
 
 def test_an_overwrite() -> None:
-    assert answers(Doing.REPLACES, Level.SERIALIZABLE, reads=(read(),)).keys() == {
-        one.name for one in Beside if one not in (Beside.OPTIMIZE, Beside.ZORDER)
+    assert answers(Effect.REPLACES, Level.SERIALIZABLE, reads=(read(),)).keys() == {
+        one.name
+        for one in ConcurrentWriter
+        if one not in (ConcurrentWriter.OPTIMIZE, ConcurrentWriter.ZORDER)
     }

@@ -56,7 +56,7 @@ def test_who_fits_in_before_a_winner(
 ) -> None:
     ours = footprint(writes_elsewhere=None if writes is None else frozenset(writes))
     theirs = winner(is_blind_append=blind, reads_elsewhere=frozenset(reads))
-    assert ours.may_come_before(theirs) is fits
+    assert ours.can_precede(theirs) is fits
 
 
 def test_empty_and_changing_data() -> None:

@@ -18,10 +18,10 @@ from txlake.conflict.locking import (
     ResourceType,
     at_least,
     blockers,
-    combined,
     compatible,
+    conversion_mode,
     cycle_through,
-    waits_for,
+    wait_graph,
     youngest,
 )
 
@@ -122,12 +122,12 @@ def test_a_mode_may_do_for_another(held: str, wanted: str, enough: bool) -> None
     ],
 )
 def test_a_conversion_asks_for_both(held: str, wanted: str, asked: str) -> None:
-    assert combined(LockMode(held), LockMode(wanted)) is LockMode(asked)
+    assert conversion_mode(LockMode(held), LockMode(wanted)) is LockMode(asked)
 
 
 def test_a_conversion_lets_in_nobody_whom_one_of_the_two_keeps_out() -> None:
     for held, wanted, other in itertools.product(LockMode, repeat=3):
-        both = combined(held, wanted)
+        both = conversion_mode(held, wanted)
         if compatible(both, other):
             assert compatible(held, other)
             assert compatible(wanted, other)
@@ -181,12 +181,12 @@ def test_a_session_and_its_own_transactions_are_one() -> None:
 
 def test_a_session_waits_for_the_transactions_of_others_alone() -> None:
     session, one = Owner(session=5), Owner(session=5, transaction="a")
-    assert session.is_of(one)
-    assert one.is_of(session)
-    assert session.is_of(Owner(session=5))
-    assert not session.is_of(Owner(session=6, transaction="a"))
-    assert not Owner(session=6, transaction="a").is_of(session)
-    assert one.is_of(Owner(session=6, transaction="a"))
+    assert session.is_same_party(one)
+    assert one.is_same_party(session)
+    assert session.is_same_party(Owner(session=5))
+    assert not session.is_same_party(Owner(session=6, transaction="a"))
+    assert not Owner(session=6, transaction="a").is_same_party(session)
+    assert one.is_same_party(Owner(session=6, transaction="a"))
 
 
 def on(number: int, text: str) -> list[Queued]:
@@ -214,7 +214,7 @@ def test_circles_of_waiting(
 ) -> None:
     requests = [one for number, text in enumerate(tables, 1) for one in on(number, text)]
     owner = Owner(session=ord(start), transaction=start)
-    found = cycle_through(owner, waits_for(requests))
+    found = cycle_through(owner, wait_graph(requests))
     if cycle is None:
         assert found is None
     else:
@@ -226,7 +226,7 @@ def test_circles_of_waiting(
 def test_a_victim_is_no_longer_in_the_circle() -> None:
     requests = [*on(1, "a:Sch-M b:IX?"), *on(2, "b:Sch-M a:IX?")]
     requests[1] = replace(requests[1], status=LockStatus.VICTIM)
-    assert cycle_through(Owner(session=ord("a"), transaction="a"), waits_for(requests)) is None
+    assert cycle_through(Owner(session=ord("a"), transaction="a"), wait_graph(requests)) is None
 
 
 def test_whatever_is_asked_in_any_order_all_of_it_is_granted_in_the_end() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.conflict.histories import History
 from tests.conflict.racing import Do, committed, compact, compacted, delete, race
 from txlake.conflict.levels import Level
-from txlake.conflict.reconcile import Meetings, reconcile
+from txlake.conflict.row_reconciliation import RowReconciler, reconcile_rows
 
 
 def test_a_source_given_up_with_another_is_not_removed_again() -> None:
@@ -80,7 +80,7 @@ def test_files_that_only_one_touches_stay_as_they_are() -> None:
     delete(7)(other)
     assert history.commit(one)
     ours = other.footprint()
-    met = reconcile(ours, history.winners[0], history.disk)
+    met = reconcile_rows(ours, history.winners[0], history.disk)
     assert met.footprint is ours
     assert met.carried == frozenset()
 
@@ -93,7 +93,7 @@ def test_a_file_without_statistics_has_none_after_it_lost_rows() -> None:
     assert history.commit(one)
     [winner] = history.winners
     bare = tuple(msgspec.structs.replace(file, stats=None) for file in winner.added)
-    met = reconcile(other.footprint(), replace(winner, added=bare), history.disk)
+    met = reconcile_rows(other.footprint(), replace(winner, added=bare), history.disk)
     assert met.carried
     assert [file.stats for file in met.footprint.added] == [None]
 
@@ -104,9 +104,9 @@ def test_one_meeting_serves_all_rules_and_no_other_transaction() -> None:
     delete(1)(one)
     delete(2)(other)
     assert history.commit(one)
-    [winner], ours, meetings = history.winners, other.footprint(), Meetings()
-    met = meetings.of(ours, winner, history.disk)
-    assert meetings.of(ours, winner, history.disk) is met
+    [winner], ours, row_reconciler = history.winners, other.footprint(), RowReconciler()
+    met = row_reconciler.of(ours, winner, history.disk)
+    assert row_reconciler.of(ours, winner, history.disk) is met
     elsewhere = history.begin("elsewhere", behind=1)
     delete(7)(elsewhere)
-    assert not meetings.of(elsewhere.footprint(), winner, history.disk).carried
+    assert not row_reconciler.of(elsewhere.footprint(), winner, history.disk).carried

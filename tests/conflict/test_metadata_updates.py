@@ -12,7 +12,7 @@ from _pytest.mark.structures import ParameterSet
 from msgspec.structs import replace
 
 from tests.conflict.cases import SCHEMA, metadata
-from txlake.conflict.metadata_updates import Clash, Part, followed, updates_between
+from txlake.conflict.metadata_updates import Clash, Part, rebase_metadata, updates_between
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata
 from txlake.protocol.types import parse_schema
@@ -135,7 +135,7 @@ def named(pairs: Iterable[tuple[str, str]]) -> list[ParameterSet]:
 
 
 def follow(ours: str, theirs: str) -> Metadata | Clash:
-    return followed(CHANGES[ours], BASE, CHANGES[theirs], "t")
+    return rebase_metadata(CHANGES[ours], BASE, CHANGES[theirs], "t")
 
 
 @pytest.mark.parametrize(("ours", "theirs"), named(HARMLESS))
@@ -189,22 +189,22 @@ def test_one_change_twice(name: str) -> None:
 )
 def test_independent_properties(key: str) -> None:
     ours = replace(BASE, configuration={key: "1"})
-    found = followed(ours, BASE, CHANGES["mapping"], "t")
+    found = rebase_metadata(ours, BASE, CHANGES["mapping"], "t")
     assert found == replace(
         CHANGES["mapping"], configuration={**CHANGES["mapping"].configuration, key: "1"}
     )
-    assert isinstance(followed(CHANGES["mapping"], BASE, ours, "t"), Metadata)
+    assert isinstance(rebase_metadata(CHANGES["mapping"], BASE, ours, "t"), Metadata)
 
 
 def test_what_goes() -> None:
     base = about("old", table(a="1", b="1", **{CHECK: "id > 0"}))
     ours = about("old", table(b="1", **{CHECK: "id > 0"}))
     theirs = replace(about("old", table(a="1", b="2")), description=None)
-    assert followed(ours, base, theirs, "t") == table(b="2")
-    assert followed(theirs, base, ours, "t") == table(b="2")
+    assert rebase_metadata(ours, base, theirs, "t") == table(b="2")
+    assert rebase_metadata(theirs, base, ours, "t") == table(b="2")
     dropped = about("old", table(a="1", b="1"))
     renamed = about("old", table({**ID, "name": "key"}, P, a="1", b="1", **{CHECK: "id > 0"}))
-    found = followed(dropped, base, renamed, "t")
+    found = rebase_metadata(dropped, base, renamed, "t")
     assert isinstance(found, Metadata)
     assert found.configuration == {"a": "1", "b": "1"}
     assert parse_schema(found.schema_string).names == ("key", "p")
@@ -212,26 +212,26 @@ def test_what_goes() -> None:
 
 def test_a_property_that_txlake_does_not_know_may_mean_anything() -> None:
     other = table(delta__ofAnotherEngine="1")
-    assert followed(other, BASE, CHANGES["column x"], "t") == Clash("the columns")
-    assert isinstance(followed(CHANGES["property a"], BASE, other, "t"), Metadata)
+    assert rebase_metadata(other, BASE, CHANGES["column x"], "t") == Clash("the columns")
+    assert isinstance(rebase_metadata(CHANGES["property a"], BASE, other, "t"), Metadata)
 
 
 def test_a_column_keeps_its_place() -> None:
     base = table(ID, P, column("q"))
     ours = table(ID, column("p", "string", comment="mine"), column("q"))
-    found = followed(ours, base, table(ID, P, column("q"), column("x")), "t")
+    found = rebase_metadata(ours, base, table(ID, P, column("q"), column("x")), "t")
     assert isinstance(found, Metadata)
     assert parse_schema(found.schema_string).names == ("id", "p", "q", "x")
 
 
 def test_a_name_in_other_letters_is_the_same_column() -> None:
     theirs = table(ID, P, column("X"))
-    assert followed(CHANGES["column x"], BASE, theirs, "t") == Clash("column x")
+    assert rebase_metadata(CHANGES["column x"], BASE, theirs, "t") == Clash("column x")
 
 
 def test_a_schema_stays_in_its_own_words() -> None:
     odd = replace(BASE, schema_string=f" {BASE.schema_string}")
-    found = followed(
+    found = rebase_metadata(
         replace(odd, configuration={"a": "1"}), odd, replace(odd, description="x"), "t"
     )
     assert found == replace(odd, configuration={"a": "1"}, description="x")
@@ -239,11 +239,15 @@ def test_a_schema_stays_in_its_own_words() -> None:
 
 def test_a_mark_is_taken_into_what_was_changed() -> None:
     base, theirs = table(counting(3), P), table(counting(7), P)
-    assert followed(table(counting(3), P, a="1"), base, theirs, "t") == table(counting(7), P, a="1")
-    assert followed(table(counting(9), P, a="1"), base, theirs, "t") == table(counting(9), P, a="1")
+    assert rebase_metadata(table(counting(3), P, a="1"), base, theirs, "t") == table(
+        counting(7), P, a="1"
+    )
+    assert rebase_metadata(table(counting(9), P, a="1"), base, theirs, "t") == table(
+        counting(9), P, a="1"
+    )
     # beside another change, and in a column that was changed
     commented = table(counting(3, comment="mine"), P)
-    found = followed(commented, base, table(counting(7), P, column("x")), "t")
+    found = rebase_metadata(commented, base, table(counting(7), P, column("x")), "t")
     assert isinstance(found, Metadata)
     id_column = parse_schema(found.schema_string).find("id")
     assert id_column is not None
@@ -253,9 +257,11 @@ def test_a_mark_is_taken_into_what_was_changed() -> None:
 
 def test_anything_follows_moved_marks() -> None:
     base, theirs = table(counting(3), P), table(counting(7), P)
-    assert followed(table(P), base, theirs, "t") == table(P)
+    assert rebase_metadata(table(P), base, theirs, "t") == table(P)
     unpartitioned = replace(table(counting(3), P), partition_columns=())
-    assert followed(unpartitioned, base, theirs, "t") == replace(theirs, partition_columns=())
+    assert rebase_metadata(unpartitioned, base, theirs, "t") == replace(
+        theirs, partition_columns=()
+    )
 
 
 WHOLE = Clash("the table's partition columns, name or format, or the definition as a whole")
@@ -264,17 +270,17 @@ WHOLE = Clash("the table's partition columns, name or format, or the definition 
 def test_more_than_updates_can_say() -> None:
     unpartitioned = replace(BASE, partition_columns=())
     assert updates_between(BASE, unpartitioned) is None
-    assert followed(unpartitioned, BASE, CHANGES["property a"], "t") == WHOLE
-    assert followed(CHANGES["property a"], BASE, unpartitioned, "t") == WHOLE
+    assert rebase_metadata(unpartitioned, BASE, CHANGES["property a"], "t") == WHOLE
+    assert rebase_metadata(CHANGES["property a"], BASE, unpartitioned, "t") == WHOLE
     replaced = Clash("the table, which this transaction replaces,")
-    assert followed(replace(BASE, id="another"), BASE, BASE, "t") == replaced
+    assert rebase_metadata(replace(BASE, id="another"), BASE, BASE, "t") == replaced
 
 
 def test_a_schema_that_can_not_be_read() -> None:
     bad = replace(BASE, schema_string="{")
     clash = Clash("the schema, to one that can't be read")
-    assert followed(CHANGES["property a"], BASE, bad, "t") == clash
-    assert followed(bad, BASE, CHANGES["property a"], "t") == clash
+    assert rebase_metadata(CHANGES["property a"], BASE, bad, "t") == clash
+    assert rebase_metadata(bad, BASE, CHANGES["property a"], "t") == clash
     with pytest.raises(CorruptTable):
         updates_between(BASE, bad)
 
@@ -282,4 +288,6 @@ def test_a_schema_that_can_not_be_read() -> None:
 def test_an_identity_that_can_not_be_followed() -> None:
     bad = table(counting(3, **{"delta.identity.step": 0}), P)
     clash = Clash("an identity column, to one that can't be followed")
-    assert followed(replace(bad, configuration={"a": "1"}), bad, about("x", bad), "t") == clash
+    assert (
+        rebase_metadata(replace(bad, configuration={"a": "1"}), bad, about("x", bad), "t") == clash
+    )

@@ -7,7 +7,7 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.conflict.cases import add, gone, vector
-from txlake.conflict.positions import Loss, Moves, Run
+from txlake.conflict.positions import RemovedRows, RowMoves, Run
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Add, DeletionVector
 from txlake.protocol.sources import Source
@@ -54,35 +54,35 @@ def output(text: str | None, rows: int = 3) -> Add:
 
 def test_a_file_that_is_listed_again_was_not_rewritten() -> None:
     listed = add("a", dv=vector(1), data_change=False)
-    assert not Loss(before=SOURCE, after=listed).is_rewrite
-    assert Loss(before=SOURCE).is_rewrite
-    assert not Loss(before=gone(add("a"))).is_rewrite
+    assert not RemovedRows(before=SOURCE, after=listed).is_rewrite
+    assert RemovedRows(before=SOURCE).is_rewrite
+    assert not RemovedRows(before=gone(add("a"))).is_rewrite
 
 
 def test_runs_of_a_file_that_was_not_removed_say_nothing() -> None:
-    moves = Moves([SOURCE], [output('[["a",null,0,2],["elsewhere",null,0,1]]')])
+    moves = RowMoves([SOURCE], [output('[["a",null,0,2],["elsewhere",null,0,1]]')])
     assert moves.of("elsewhere", Counted()) is None
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '[["a",null,0]]', '{"a":1}'])
 def test_a_record_that_cannot_be_read_says_nothing(text: str | None) -> None:
-    assert Moves([SOURCE], [output(text)]).of("a", Counted()) is None
+    assert RowMoves([SOURCE], [output(text)]).of("a", Counted()) is None
 
 
 def test_statistics_that_cannot_be_read_say_nothing() -> None:
     told = output('[["a",null,0,3]]')
-    assert Moves([SOURCE], [msgspec.structs.replace(told, stats="{")]).of("a", Counted()) is None
+    assert RowMoves([SOURCE], [msgspec.structs.replace(told, stats="{")]).of("a", Counted()) is None
     unreadable = msgspec.structs.replace(SOURCE, stats="{")
-    assert Moves([unreadable], [told]).of("a", Counted()) is None
+    assert RowMoves([unreadable], [told]).of("a", Counted()) is None
 
 
 def test_a_vector_that_cannot_be_read_says_nothing() -> None:
-    moves = Moves([SOURCE], [output('[["a","v",0,3]]')])
+    moves = RowMoves([SOURCE], [output('[["a","v",0,3]]')])
     assert moves.of("a", Counted(readable=False)) is None
 
 
 def test_a_source_is_looked_into_once() -> None:
-    moves, vectors = Moves([SOURCE], [output('[["a","v",0,3]]')]), Counted()
+    moves, vectors = RowMoves([SOURCE], [output('[["a","v",0,3]]')]), Counted()
     assert moves.of("a", vectors) == moves.of("a", vectors) != None  # noqa: E711
     assert vectors.reads == 1
 
@@ -109,18 +109,18 @@ def test_a_source_is_looked_into_once() -> None:
 def test_a_record_that_does_not_hold_every_live_row_says_nothing(
     text: str, sets: dict[str, list[int]], rows: int
 ) -> None:
-    assert Moves([SOURCE], [output(text, rows)]).of("a", Sets(**sets)) is None
+    assert RowMoves([SOURCE], [output(text, rows)]).of("a", Sets(**sets)) is None
 
 
 def test_a_record_of_sets_without_a_count_of_rows_says_nothing() -> None:
     told = output('[["a",null,0,3,"s"]]')
     uncounted = msgspec.structs.replace(SOURCE, stats=None)
-    assert Moves([uncounted], [told]).of("a", Sets(s=[0, 1, 2])) is None
-    assert Moves([SOURCE], [told]).of("a", Sets(s=[0, 1, 2])) is not None
+    assert RowMoves([uncounted], [told]).of("a", Sets(s=[0, 1, 2])) is None
+    assert RowMoves([SOURCE], [told]).of("a", Sets(s=[0, 1, 2])) is not None
 
 
 def test_sets_and_deleted_rows_are_together_the_file() -> None:
-    moves = Moves([SOURCE], [output('[["a","v",0,1,"s"],["a","v",0,1,"r"]]', 2)])
+    moves = RowMoves([SOURCE], [output('[["a","v",0,1,"s"],["a","v",0,1,"r"]]', 2)])
     runs = moves.of("a", Sets(v=[1], s=[2], r=[0]))
     assert runs is not None
     assert [run.offset for run in runs] == [0, 1]
@@ -133,5 +133,5 @@ def test_rows_stand_in_the_order_of_their_set() -> None:
 
     sets = Sets(s=[1, 3, 4])
     assert run("s").places(BitMap64([0, 1, 4, 9]), sets) == BitMap64([10, 12])
-    assert run("s").every_place() == BitMap64([10, 11, 12])
+    assert run("s").all_places() == BitMap64([10, 11, 12])
     assert run(None).places(BitMap64([0, 2, 3]), sets) == BitMap64([10, 12])

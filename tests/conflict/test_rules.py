@@ -30,8 +30,8 @@ from tests.conflict.cases import (
 )
 from txlake.conflict.check import check, check_all, check_selects
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context, FileRows
-from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
+from txlake.conflict.context import CheckContext, FileRows
+from txlake.conflict.evidence import Conflicted, NoConflict, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -125,9 +125,9 @@ def test_new_statistics_give_way_file_by_file() -> None:
 def test_new_statistics_of_files_that_nobody_touched_stay() -> None:
     footprint = ours(added=(restating(A),), restated=frozenset({"a"}))
     outcome = check(footprint, winner(removed=(gone(B),)), context_of(footprint))
-    assert isinstance(outcome, Fine)
+    assert isinstance(outcome, NoConflict)
     footprint = ours()
-    assert footprint.giving_way(winner(removed=(gone(B),))) is footprint
+    assert footprint.without_stale_statistics(winner(removed=(gone(B),))) is footprint
 
 
 def test_case_names_are_unique() -> None:
@@ -153,7 +153,7 @@ def test_stricter_levels_refuse_no_less() -> None:
             assert case.serializable is not None, case.name
 
 
-def context_of(footprint: Footprint) -> Context:
+def context_of(footprint: Footprint) -> CheckContext:
     return replace(CASES[0], ours=footprint).context(Level.WRITE_SERIALIZABLE)
 
 
@@ -274,7 +274,7 @@ def listing(*names: str) -> Protocol:
 @pytest.mark.parametrize("feature", IN_FORCE)
 def test_a_feature_of_rows_that_comes_into_force(feature: str) -> None:
     base = Snapshot.empty("t").apply([listing(), IN_FORCE[feature]], version=5, timestamp_ms=1)
-    context = Context(base=base, metadata=base.metadata, protocol=base.protocol)
+    context = CheckContext(base=base, metadata=base.metadata, protocol=base.protocol)
     outcome = check(ours(), winner(protocol=listing(feature)), context)
     assert isinstance(outcome, Conflicted)
     assert outcome.evidence.rule == "feature_came_into_force"
@@ -284,7 +284,7 @@ def test_a_feature_of_rows_that_comes_into_force(feature: str) -> None:
 def test_a_feature_of_files_that_comes_into_force() -> None:
     name = "materializePartitionColumns"
     base = Snapshot.empty("t").apply([listing(), metadata(), A, B], version=5, timestamp_ms=1)
-    context = Context(base=base, metadata=base.metadata, protocol=base.protocol)
+    context = CheckContext(base=base, metadata=base.metadata, protocol=base.protocol)
     moved = ours(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),))
     changes = ours(added=(), change_files=True)
     for writing in (ours(), moved, changes):
@@ -294,7 +294,7 @@ def test_a_feature_of_files_that_comes_into_force() -> None:
         assert f"{name} into force" in outcome.finding
     iceberg = metadata(delta__enableIcebergCompatV2="true")
     used = Snapshot.empty("t").apply([listing(), iceberg, A, B], version=5, timestamp_ms=1)
-    of_iceberg = Context(base=used, metadata=used.metadata, protocol=used.protocol)
+    of_iceberg = CheckContext(base=used, metadata=used.metadata, protocol=used.protocol)
     listed = winner(protocol=listing("columnMapping", "icebergCompatV2"))
     assert isinstance(check(moved, listed, of_iceberg), Conflicted)
     assert not isinstance(check(moved, listed, context), Conflicted)
@@ -308,7 +308,7 @@ def test_a_feature_of_files_that_comes_into_force() -> None:
 def test_a_file_listed_again_with_its_vector_brings_no_row() -> None:
     again = winner(removed=(gone(D),), added=(msgspec.structs.replace(D, base_row_id=7),))
     for context in (context_of(ours()), by_rows(ours(), Vectors({2: [1, 2]}))):
-        assert isinstance(check(ours(reads=(read("id = 15"),)), again, context), Fine)
+        assert isinstance(check(ours(reads=(read("id = 15"),)), again, context), NoConflict)
 
 
 def test_what_is_adopted_is_told() -> None:
@@ -316,7 +316,7 @@ def test_what_is_adopted_is_told() -> None:
     outcome = check(ours(), winner(protocol=MORE, metadata=metadata()), context)
     assert isinstance(outcome, Rebased)
     assert outcome.adopted == ("the protocol of version 6",)
-    assert isinstance(check(ours(), winner(metadata=metadata()), context), Fine)
+    assert isinstance(check(ours(), winner(metadata=metadata()), context), NoConflict)
 
 
 class Vectors:
@@ -337,7 +337,7 @@ class Vectors:
         raise AssertionError("nothing was moved")
 
 
-def by_rows(footprint: Footprint, vectors: Vectors, probe: Verdict | None = None) -> Context:
+def by_rows(footprint: Footprint, vectors: Vectors, probe: Verdict | None = None) -> CheckContext:
     """Rows are the grain: the table uses deletion vectors."""
     on = metadata(delta__enableDeletionVectors="true")
     context = context_of(footprint)
@@ -361,7 +361,7 @@ GREW = winner(removed=(gone(D),), added=(MARKED,))
 def test_a_vector_that_cannot_be_read_may_have_brought_rows_back() -> None:
     reading = ours(reads=(read("id = 15", files=False),))
     grown = Vectors({2: [1, 2], 3: [1, 2, 3]})
-    assert isinstance(check(reading, GREW, by_rows(reading, grown)), Fine)
+    assert isinstance(check(reading, GREW, by_rows(reading, grown)), NoConflict)
     swapped = Vectors({2: [1, 2], 3: [2, 3, 4]})
     assert isinstance(check(reading, GREW, by_rows(reading, swapped)), Conflicted)
     unreadable = Vectors({2: [1, 2], 3: None})
@@ -390,7 +390,9 @@ def test_metadata_is_adopted_for_the_winners_after() -> None:
     assert isinstance(outcome, Rebased)
     assert outcome.context.metadata == case.winners[0].metadata
     assert outcome.adopted == ("the metadata of version 6",)
-    assert isinstance(check_all(ours(), [winner(added=(B,))], case.context(Level.SNAPSHOT)), Fine)
+    assert isinstance(
+        check_all(ours(), [winner(added=(B,))], case.context(Level.SNAPSHOT)), NoConflict
+    )
 
 
 class Verdict:
@@ -434,9 +436,9 @@ def test_what_was_only_read_has_to_hold_where_something_changes_elsewhere(
     elsewhere = replace(only_read, changes_elsewhere=True)
     theirs = winner(added=(IN_1,))
     context = replace(context_of(elsewhere), level=level)
-    assert isinstance(check(only_read, theirs, context), Fine)
+    assert isinstance(check(only_read, theirs, context), NoConflict)
     outcome = check(elsewhere, theirs, context)
-    assert isinstance(outcome, Conflicted if level in refusing else Fine)
+    assert isinstance(outcome, Conflicted if level in refusing else NoConflict)
     assert elsewhere.depends_on_table(level) is (level in refusing)
 
 
@@ -444,7 +446,7 @@ def test_a_table_that_was_only_read_isnt_changed_by_both() -> None:
     part = ours(added=(), reads=(read("id = 5000"),), changes_elsewhere=True)
     context = replace(context_of(part), granularity=Granularity.TABLE)
     merge = winner(added=(IN_1,), operation="MERGE")
-    assert isinstance(check(part, merge, context), Fine)
+    assert isinstance(check(part, merge, context), NoConflict)
     assert isinstance(check(ours(reads=part.reads), merge, context), Conflicted)
 
 

@@ -62,12 +62,12 @@ def _is_generated_value_missing(one: Difference) -> bool:
     if "[DELTA_MERGE_UNRESOLVED_EXPRESSION" in one.delta:
         return any(f"resolve {name} in" in one.delta for name in names)
     call = one.step.call
-    takes_all = (
+    deletes_all = (
         any(clause.values is None and clause.action != "delete" for clause in call.clauses)
         if isinstance(call, ApiMerge)
         else re.search(r"\b(UPDATE SET|INSERT) \*", one.step.text) is not None
     )
-    return bool(names) and takes_all and _has_no_message(one)
+    return bool(names) and deletes_all and _has_no_message(one)
 
 
 def _has_no_message(one: Difference) -> bool:

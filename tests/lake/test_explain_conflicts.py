@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txlake
-from txlake.conflict.explanation import Beside
+from txlake.conflict.explanation import ConcurrentWriter
 from txlake.errors import Conflict, InvalidRequest
 
 Told = dict[tuple[str, str], tuple[str, str | None]]
@@ -33,7 +33,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def told(lake: txlake.Lake, statement: str) -> Told:
     rows = lake.explain_conflicts(statement).collect()
     found = {(row["part"], row["subject"]): (row["answer"], row["detail"]) for row in rows}
-    assert len([key for key in found if key[0] == "beside"]) == len(Beside)
+    assert len([key for key in found if key[0] == "beside"]) == len(ConcurrentWriter)
     return found
 
 
@@ -94,20 +94,20 @@ def test_who_aborts_a_delete(lake: txlake.Lake) -> None:
 @pytest.mark.parametrize(
     ("kind", "winner"),
     [
-        (Beside.BLIND_INSERT, "INSERT INTO {met} VALUES (1, 1)"),
-        (Beside.READING_INSERT, "INSERT INTO {met} SELECT n, n FROM {met} WHERE id = 2"),
-        (Beside.OTHER_INSERT, "INSERT INTO {met} VALUES (9, 9)"),
-        (Beside.DELETE_SAME, "DELETE FROM {met} WHERE id = 1"),
-        (Beside.UPDATE_SAME, "UPDATE {met} SET n = n + 1 WHERE id = 1"),
-        (Beside.SAME_FILES, "DELETE FROM {met} WHERE id = 2"),
-        (Beside.OTHER_FILES, "DELETE FROM {met} WHERE id = 5"),
-        (Beside.OPTIMIZE, "OPTIMIZE {met}"),
-        (Beside.ZORDER, "OPTIMIZE {met} ZORDER BY (id)"),
-        (Beside.ALTER, "ALTER TABLE {met} SET TBLPROPERTIES ('a' = 'b')"),
+        (ConcurrentWriter.BLIND_INSERT, "INSERT INTO {met} VALUES (1, 1)"),
+        (ConcurrentWriter.READING_INSERT, "INSERT INTO {met} SELECT n, n FROM {met} WHERE id = 2"),
+        (ConcurrentWriter.OTHER_INSERT, "INSERT INTO {met} VALUES (9, 9)"),
+        (ConcurrentWriter.DELETE_SAME, "DELETE FROM {met} WHERE id = 1"),
+        (ConcurrentWriter.UPDATE_SAME, "UPDATE {met} SET n = n + 1 WHERE id = 1"),
+        (ConcurrentWriter.SAME_FILES, "DELETE FROM {met} WHERE id = 2"),
+        (ConcurrentWriter.OTHER_FILES, "DELETE FROM {met} WHERE id = 5"),
+        (ConcurrentWriter.OPTIMIZE, "OPTIMIZE {met}"),
+        (ConcurrentWriter.ZORDER, "OPTIMIZE {met} ZORDER BY (id)"),
+        (ConcurrentWriter.ALTER, "ALTER TABLE {met} SET TBLPROPERTIES ('a' = 'b')"),
     ],
 )
 def test_the_answers_come_true(
-    lake: txlake.Lake, tmp_path: Path, isolation: str, kind: Beside, winner: str
+    lake: txlake.Lake, tmp_path: Path, isolation: str, kind: ConcurrentWriter, winner: str
 ) -> None:
     met = f"delta.`{tmp_path / 'met'}`"  # which takes no locks: ALTER doesn't wait
     statement = f"UPDATE {met} SET n = 7 WHERE id = 1"

@@ -101,7 +101,7 @@ def test_a_function_loses_its_guard_wherever_it_was_imported() -> None:
 
 def test_a_table_loses_its_entry_wherever_it_was_imported() -> None:
     from txlake.conflict import check, rules
-    from txlake.conflict.rules_of_rows import rows_added
+    from txlake.conflict.row_rules import rows_added
 
     (mutant,) = (
         one for one in guards.mutants_of("conflict.rules") if one.text == "RULES[rows_added]"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.session.tables import after
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import summarise
-from txlake.conflict.context import Context
+from txlake.conflict.context import CheckContext
 from txlake.conflict.evidence import Conflicted, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.levels import Level
@@ -144,7 +144,7 @@ def rebased(ours: Change, theirs: Change, base: Snapshot) -> Snapshot | None:
         protocol=of_kind.get(Protocol),  # type: ignore[arg-type]
         domains=tuple(one for one in ours.actions if isinstance(one, DomainMetadata)),
     )
-    context = Context(
+    context = CheckContext(
         base=base, metadata=base.metadata, protocol=base.protocol, level=Level.SNAPSHOT
     )
     outcome = check(footprint, summarise(base.version + 1, theirs.actions), context)

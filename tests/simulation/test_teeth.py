@@ -23,7 +23,7 @@ from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.commands import maintenance
-from txlake.conflict import rules_of_rows, rules_of_settings
+from txlake.conflict import metadata_rules, row_rules
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.log.snapshot import Snapshot
@@ -58,11 +58,11 @@ def _without_rule(patch: pytest.MonkeyPatch, rule: Callable[..., Any]) -> None:
 
 
 def rows_taken_twice(patch: pytest.MonkeyPatch) -> None:
-    _without_rule(patch, rules_of_rows.rows_deleted_by_both)
+    _without_rule(patch, row_rules.rows_deleted_by_both)
 
 
 def rows_added_unseen(patch: pytest.MonkeyPatch) -> None:
-    _without_rule(patch, rules_of_rows.rows_added)
+    _without_rule(patch, row_rules.rows_added)
 
 
 def selects_unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def batches_never_done(patch: pytest.MonkeyPatch) -> None:
 
 
 def batches_signed_by_two(patch: pytest.MonkeyPatch) -> None:
-    _without_rule(patch, rules_of_settings.app_id_advanced)
+    _without_rule(patch, metadata_rules.app_id_advanced)
 
 
 def compactions_read_as_new(patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from tests.simulation.rows.plane import RowPlane
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, spark_plane, table
+from txlake.conflict.footprint import Read
 from txlake.datafiles.origins import NO_FILE
 from txlake.ddl.feature_traces import without_mapping
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -23,7 +24,7 @@ from txlake.settings import Settings
 from txlake.spark.reading import FILE, ROW
 from txlake.statements import SqlText, Values
 from txlake.storage import open_store
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.data_plane import DataPlane, Placement
 from txlake.transaction.net_changes import ChangedRows
 
@@ -72,7 +73,7 @@ def t(request: pytest.FixtureRequest, tmp_path: Path, plane: DataPlane) -> PathT
 def told(reads: tuple[Read, ...]) -> list[tuple[object, ...]]:
     """What reads say: their predicates as text, their authors' text, whether all rows go."""
     return [
-        (None if one.predicate is None else to_text(one.predicate), one.text, one.takes_all)
+        (None if one.predicate is None else to_text(one.predicate), one.text, one.deletes_all)
         for one in reads
     ]
 
@@ -297,9 +298,9 @@ def test_a_merge_reads_the_rows_of_its_keys(t: PathTable) -> None:
         "WHEN MATCHED THEN UPDATE SET n = 0"
     )
     assert t.rows() == [ALL[0], (2, "a", 0), *ALL[2:]]
-    [(predicate, text, takes_all)] = told(change.reads)
+    [(predicate, text, deletes_all)] = told(change.reads)
     assert str(predicate).startswith("n < 25")
-    assert (text, takes_all) == ("t.id = s.id AND t.n < 25", False)
+    assert (text, deletes_all) == ("t.id = s.id AND t.n < 25", False)
 
 
 def test_a_merge_inserts_and_updates_all_columns(t: PathTable) -> None:

@@ -37,7 +37,7 @@ def deleting(table: LogOf, *positions: int) -> TableTransaction:
     (file,) = transaction.base.files.adds()
     (vector,) = write_vectors(table.store, table.clock, [BitMap64(positions)])
     marked = add("a", stats=json.dumps({"numRecords": 6, "tightBounds": False}), vector=vector)
-    transaction.read(None, None, takes_all=True)
+    transaction.read(None, None, deletes_all=True)
     transaction.stage([file.removed(timestamp_ms=1), marked], operation="DELETE")
     return transaction
 

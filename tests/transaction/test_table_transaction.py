@@ -67,13 +67,13 @@ def test_savepoints_take_changes_back_and_keep_reads() -> None:
 
 def test_what_an_undone_statement_read_counts_as_a_select() -> None:
     transaction = begin(LogOf().create(add("a")))
-    transaction.read(text="before", takes_all=True)
+    transaction.read(text="before", deletes_all=True)
     token = transaction.savepoint()
-    transaction.read(text="after", takes_all=True)
+    transaction.read(text="after", deletes_all=True)
     transaction.read(text="guarded", kind=ReadKind.GUARD)
     transaction.rollback_to(token)
-    transaction.read(text="later", takes_all=True)
-    assert [(one.text, one.kind, one.takes_all) for one in transaction.reads] == [
+    transaction.read(text="later", deletes_all=True)
+    assert [(one.text, one.kind, one.deletes_all) for one in transaction.reads] == [
         ("before", ReadKind.FOR_WRITE, True),
         ("after", ReadKind.PLAIN, False),
         ("guarded", ReadKind.PLAIN, False),
@@ -83,14 +83,14 @@ def test_what_an_undone_statement_read_counts_as_a_select() -> None:
 
 def test_what_is_taken_back_alone_is_still_read_for_a_write() -> None:
     transaction = begin(LogOf().create(add("a")))
-    transaction.read(text="a", takes_all=True)
+    transaction.read(text="a", deletes_all=True)
     stage(transaction, gone("a"))
     transaction.app_version("app")
     transaction.take_back()
     assert not transaction.has_changes
     footprint = transaction.proposal(txn_id="1").footprint
     [read] = footprint.reads
-    assert (read.kind, read.takes_all) == (ReadKind.FOR_WRITE, False)
+    assert (read.kind, read.deletes_all) == (ReadKind.FOR_WRITE, False)
     assert footprint.read_app_ids == {"app"}
 
 

@@ -33,9 +33,9 @@ from txlake.conflict.locking import (
     Resource,
     at_least,
     blockers,
-    combined,
+    conversion_mode,
     cycle_through,
-    waits_for,
+    wait_graph,
     youngest,
 )
 from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
@@ -208,7 +208,7 @@ class Locks:
         for one in requests:
             if one.resource not in held or not at_least(held[one.resource], one.mode):
                 mode = wanted.get(one.resource, one.mode)
-                wanted[one.resource] = combined(mode, one.mode)
+                wanted[one.resource] = conversion_mode(mode, one.mode)
         return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
 
     def asking(
@@ -277,7 +277,7 @@ class Locks:
                 id=number + place,
                 owner=owner,
                 resource=request.resource,
-                mode=request.mode if held is None else combined(held.mode, request.mode),
+                mode=request.mode if held is None else conversion_mode(held.mode, request.mode),
                 status=LockStatus.WAIT if held is None else LockStatus.CONVERT,
             )
             if held is not None and asked.mode is held.mode:
@@ -328,7 +328,7 @@ class Locks:
         mine = _mine(asked, requests)
         if mine.status is LockStatus.VICTIM:
             raise _deadlock(connection, mine, requests)
-        while cycle := cycle_through(mine.owner, waits_for(requests)):
+        while cycle := cycle_through(mine.owner, wait_graph(requests)):
             victim = youngest(cycle)
             if victim.id == mine.id:
                 raise _deadlock(connection, mine, requests)
@@ -564,7 +564,7 @@ def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) 
     waiting = _with_status(mine, mine, LockStatus.WAIT)
     if _held(mine.owner, mine.resource, requests) is not None:
         waiting = _with_status(mine, mine, LockStatus.CONVERT)
-    graph = waits_for([waiting if one.id == mine.id else one for one in requests])
+    graph = wait_graph([waiting if one.id == mine.id else one for one in requests])
     cycle = cycle_through(mine.owner, graph) or (waiting,)
     steps = "; ".join(
         f"{lock_rows.whose(connection, one.owner)} waits for {one.mode.value} on "

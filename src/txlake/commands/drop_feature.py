@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.commands.steps import Step, commit_step
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.datafiles.narrower_types import holds_narrower_types, widened_columns
 from txlake.ddl.alter_features import drop_feature as dropping
 from txlake.ddl.alter_features import feature_to_drop, has_row_ids
@@ -46,7 +47,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.statements import DropFeature
 from txlake.transaction import row_tracking
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 from txlake.transaction.checkpoint_protection import protected_before
 from txlake.transaction.checkpointing import write_checkpoint
@@ -118,7 +119,7 @@ def _drop_step(
     statement: DropFeature, context: Context, handle: Handle, *, protects: bool
 ) -> Change | None:
     change = dropping(statement, context.snapshot(handle), protects=protects)
-    return replace(change, reads=(Read(guard=True),))
+    return replace(change, reads=(Read(kind=ReadKind.GUARD),))
 
 
 # Steps before the feature is dropped
@@ -209,7 +210,7 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
         parameters={"predicate": [], "mode": "REWRITE_TYPE_WIDENING"},
         actions=(after, *actions),
         metrics={} if change is None else change.metrics,
-        reads=(Read(guard=True),),
+        reads=(Read(kind=ReadKind.GUARD),),
     )
 
 
@@ -229,7 +230,7 @@ def _rename_in_files(context: Context, handle: Handle) -> Change | None:
         operation="REMOVE COLUMN MAPPING",
         actions=(after, *domains, *(() if change is None else change.actions)),
         metrics={} if change is None else change.metrics,
-        reads=(Read(guard=True),),
+        reads=(Read(kind=ReadKind.GUARD),),
         unmaps=True,
     )
 

@@ -1,7 +1,7 @@
 """EXPLAIN CONFLICTS: what a statement would read and change, and which writers would abort it.
 
-Turns a statement into an `Intent`, which the conflict rules judge, and words the result. The
-statement isn't run, and no reads are added to the calling transaction.
+Turns a statement into a `PlannedStatement`, which the conflict rules judge, and words the result.
+The statement isn't run, and no reads are added to the calling transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from txlake.commands.data import source_rows
-from txlake.conflict.explanation import Doing, Intent, explain
+from txlake.conflict.explanation import Effect, PlannedStatement, explain
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity
@@ -38,7 +38,6 @@ from txlake.statements import (
     Truncate,
     Update,
 )
-from txlake.transaction import change
 from txlake.transaction.data_plane import TableData
 from txlake.transaction.table_transaction import TableTransaction
 from txlake.views.describe import Rows
@@ -83,17 +82,17 @@ def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
         analysis_context.close()
     rows: list[tuple[object, ...]] = [
         ("statement", "reads", _reads(intent), None),
-        ("statement", "does", intent.doing.value, None),
+        ("statement", "does", intent.effect.value, None),
         ("statement", "isolation", intent.level.value, None),
         ("statement", "grain", intent.grain.value, _granularity_reason(intent)),
     ]
     for verdict in explain(intent):
         if verdict.conflict is None:
-            rows.append(("beside", verdict.beside.value, "both commit", None))
+            rows.append(("beside", verdict.writer.value, "both commit", None))
         else:
             name = verdict.conflict.error.__name__
             detail = f"{verdict.conflict.finding}. {verdict.conflict.evidence.advice}"
-            rows.append(("beside", verdict.beside.value, name, detail))
+            rows.append(("beside", verdict.writer.value, name, detail))
     rows += [("advice", subject, answer, None) for subject, answer in _advice(intent)]
     if isinstance(statement, Merge):
         rows.append(("advice", "source", _KEYS, None))
@@ -119,7 +118,7 @@ class _Analysis:
     def _work(self) -> TableData:
         return self.context.work_on(self.handle, self._table.view)
 
-    def intent(self, statement: ExplainableStatement) -> Intent:
+    def intent(self, statement: ExplainableStatement) -> PlannedStatement:
         """Return what the statement would read and change."""
         match statement:
             case Delete(condition=condition, alias=alias):
@@ -129,44 +128,44 @@ class _Analysis:
                 has_query = any(isinstance(value, SqlText) and value.references for value in values)
                 return self._changing(self._work.read(condition, alias), by_row=not has_query)
             case Truncate():
-                return self._changing(change.Read(takes_all=True))
+                return self._changing(Read(deletes_all=True))
             case Optimize(zorder_by=zorder_by):
                 view = self._table.view
                 sorts = zorder_by or clustered_by(view.schema, view.domains, table=view.table)
-                return self._intent(Doing.SORTS if sorts else Doing.COMPACTS)
+                return self._intent(Effect.SORTS if sorts else Effect.COMPACTS)
             case Insert():
                 return self._inserting(statement)
             case Merge():
                 return self._merging(statement)
 
-    def _changing(self, read: change.Read, *, by_row: bool = True) -> Intent:
-        return self._intent(Doing.CHANGES, read, by_row=by_row and read.takes_all)
+    def _changing(self, read: Read, *, by_row: bool = True) -> PlannedStatement:
+        return self._intent(Effect.CHANGES, read, by_row=by_row and read.deletes_all)
 
-    def _inserting(self, statement: Insert) -> Intent:
+    def _inserting(self, statement: Insert) -> PlannedStatement:
         if isinstance(statement.source, Query):
             self.context.query(statement.source.sql)
         if statement.replace_where is not None:
-            return self._intent(Doing.REPLACES, self._work.read(statement.replace_where, None))
+            return self._intent(Effect.REPLACES, self._work.read(statement.replace_where, None))
         if statement.overwrite:
-            return self._intent(Doing.REPLACES, change.Read(takes_all=True))
-        return self._intent(Doing.APPENDS)
+            return self._intent(Effect.REPLACES, Read(deletes_all=True))
+        return self._intent(Effect.APPENDS)
 
-    def _merging(self, statement: Merge) -> Intent:
+    def _merging(self, statement: Merge) -> PlannedStatement:
         source = self._work.given(source_rows(self.context, statement.source), ())
         read = self._work.merge_read(statement, self.context.plane.schema_of(source))
         inserts = all(isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
         by_row = read.predicate is not None and self._work.by_row(read.predicate)
-        return self._intent(Doing.APPENDS if inserts else Doing.CHANGES, read, by_row=by_row)
+        return self._intent(Effect.APPENDS if inserts else Effect.CHANGES, read, by_row=by_row)
 
-    def _intent(self, doing: Doing, *reads: change.Read, by_row: bool = True) -> Intent:
+    def _intent(self, effect: Effect, *reads: Read, by_row: bool = True) -> PlannedStatement:
         table = self._table
         own = (
-            Read(predicate=read.predicate, text=read.text, takes_all=read.takes_all)
+            Read(predicate=read.predicate, text=read.text, deletes_all=read.deletes_all)
             for read in reads
         )
-        return Intent(
+        return PlannedStatement(
             base=table.view,
-            doing=doing,
+            effect=effect,
             level=table.level,
             granularity=table.granularity,
             reads=(*table.reads, *own),
@@ -174,7 +173,7 @@ class _Analysis:
         )
 
 
-def _reads(intent: Intent) -> str:
+def _reads(intent: PlannedStatement) -> str:
     if not intent.reads:
         return "nothing"
     texts = (
@@ -184,7 +183,7 @@ def _reads(intent: Intent) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def _granularity_reason(intent: Intent) -> str:
+def _granularity_reason(intent: PlannedStatement) -> str:
     if intent.granularity is not Granularity.ROW:
         return f"{GRANULARITY} of the table, its database or the lake"
     if not intent.base.properties.enable_deletion_vectors:
@@ -194,7 +193,7 @@ def _granularity_reason(intent: Intent) -> str:
     return "deletion vectors, and conditions over plain columns"
 
 
-def _advice(intent: Intent) -> list[tuple[str, str]]:
+def _advice(intent: PlannedStatement) -> list[tuple[str, str]]:
     """Return (subject, advice) of changes that would avoid conflicts."""
     advice: list[tuple[str, str]] = []
     if intent.granularity is not Granularity.ROW:
@@ -216,7 +215,7 @@ def _advice(intent: Intent) -> list[tuple[str, str]]:
         advice.append(
             ("isolation", "under WriteSerializable a blind INSERT aborts no other writer")
         )
-    if intent.doing is Doing.SORTS:
+    if intent.effect is Effect.SORTS:
         advice.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
     return advice
 

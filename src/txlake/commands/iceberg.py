@@ -9,13 +9,14 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.ddl.environment import Environment
 from txlake.ddl.table_metadata import DELETION_VECTORS, metadata_actions
 from txlake.log.files import adds_of
 from txlake.protocol import iceberg
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.column_mapping import MODE_PROPERTY
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.data_plane import TableData
 
 
@@ -45,7 +46,7 @@ def upgrade_to_iceberg(work: TableData, environment: Environment) -> Change:
         parameters={"predicate": [], "applyPurge": False},
         actions=actions,
         metrics=metrics,
-        reads=(Read(guard=True),),
+        reads=(Read(kind=ReadKind.GUARD),),
     )
 
 

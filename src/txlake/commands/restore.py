@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from txlake.conflict.footprint import Read
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata
@@ -19,7 +20,7 @@ from txlake.protocol.clustering import DOMAIN as CLUSTERING
 from txlake.protocol.features import CATALOG_FEATURES, protocol_for
 from txlake.protocol.identity import marks_of, metadata_with_marks
 from txlake.transaction import row_tracking
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 from txlake.transaction.membership import kept_while_open
 

@@ -32,45 +32,45 @@ from txlake.protocol.types import (
 )
 
 _Change: TypeAlias = tuple[str | None, str]  # the value before (None: absent) and after
-_Judge: TypeAlias = Callable[[_Change, Mapping[str, str]], bool]
+_Rule: TypeAlias = Callable[[_Change, Mapping[str, str]], bool]
 
 
-def _turned_on(change: _Change, after: Mapping[str, str]) -> bool:
+def _is_turned_on(change: _Change, after: Mapping[str, str]) -> bool:
     return change[1].strip().lower() == "true"
 
 
-def _new(change: _Change, after: Mapping[str, str]) -> bool:
+def _is_new(change: _Change, after: Mapping[str, str]) -> bool:
     return change[0] is None
 
 
-def _named(change: _Change, after: Mapping[str, str]) -> bool:
+def _enables_name_mapping(change: _Change, after: Mapping[str, str]) -> bool:
     return (change[0] or "none").lower() == "none" and change[1].lower() == "name"
 
 
-def _with_mapping(change: _Change, after: Mapping[str, str]) -> bool:
+def _has_name_mapping(change: _Change, after: Mapping[str, str]) -> bool:
     return after.get(MODE_PROPERTY, "none").lower() == "name"
 
 
-def _with_row_tracking(change: _Change, after: Mapping[str, str]) -> bool:
+def _has_row_tracking(change: _Change, after: Mapping[str, str]) -> bool:
     return is_true(after, "delta.enableRowTracking")
 
 
-def _v2(change: _Change, after: Mapping[str, str]) -> bool:
+def _is_v2(change: _Change, after: Mapping[str, str]) -> bool:
     return change[1].lower() == "v2"
 
 
 # Property: (the feature that the protocol has to list, what the change has to look like).
-_HARMLESS: Mapping[str, tuple[str, _Judge]] = {
-    "delta.enableDeletionVectors": ("deletionVectors", _turned_on),
-    "delta.enableInCommitTimestamps": ("inCommitTimestamp", _turned_on),
-    "delta.inCommitTimestampEnablementVersion": ("inCommitTimestamp", _new),
-    "delta.inCommitTimestampEnablementTimestamp": ("inCommitTimestamp", _new),
-    "delta.checkpointPolicy": ("v2Checkpoint", _v2),
-    "delta.enableRowTracking": ("rowTracking", _turned_on),
-    "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _with_row_tracking),
-    "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _with_row_tracking),
-    MODE_PROPERTY: ("columnMapping", _named),
-    MAX_ID_PROPERTY: ("columnMapping", _with_mapping),
+_HARMLESS: Mapping[str, tuple[str, _Rule]] = {
+    "delta.enableDeletionVectors": ("deletionVectors", _is_turned_on),
+    "delta.enableInCommitTimestamps": ("inCommitTimestamp", _is_turned_on),
+    "delta.inCommitTimestampEnablementVersion": ("inCommitTimestamp", _is_new),
+    "delta.inCommitTimestampEnablementTimestamp": ("inCommitTimestamp", _is_new),
+    "delta.checkpointPolicy": ("v2Checkpoint", _is_v2),
+    "delta.enableRowTracking": ("rowTracking", _is_turned_on),
+    "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _has_row_tracking),
+    "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _has_row_tracking),
+    MODE_PROPERTY: ("columnMapping", _enables_name_mapping),
+    MAX_ID_PROPERTY: ("columnMapping", _has_name_mapping),
 }
 
 
@@ -93,11 +93,13 @@ def is_harmless(
     ignored = frozenset[str]() if moves_marks else frozenset({HIGH_WATER_MARK})
     if mode_of(before) == "none" and mode_of(after) == "name":
         ignored |= {COLUMN_ID, PHYSICAL_NAME}
-        return _names_kept(new) and _bare(old, ignored) == _bare(new, ignored)
-    return _bare(old, ignored) == _bare(new, ignored)
+        return _physical_names_equal_names(new) and _without_field_metadata(
+            old, ignored
+        ) == _without_field_metadata(new, ignored)
+    return _without_field_metadata(old, ignored) == _without_field_metadata(new, ignored)
 
 
-def moves_marks_alone(before: Metadata, after: Metadata) -> bool:
+def only_moves_marks(before: Metadata, after: Metadata) -> bool:
     """Whether nothing but the marks of identity columns differs."""
     if before == after or before.configuration != after.configuration:
         return False
@@ -105,7 +107,7 @@ def moves_marks_alone(before: Metadata, after: Metadata) -> bool:
         return False
     old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
     marks = frozenset({HIGH_WATER_MARK})
-    return _bare(old, marks) == _bare(new, marks)
+    return _without_field_metadata(old, marks) == _without_field_metadata(new, marks)
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:
@@ -124,45 +126,50 @@ def _harmless_configuration(
     for key, value in after.items():
         if before.get(key) == value:
             continue
-        feature, judge = _HARMLESS.get(key, ("", _new))
+        feature, judge = _HARMLESS.get(key, ("", _is_new))
         if feature not in features or not judge((before.get(key), value), after):
             return False
     return True
 
 
-def _bare(schema: Struct, ignored: frozenset[str]) -> Struct:
+def _without_field_metadata(schema: Struct, ignored: frozenset[str]) -> Struct:
     """The schema without the field metadata of those names, at every depth."""
-    bare = _bare_type(schema, ignored)
+    bare = _type_without_field_metadata(schema, ignored)
     return bare if isinstance(bare, Struct) else schema
 
 
-def _bare_type(data_type: DataType, ignored: frozenset[str]) -> DataType:
+def _type_without_field_metadata(data_type: DataType, ignored: frozenset[str]) -> DataType:
     match data_type:
         case Struct(fields):
-            return Struct(tuple(_bare_field(item, ignored) for item in fields))
+            return Struct(tuple(_field_without_metadata(item, ignored) for item in fields))
         case Array(element, contains_null):
-            return Array(_bare_type(element, ignored), contains_null)
+            return Array(_type_without_field_metadata(element, ignored), contains_null)
         case Map(key, value, contains_null):
-            return Map(_bare_type(key, ignored), _bare_type(value, ignored), contains_null)
+            return Map(
+                _type_without_field_metadata(key, ignored),
+                _type_without_field_metadata(value, ignored),
+                contains_null,
+            )
         case _:
             return data_type
 
 
-def _bare_field(item: Field, ignored: frozenset[str]) -> Field:
+def _field_without_metadata(item: Field, ignored: frozenset[str]) -> Field:
     kept = {name: value for name, value in item.metadata.items() if name not in ignored}
-    return replace(item, type=_bare_type(item.type, ignored), metadata=kept)
+    return replace(item, type=_type_without_field_metadata(item.type, ignored), metadata=kept)
 
 
-def _names_kept(data_type: DataType) -> bool:
+def _physical_names_equal_names(data_type: DataType) -> bool:
     """Whether every field's physical name is its name, as in the files written before mapping."""
     match data_type:
         case Struct(fields):
             return all(
-                item.physical_name == item.name and _names_kept(item.type) for item in fields
+                item.physical_name == item.name and _physical_names_equal_names(item.type)
+                for item in fields
             )
         case Array(element, _):
-            return _names_kept(element)
+            return _physical_names_equal_names(element)
         case Map(key, value, _):
-            return _names_kept(key) and _names_kept(value)
+            return _physical_names_equal_names(key) and _physical_names_equal_names(value)
         case _:
             return True

@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased, conflicted
+from txlake.conflict.context import CheckContext
+from txlake.conflict.evidence import Conflicted, NoConflict, Outcome, Rebased, conflict_from_finding
 from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.metadata_rules import metadata_after
 from txlake.conflict.metadata_updates import Clash
+from txlake.conflict.row_rules import select_not_true
 from txlake.conflict.rules import RULES, Rule
-from txlake.conflict.rules_of_rows import select_not_true
-from txlake.conflict.rules_of_settings import rebased_metadata
 from txlake.protocol.features import check_writable
 
 
 def check(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context, rules: Sequence[Rule] = RULES
+    footprint: Footprint,
+    winner: ConcurrentCommit,
+    context: CheckContext,
+    rules: Sequence[Rule] = RULES,
 ) -> Outcome:
     """Whether the transaction may still commit after this winner.
 
@@ -30,18 +33,20 @@ def check(
     when the winner's protocol is one that txlake can't read or write.
     """
     if footprint.changes_nothing:
-        return Fine(context=context.after(winner))
+        return NoConflict(context=context.after(winner))
     _check_supported(winner, context)
-    kept = footprint.giving_way(winner)
+    kept = footprint.without_stale_statistics(winner)
     for rule in rules:
         found = rule(kept, winner, context)
         if found is not None:
-            return conflicted(found, rule.__name__, kept, winner, context)
-    return _rebase(kept, winner, context, given_up=len(footprint.restated - kept.restated))
+            return conflict_from_finding(found, rule.__name__, kept, winner, context)
+    return _rebase(
+        kept, winner, context, dropped_statistics=len(footprint.restated - kept.restated)
+    )
 
 
 def check_selects(
-    footprint: Footprint, winners: Sequence[ConcurrentCommit], context: Context
+    footprint: Footprint, winners: Sequence[ConcurrentCommit], context: CheckContext
 ) -> Conflicted | None:
     """Whether a winner makes a SELECT of the transaction untrue, under Serializable.
 
@@ -51,12 +56,14 @@ def check_selects(
     is_asked = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
     if footprint.changes_nothing or not is_asked:
         return None
-    context.expect(winners)
+    context.prefetch(winners)
     for winner in winners:
         _check_supported(winner, context)
         found = select_not_true(footprint, winner, context)
         if found is not None:
-            return conflicted(found, select_not_true.__name__, footprint, winner, context)
+            return conflict_from_finding(
+                found, select_not_true.__name__, footprint, winner, context
+            )
         context = context.after(winner)
     return None
 
@@ -64,12 +71,12 @@ def check_selects(
 def check_all(
     footprint: Footprint,
     winners: Sequence[ConcurrentCommit],
-    context: Context,
+    context: CheckContext,
     rules: Sequence[Rule] = RULES,
-) -> Fine | Rebased | Conflicted:
+) -> NoConflict | Rebased | Conflicted:
     """The transaction against several winners in the order of their versions."""
     adopted: tuple[str, ...] = ()
-    context.expect(winners)
+    context.prefetch(winners)
     for winner in winners:
         outcome = check(footprint, winner, context, rules)
         match outcome:
@@ -81,21 +88,25 @@ def check_all(
         context = outcome.context
     if adopted:
         return Rebased(footprint=footprint, context=context, adopted=adopted)
-    return Fine(context=context)
+    return NoConflict(context=context)
 
 
-def _check_supported(winner: ConcurrentCommit, context: Context) -> None:
+def _check_supported(winner: ConcurrentCommit, context: CheckContext) -> None:
     if winner.protocol is None:
         return
     check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)
 
 
 def _rebase(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context, *, given_up: int
-) -> Fine | Rebased:
+    footprint: Footprint,
+    winner: ConcurrentCommit,
+    context: CheckContext,
+    *,
+    dropped_statistics: int,
+) -> NoConflict | Rebased:
     """Takes over what a winner changed, around the transaction's own changes and in its files.
 
-    `given_up`: of how many files the transaction's statistics gave way already.
+    `dropped_statistics`: of how many files the transaction's statistics gave way already.
 
     Row ids, commit versions and in-commit timestamps are assigned anew at every attempt, from the
     state that the attempt follows.
@@ -105,15 +116,15 @@ def _rebase(
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
-        ours = rebased_metadata(footprint, winner.metadata, context)
+        ours = metadata_after(footprint, winner.metadata, context)
         footprint = replace(footprint, metadata=None if isinstance(ours, Clash) else ours)
-    met = context.reconciled(footprint, winner)
+    met = context.reconcile_rows(footprint, winner)
     if met is not None and met.carried:
         footprint = met.footprint
         adopted.append(f"the rows of version {winner.version} in {len(met.carried)} files")
-    if given_up:
-        adopted.append(f"the statistics of {given_up} files of version {winner.version}")
+    if dropped_statistics:
+        adopted.append(f"the statistics of {dropped_statistics} files of version {winner.version}")
     after = context.after(winner)
     if not adopted:
-        return Fine(context=after)
+        return NoConflict(context=after)
     return Rebased(footprint=footprint, context=after, adopted=tuple(adopted))

@@ -17,9 +17,9 @@ from txlake.conflict.concurrent_commit import ConcurrentCommit, RowChanges, row_
 from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.match_cache import MatchCache
 from txlake.conflict.positions import Vectors
-from txlake.conflict.reconcile import Meetings, Reconciled
-from txlake.conflict.verdicts import Verdicts
+from txlake.conflict.row_reconciliation import RowReconciler, RowReconciliation
 from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
@@ -50,7 +50,7 @@ class RowProbe(Port):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class CheckContext:
     """The state that a transaction read, carried along the winners.
 
     Attributes:
@@ -78,8 +78,8 @@ class Context:
     added_since: frozenset[FileKey] = field(default=frozenset())
     removed_since: frozenset[FileKey] = field(default=frozenset())
     moved_since: Mapping[str, Add] = field(default_factory=dict)
-    verdicts: Verdicts = field(default_factory=Verdicts)
-    meetings: Meetings = field(default_factory=Meetings)
+    match_cache: MatchCache = field(default_factory=MatchCache)
+    row_reconciler: RowReconciler = field(default_factory=RowReconciler)
 
     @property
     def row_vectors(self) -> Vectors | None:
@@ -88,10 +88,12 @@ class Context:
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
         return self.vectors if is_in_use and self.granularity is Granularity.ROW else None
 
-    def reconciled(self, footprint: Footprint, winner: ConcurrentCommit) -> Reconciled | None:
+    def reconcile_rows(
+        self, footprint: Footprint, winner: ConcurrentCommit
+    ) -> RowReconciliation | None:
         """The transaction after the winner, row by row; None where rows aren't the grain."""
         vectors = self.row_vectors
-        return None if vectors is None else self.meetings.of(footprint, winner, vectors)
+        return None if vectors is None else self.row_reconciler.of(footprint, winner, vectors)
 
     @property
     def table(self) -> str:
@@ -105,19 +107,19 @@ class Context:
             return True
         return key in self.base.files and key not in self.removed_since
 
-    def expect(self, winners: Iterable[ConcurrentCommit]) -> None:
+    def prefetch(self, winners: Iterable[ConcurrentCommit]) -> None:
         """Says which winners will be asked about, so that their files are judged at one go.
 
         Those of many files aren't among them: they cost little more alone, and may not be asked.
         """
         few = (winner.added for winner in winners if len(winner.added) <= _FEW_FILES)
-        self.verdicts.expect(file for files in few for file in files if file.data_change)
+        self.match_cache.prefetch(file for files in few for file in files if file.data_change)
 
     def changes_of(self, winner: ConcurrentCommit) -> RowChanges:
         """What became of rows in the next winner."""
         return row_changes(winner, self.is_live)
 
-    def after(self, winner: ConcurrentCommit) -> Context:
+    def after(self, winner: ConcurrentCommit) -> CheckContext:
         """The context for the winner after this one."""
         added = frozenset(canonical_key(file.key) for file in winner.added)
         removed = frozenset(canonical_key(file.key) for file in winner.removed)
@@ -130,7 +132,7 @@ class Context:
             moved_since={**self.moved_since, **_moved_to(winner)},
         )
 
-    def seen(self, file: Remove) -> Add | None:
+    def file_read(self, file: Remove) -> Add | None:
         """The file in the version read, or one that holds rows of it since a rewrite.
 
         A file that came and went since was never seen by the transaction.
@@ -139,7 +141,7 @@ class Context:
 
     def may_match(self, read: Read, files: Sequence[Add]) -> Sequence[bool]:
         """For each file whether the read may match a row of it, by the first two tiers."""
-        return self.verdicts.of(read, files, self.base) if files else ()
+        return self.match_cache.of(read, files, self.base) if files else ()
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
         """Those of the rows that the read may match, as far as it could be told."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context
+from txlake.conflict.context import CheckContext
 from txlake.conflict.footprint import Footprint, Read
 from txlake.errors import Conflict, Evidence
 from txlake.protocol.actions import Add, Remove
@@ -38,10 +38,10 @@ class Conflicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fine:
+class NoConflict:
     """The transaction stands as it is; `context` is the one for the next winner."""
 
-    context: Context
+    context: CheckContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,11 @@ class Rebased:
     """
 
     footprint: Footprint
-    context: Context
+    context: CheckContext
     adopted: tuple[str, ...]
 
 
-Outcome: TypeAlias = Fine | Rebased | Conflicted
+Outcome: TypeAlias = NoConflict | Rebased | Conflicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Finding:
     retry: bool = True
 
 
-def conflicted(
-    found: Finding, rule: str, footprint: Footprint, winner: ConcurrentCommit, context: Context
+def conflict_from_finding(
+    found: Finding, rule: str, footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Conflicted:
     """A conflict with its facts, from what a rule found."""
     files = found.files
-    where = _partition(files[0].partition_values, context) if files else ""
+    where = _partition_text(files[0].partition_values, context) if files else ""
     return Conflicted(
         error=found.error,
         finding=found.text + where,
@@ -112,7 +112,7 @@ def conflicted(
     )
 
 
-def _partition(values: Mapping[str, str | None] | None, context: Context) -> str:
+def _partition_text(values: Mapping[str, str | None] | None, context: CheckContext) -> str:
     """` [day=2026-01-05, k=1]`: the first file's partition, where it says one."""
     fields = (context.base.schema.find(name) for name in context.base.partition_columns)
     known = [item for item in fields if item is not None]
@@ -151,7 +151,7 @@ def message_of(conflict: Conflicted) -> str:
     details.append(f"a plain retry {'can' if facts.retry else 'cannot'} succeed")
     return (
         f"{facts.table}: this transaction read version {facts.read_version}; since then "
-        f"{_who(facts)} {conflict.finding} ({'; '.join(details)}). {facts.advice}"
+        f"{_winner_text(facts)} {conflict.finding} ({'; '.join(details)}). {facts.advice}"
     )
 
 
@@ -159,13 +159,15 @@ def _row_text(row: Mapping[str, object]) -> str:
     return f"{row['count']} rows of {row['file']}, at positions {row['positions']}"
 
 
-def _who(facts: Evidence) -> str:
+def _winner_text(facts: Evidence) -> str:
     operation = f" ({facts.winning_operation})" if facts.winning_operation else ""
     user = f" by {facts.winning_user}" if facts.winning_user else ""
-    return f"version {facts.winning_version}{operation}{user}{_at(facts.winning_timestamp_ms)}"
+    return (
+        f"version {facts.winning_version}{operation}{user}{_time_text(facts.winning_timestamp_ms)}"
+    )
 
 
-def _at(timestamp_ms: int | None) -> str:
+def _time_text(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return ""
     try:

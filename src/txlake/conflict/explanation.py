@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context, FileRows
+from txlake.conflict.context import CheckContext, FileRows
 from txlake.conflict.evidence import Conflicted
 from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
@@ -26,7 +26,7 @@ from txlake.protocol.actions import Add, DeletionVector, Metadata
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 
 
-class Doing(Enum):
+class Effect(Enum):
     """What a statement does to a table. By value: in words."""
 
     APPENDS = "adds rows"
@@ -36,7 +36,7 @@ class Doing(Enum):
     SORTS = "moves rows to another order, changes none"
 
 
-class Beside(Enum):
+class ConcurrentWriter(Enum):
     """A writer that commits first. By value: in words."""
 
     BLIND_INSERT = "INSERT of rows that it reads, which didn't read the table"
@@ -52,7 +52,7 @@ class Beside(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class PlannedStatement:
     """A statement that was not run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Intent:
     """
 
     base: Snapshot
-    doing: Doing
+    effect: Effect
     level: Level
     granularity: Granularity = Granularity.ROW
     reads: tuple[Read, ...] = ()
@@ -71,7 +71,7 @@ class Intent:
     @property
     def changes_data(self) -> bool:
         """Whether it changes a row."""
-        return self.doing not in (Doing.COMPACTS, Doing.SORTS)
+        return self.effect not in (Effect.COMPACTS, Effect.SORTS)
 
     @property
     def grain(self) -> Granularity:
@@ -83,29 +83,31 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Prediction:
     """How the statement fares beside a writer; `conflict` is None when both commit."""
 
-    beside: Beside
+    writer: ConcurrentWriter
     conflict: Conflicted | None
 
 
-def explain(intent: Intent) -> tuple[Answer, ...]:
+def explain(intent: PlannedStatement) -> tuple[Prediction, ...]:
     """How the statement fares beside each kind of writer that commits first."""
-    return tuple(Answer(beside, _Meeting(intent, beside).outcome()) for beside in Beside)
+    return tuple(
+        Prediction(writer, _Scenario(intent, writer).outcome()) for writer in ConcurrentWriter
+    )
 
 
 _ROWS = 10
 _TAKEN, _OTHER = 3, 6
 
 
-class _Meeting:
+class _Scenario:
     """A table of two files of ten rows; the statement reads and takes row 3 of the first."""
 
-    def __init__(self, intent: Intent, beside: Beside) -> None:
+    def __init__(self, intent: PlannedStatement, writer: ConcurrentWriter) -> None:
         self._intent = intent
-        self._beside = beside
-        self._vectors = _Vectors()
+        self._writer = writer
+        self._vectors = _VectorStore()
         self._first, self._second = _file("first"), _file("second")
         base = intent.base
         # Without partitions nothing is known of the files but what `matching` says.
@@ -116,7 +118,7 @@ class _Meeting:
 
     def outcome(self) -> Conflicted | None:
         intent, footprint = self._intent, self._footprint()
-        context = Context(
+        context = CheckContext(
             base=self._base,
             metadata=self._base.metadata,
             protocol=self._base.protocol,
@@ -134,7 +136,7 @@ class _Meeting:
 
     def _may_match(self, one: FileRows) -> bool:
         if one.file.path == "new":
-            return self._beside is not Beside.OTHER_INSERT
+            return self._writer is not ConcurrentWriter.OTHER_INSERT
         if one.file.path == self._second.path:
             return False
         is_by_row = self._intent.grain is Granularity.ROW and one.positions is not None
@@ -144,14 +146,14 @@ class _Meeting:
         intent = self._intent
         ours = Footprint(read_version=0, reads=intent.reads)
         new = _file("ours")
-        match intent.doing:
-            case Doing.APPENDS:
+        match intent.effect:
+            case Effect.APPENDS:
                 return replace(ours, added=(new,))
-            case Doing.CHANGES if self._base.properties.enable_deletion_vectors:
+            case Effect.CHANGES if self._base.properties.enable_deletion_vectors:
                 return self._deleting(ours, _TAKEN)
-            case Doing.CHANGES | Doing.REPLACES:
+            case Effect.CHANGES | Effect.REPLACES:
                 return replace(ours, removed=(self._first.removed(timestamp_ms=0),), added=(new,))
-            case Doing.COMPACTS | Doing.SORTS:
+            case Effect.COMPACTS | Effect.SORTS:
                 return self._rewriting(ours, "ours")
 
     def _deleting(self, footprint: Footprint, row: int) -> Footprint:
@@ -170,39 +172,49 @@ class _Meeting:
 
     def _winner(self) -> ConcurrentCommit:
         nothing = Footprint(read_version=0)
-        match self._beside:
-            case Beside.BLIND_INSERT | Beside.OTHER_INSERT | Beside.READING_INSERT:
-                is_blind = self._beside is not Beside.READING_INSERT
+        match self._writer:
+            case (
+                ConcurrentWriter.BLIND_INSERT
+                | ConcurrentWriter.OTHER_INSERT
+                | ConcurrentWriter.READING_INSERT
+            ):
+                is_blind = self._writer is not ConcurrentWriter.READING_INSERT
                 return ConcurrentCommit(
                     version=1, operation="WRITE", is_blind_append=is_blind, added=(_file("new"),)
                 )
-            case Beside.DELETE_SAME | Beside.UPDATE_SAME | Beside.SAME_FILES:
-                row = _OTHER if self._beside is Beside.SAME_FILES else _TAKEN
+            case (
+                ConcurrentWriter.DELETE_SAME
+                | ConcurrentWriter.UPDATE_SAME
+                | ConcurrentWriter.SAME_FILES
+            ):
+                row = _OTHER if self._writer is ConcurrentWriter.SAME_FILES else _TAKEN
                 has_vectors = self._base.properties.enable_deletion_vectors
                 theirs = self._deleting(nothing, row)
                 left = theirs.added if has_vectors else (_file("rest"),)
-                is_update = self._beside is Beside.UPDATE_SAME
+                is_update = self._writer is ConcurrentWriter.UPDATE_SAME
                 return ConcurrentCommit(
                     version=1,
                     operation="UPDATE" if is_update else "DELETE",
                     removed=theirs.removed,
                     added=(*left, _file("new")) if is_update else left,
                 )
-            case Beside.OTHER_FILES:
+            case ConcurrentWriter.OTHER_FILES:
                 gone = self._second.removed(timestamp_ms=0)
                 return ConcurrentCommit(version=1, operation="DELETE", removed=(gone,))
-            case Beside.OPTIMIZE | Beside.ZORDER:
+            case ConcurrentWriter.OPTIMIZE | ConcurrentWriter.ZORDER:
                 theirs = self._rewriting(nothing, "theirs")
                 return ConcurrentCommit(
                     version=1, operation="OPTIMIZE", removed=theirs.removed, added=theirs.added
                 )
-            case Beside.ALTER:
+            case ConcurrentWriter.ALTER:
                 return ConcurrentCommit(
-                    version=1, operation="SET TBLPROPERTIES", metadata=_altered(self._base.metadata)
+                    version=1,
+                    operation="SET TBLPROPERTIES",
+                    metadata=_with_altered_property(self._base.metadata),
                 )
 
 
-class _Vectors:
+class _VectorStore:
     """The deletion vectors of the small table."""
 
     def __init__(self) -> None:
@@ -238,7 +250,7 @@ def _file(path: str) -> Add:
     )
 
 
-def _altered(metadata: Metadata) -> Metadata:
+def _with_altered_property(metadata: Metadata) -> Metadata:
     return msgspec.structs.replace(
         metadata, configuration={**metadata.configuration, "altered": "true"}
     )

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.levels import Level
-from txlake.conflict.positions import Moves
+from txlake.conflict.positions import RowMoves
 from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
@@ -30,7 +30,7 @@ class ReadKind(Enum):
     GUARD = "guard"  # the commit is valid only while it is true, at every level (ADD CONSTRAINT)
 
 
-class Marks(Enum):
+class MarkUse(Enum):
     """What a transaction needs of the high-water marks of a table's identity columns."""
 
     FOLLOWED = "followed"  # a winner's are taken over
@@ -65,7 +65,7 @@ class Read:
     text: str | None = None
     kind: ReadKind = ReadKind.FOR_WRITE
     files: bool = True
-    takes_all: bool = False
+    deletes_all: bool = False
     is_assumed: bool = False
     condition: object = field(default=None, compare=False)
 
@@ -115,13 +115,13 @@ class Footprint:
     restated: frozenset[str] = frozenset()
     removed: tuple[Remove, ...] = ()
     unwritten: Mapping[str, BitMap64] = field(default_factory=dict)
-    moves: Moves | None = field(default=None, compare=False, repr=False)
+    moves: RowMoves | None = field(default=None, compare=False, repr=False)
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     app_ids: frozenset[str] = frozenset()
     domains: tuple[DomainMetadata, ...] = ()
     change_files: bool = False
-    marks: Marks = Marks.FOLLOWED
+    marks: MarkUse = MarkUse.FOLLOWED
     syncs_marks: bool = False
 
     @cached_property
@@ -174,7 +174,7 @@ class Footprint:
         return self.change_files or any(path not in known for path in self.added_by_path)
 
     @property
-    def only_defines(self) -> bool:
+    def changes_definition_only(self) -> bool:
         """Whether it changes what the table is and no file, and no row that it read matters.
 
         Rows that a guard looked at don't count: they are as they were, whatever the metadata says.
@@ -202,7 +202,7 @@ class Footprint:
             or self.change_files
         )
 
-    def giving_way(self, winner: ConcurrentCommit) -> Footprint:
+    def without_stale_statistics(self, winner: ConcurrentCommit) -> Footprint:
         """The transaction without new statistics of the files that a winner touched.
 
         They are told of the file as it was: listed again, a file that the winner removed would be
@@ -216,7 +216,7 @@ class Footprint:
         kept = tuple(file for file in self.added if canonical_path(file.path) not in lost)
         return replace(self, added=kept, restated=self.restated - lost)
 
-    def may_come_before(self, winner: ConcurrentCommit) -> bool:
+    def can_precede(self, winner: ConcurrentCommit) -> bool:
         """Whether a transaction that missed a winner's rows fits in before it.
 
         The winner has to be a blind append, which looked at nothing of this table, and must not

@@ -82,7 +82,7 @@ class Owner:
     session: int
     transaction: str | None = None
 
-    def is_of(self, other: Owner) -> bool:
+    def is_same_party(self, other: Owner) -> bool:
         """Whether the two never wait for each other: one transaction, or a session and its own."""
         if self.transaction is None or other.transaction is None:
             return self.session == other.session
@@ -130,7 +130,7 @@ def at_least(held: LockMode, wanted: LockMode) -> bool:
 
 
 @cache
-def combined(held: LockMode, wanted: LockMode) -> LockMode:
+def conversion_mode(held: LockMode, wanted: LockMode) -> LockMode:
     """The weakest mode at least as strong as both: what a conversion asks for."""
     fitting = [mode for mode in LockMode if at_least(mode, held) and at_least(mode, wanted)]
     return min(fitting, key=lambda mode: len(_INCOMPATIBLE[mode]))
@@ -143,20 +143,20 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
     before it in the queue: conversions first, each in the order asked. So no request
     overtakes one that it would then block.
     """
-    place = _place(request)
+    place = _queue_position(request)
     found = [
         other
         for other in among
         if other.resource == request.resource
         and other.status is not LockStatus.VICTIM
-        and (other.status is LockStatus.GRANT or _place(other) < place)
+        and (other.status is LockStatus.GRANT or _queue_position(other) < place)
         and not compatible(other.mode, request.mode)
-        and not other.owner.is_of(request.owner)
+        and not other.owner.is_same_party(request.owner)
     ]
     return sorted(found, key=lambda other: other.id)
 
 
-def waits_for(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:
+def wait_graph(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:
     """Who waits for whom: by waiting owner, the owners waited for, and the request that waits."""
     by_resource: dict[Resource, list[Queued]] = {}
     for one in requests:
@@ -182,7 +182,7 @@ def cycle_through(
         owner = ahead.popleft()
         for other in graph.get(owner, {}):
             if other == start:
-                return _walked(start, owner, came_from, graph)
+                return _cycle_path(start, owner, came_from, graph)
             if other not in came_from:
                 came_from[other] = owner
                 ahead.append(other)
@@ -194,11 +194,11 @@ def youngest(cycle: Sequence[Queued]) -> Queued:
     return max(cycle, key=lambda one: (one.begun or 0, one.id))
 
 
-def _place(request: Queued) -> tuple[bool, int]:
+def _queue_position(request: Queued) -> tuple[bool, int]:
     return (request.status is not LockStatus.CONVERT, request.id)
 
 
-def _walked(
+def _cycle_path(
     start: Owner,
     last: Owner,
     came_from: Mapping[Owner, Owner],

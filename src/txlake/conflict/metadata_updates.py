@@ -182,7 +182,9 @@ def updates_between(before: Metadata, after: Metadata) -> tuple[Update, ...] | N
     return (*_of_comment(old, new), *_of_properties(old, new), *_of_schema(old, new))
 
 
-def followed(ours: Metadata, base: Metadata, theirs: Metadata, table: str) -> Metadata | Clash:
+def rebase_metadata(
+    ours: Metadata, base: Metadata, theirs: Metadata, table: str
+) -> Metadata | Clash:
     """The metadata that a transaction made from `base`, made again from that of a winner.
 
     Where the winner moved marks of identity columns alone, anything but another table follows it.

@@ -38,7 +38,7 @@ class Vectors(Port):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class RemovedRows:
     """Rows that a commit took from one file, or moved out of it.
 
     Attributes:
@@ -58,34 +58,36 @@ class Loss:
         """The positions newly deleted; None for the whole file."""
         if self.after is None:
             return None
-        return deleted(self.after, vectors) - deleted(self.before, vectors)
+        return deleted_positions(self.after, vectors) - deleted_positions(self.before, vectors)
 
     def returned(self, vectors: Vectors) -> BitMap64:
         """The positions that are live again."""
         if self.after is None:
             return BitMap64()
-        return deleted(self.before, vectors) - deleted(self.after, vectors)
+        return deleted_positions(self.before, vectors) - deleted_positions(self.after, vectors)
 
 
-def losses(removed: Iterable[Remove], added: Iterable[Add]) -> dict[str, Loss]:
+def removed_rows_by_path(removed: Iterable[Remove], added: Iterable[Add]) -> dict[str, RemovedRows]:
     """By canonical path, what a commit with these files took from files that were there."""
     listed = {canonical_path(file.path): file for file in added}
     found = {canonical_path(file.path): file for file in removed}
-    every = {path: loss(file, listed.get(path)) for path, file in found.items()}
+    every = {path: removed_rows(file, listed.get(path)) for path, file in found.items()}
     return {path: one for path, one in every.items() if one is not None}
 
 
-def loss(before: Remove, after: Add | None, *, is_written: bool = True) -> Loss | None:
+def removed_rows(
+    before: Remove, after: Add | None, *, is_written: bool = True
+) -> RemovedRows | None:
     """What was taken from one file; None where it is listed as it was.
 
     Without `is_written` the new vector isn't written yet.
     """
     if after is not None and is_written and after.key[1] == before.key[1]:
         return None
-    return Loss(before=before, after=after)
+    return RemovedRows(before=before, after=after)
 
 
-def deleted(file: Add | Remove, vectors: Vectors) -> BitMap64:
+def deleted_positions(file: Add | Remove, vectors: Vectors) -> BitMap64:
     """The positions that a file's vector deletes."""
     return BitMap64() if file.deletion_vector is None else vectors.of(file.deletion_vector)
 
@@ -109,20 +111,20 @@ class Run:
         source = self.source
         if source.positions_id is not None:
             taken = vectors.of_id(source.positions_id)
-            places = np.searchsorted(_numbers(taken), _numbers(positions & taken))
+            places = np.searchsorted(_as_array(taken), _as_array(positions & taken))
             return BitMap64((places + self.offset).tolist())
         before = BitMap64() if source.vector_id is None else vectors.of_id(source.vector_id)
-        ranks = _ranks(_numbers(positions - before), _numbers(before))
+        ranks = _ranks(_as_array(positions - before), _as_array(before))
         first = np.uint64(source.first)
         inside = ranks[(ranks >= first) & (ranks < first + np.uint64(source.rows))]
         return BitMap64((inside - first + np.uint64(self.offset)).tolist())
 
-    def every_place(self) -> BitMap64:
+    def all_places(self) -> BitMap64:
         """Where all of the rows stand in the output."""
         return BitMap64(range(self.offset, self.offset + self.source.rows))
 
 
-def _numbers(positions: BitMap64) -> _Numbers:
+def _as_array(positions: BitMap64) -> _Numbers:
     return np.fromiter(positions, dtype=np.uint64, count=len(positions))
 
 
@@ -133,7 +135,7 @@ def _ranks(live: _Numbers, gone: _Numbers) -> _Numbers:
     return ranks
 
 
-class Moves:
+class RowMoves:
     """Where a commit that rewrote files put their rows, as far as its outputs say.
 
     An output whose tag doesn't fit its number of rows says nothing. One may name a file that the
@@ -144,25 +146,25 @@ class Moves:
         self._sources = {
             canonical_path(file.path): file for file in removed if not file.data_change
         }
-        self._told: dict[str, list[Run]] = {}
-        self._of_output: dict[str, set[str]] = {}
-        self._known: dict[str, bool] = {}
+        self._runs_by_source: dict[str, list[Run]] = {}
+        self._sources_by_output: dict[str, set[str]] = {}
+        self._is_complete_by_source: dict[str, bool] = {}
         outputs = added if self._sources else ()
         for output in outputs:
             path = canonical_path(output.path)
             runs = [] if path in self._sources else _runs(output)
-            self._of_output[path] = {canonical_path(run.source.path) for run in runs}
+            self._sources_by_output[path] = {canonical_path(run.source.path) for run in runs}
             for run in runs:
-                self._told.setdefault(canonical_path(run.source.path), []).append(run)
+                self._runs_by_source.setdefault(canonical_path(run.source.path), []).append(run)
 
     def of(self, path: str, vectors: Vectors) -> list[Run] | None:
         """The runs of a source, by its canonical path; None where not every live row is told of."""
-        runs = self._told.get(path)
+        runs = self._runs_by_source.get(path)
         if runs is None or path not in self._sources:
             return None
-        if path not in self._known:
-            self._known[path] = _is_whole(runs, self._sources[path], vectors)
-        return runs if self._known[path] else None
+        if path not in self._is_complete_by_source:
+            self._is_complete_by_source[path] = _is_complete(runs, self._sources[path], vectors)
+        return runs if self._is_complete_by_source[path] else None
 
     def linked(self, path: str, vectors: Vectors) -> tuple[set[str], set[str]] | None:
         """The sources and outputs that share rows with a source, and with each other.
@@ -176,7 +178,7 @@ class Moves:
             if None in runs:
                 return None
             outputs |= found
-            new = {one for output in found for one in self._of_output[output]} - sources
+            new = {one for output in found for one in self._sources_by_output[output]} - sources
             sources |= new
         return sources, outputs
 
@@ -199,7 +201,7 @@ def _runs(output: Add) -> list[Run]:
     ]
 
 
-def _is_whole(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
+def _is_complete(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
     """Whether the runs are of one reading of the source and hold every row live in it."""
     vector_ids = {run.source.vector_id for run in runs}
     if len(vector_ids) > 1:
@@ -209,14 +211,14 @@ def _is_whole(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
         gone = BitMap64() if vector_id is None else vectors.of_id(vector_id)
         rows = FileStatistics.from_json(source.stats).num_records
         if any(run.source.positions_id is not None for run in runs):
-            return rows is not None and _share_out(runs, rows, gone, vectors)
-        counted = _in_a_row(runs)
+            return rows is not None and _sets_cover_file(runs, rows, gone, vectors)
+        counted = _contiguous_rows(runs)
         return counted is not None and rows == counted + len(gone)
     except TxlakeError:  # a vector or a statistic that can't be read
         return False
 
 
-def _in_a_row(runs: list[Run]) -> int | None:
+def _contiguous_rows(runs: list[Run]) -> int | None:
     """How many live rows the runs hold from the first on; None where they leave a gap."""
     counted = 0
     for run in sorted(runs, key=lambda one: one.source.first):
@@ -226,7 +228,7 @@ def _in_a_row(runs: list[Run]) -> int | None:
     return counted
 
 
-def _share_out(runs: list[Run], rows: int, gone: BitMap64, vectors: Vectors) -> bool:
+def _sets_cover_file(runs: list[Run], rows: int, gone: BitMap64, vectors: Vectors) -> bool:
     """Whether each row of a file is in one of the runs' sets of positions, or gone."""
     told = BitMap64(gone)
     counted = len(gone)

@@ -11,19 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context
+from txlake.conflict.context import CheckContext
 from txlake.conflict.evidence import Finding
 from txlake.conflict.footprint import Footprint
-from txlake.conflict.rules_of_rows import (
-    file_added_by_both,
-    files_of_old_settings,
-    rows_added,
-    rows_deleted,
-    rows_deleted_by_both,
-    select_not_true,
-    table_changed_by_both,
-)
-from txlake.conflict.rules_of_settings import (
+from txlake.conflict.metadata_rules import (
     app_id_advanced,
     domain_changed,
     dropped_feature_used,
@@ -33,8 +24,17 @@ from txlake.conflict.rules_of_settings import (
     protocol_changed_by_both,
     table_created_by_both,
 )
+from txlake.conflict.row_rules import (
+    file_added_by_both,
+    files_of_old_settings,
+    rows_added,
+    rows_deleted,
+    rows_deleted_by_both,
+    select_not_true,
+    table_changed_by_both,
+)
 
-Rule: TypeAlias = Callable[[Footprint, ConcurrentCommit, Context], Finding | None]
+Rule: TypeAlias = Callable[[Footprint, ConcurrentCommit, CheckContext], Finding | None]
 
 RULES: tuple[Rule, ...] = (
     select_not_true,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from txlake.conflict.footprint import Read
 from txlake.ddl.columns import (
     check_default_type,
     field_of_spec,
@@ -64,7 +65,7 @@ from txlake.statements import (
     RenameColumn,
     ReplaceColumns,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 _FieldChange = Callable[[Field], Field]
 _PathChange = Callable[[Path], Path | None]

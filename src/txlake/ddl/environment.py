@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Struct
-from txlake.transaction.change import Read
 
 # The read of a statement that checks or replaces every row: a row added concurrently would break
 # the table (a constraint, another schema), so it conflicts at any isolation level. Deletions don't.
-EVERY_ROW = Read(guard=True, files=False)
+EVERY_ROW = Read(kind=ReadKind.GUARD, files=False)
 
 
 def _rows_unavailable(condition: str) -> Mapping[str, object] | None:

@@ -258,9 +258,9 @@ def _commit_together(
                 f"{name}: the table is at version {version}, which the request doesn't follow; "
                 "load it again",
             )
-        case Refused(reason, is_lasting):
+        case Refused(reason, is_permanent):
             # On a conflict, a client repeats its work on a newer version.
-            kind = "InvalidParameterValueException" if is_lasting else _CONFLICT
+            kind = "InvalidParameterValueException" if is_permanent else _CONFLICT
             raise ApiError(kind, f"{name}: it is refused: {reason}")
         case Busy(reason):
             raise ApiError("TooManyRequestsException", reason)

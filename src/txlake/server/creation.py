@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 
-from txlake.conflict.judging import ForeignCommit, refusal_of
+from txlake.conflict.foreign_rules import ForeignCommit, find_refusal
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
@@ -206,7 +206,7 @@ def _check_first_commit(
     start = Snapshot.empty(handle.name)
     # The commit is checked against its own settings.
     settings = start.apply([latest.protocol, latest.metadata])
-    refusal = refusal_of(
+    refusal = find_refusal(
         ForeignCommit(
             version=0, actions=commit.actions, timestamp_ms=body.last_commit_timestamp_ms
         ),

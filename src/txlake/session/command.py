@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
 
-from txlake.conflict.locking import LockMode, combined
+from txlake.conflict.locking import LockMode, conversion_mode
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.statements import Statement, Table, TableName
@@ -114,7 +114,7 @@ def each_once(locks: Iterable[TableLock]) -> list[TableLock]:
     found: dict[Table, TableLock] = {}
     for table, mode in locks:
         first, held = found.get(_folded(table), (table, mode))
-        found[_folded(table)] = (first, combined(held, mode))
+        found[_folded(table)] = (first, conversion_mode(held, mode))
     return list(found.values())
 
 

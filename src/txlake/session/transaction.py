@@ -16,7 +16,7 @@ from functools import partial
 from txlake.catalog import DatabaseEntry
 from txlake.catalog.admission import Admission, Entrant, Needs
 from txlake.catalog.lookup import CatalogView, LookupRequest
-from txlake.conflict.footprint import Read, ReadKind
+from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
@@ -366,13 +366,12 @@ class Transaction:
         """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
         table = self.open(handle)
         for read in change.reads:
-            kind = ReadKind.GUARD if read.guard else ReadKind.FOR_WRITE
             table.read(
                 read.predicate,
                 read.text,
                 files=read.files,
-                kind=kind,
-                takes_all=read.takes_all,
+                kind=read.kind,
+                deletes_all=read.deletes_all,
                 condition=read.condition,
             )
         for domain in change.read_domains:

@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
@@ -36,7 +37,7 @@ from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText, condition_text
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.row_origins import Origins, origins_of
 
 _FEW_ROWS = 20_000

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
@@ -54,7 +55,7 @@ from txlake.statements import (
     Values,
     condition_text,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement, Rows
 
 _FEW_ROWS_MAX = 20_000

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import (
     DELETE_BY_SOURCE,
     INSERT,
@@ -55,7 +56,7 @@ from txlake.statements import (
     Star,
     condition_text,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.data_plane import EvolveSchema
 from txlake.transaction.row_origins import Origins
 

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.conflict.footprint import Read
 from txlake.datafiles.recomputed_statistics import footer_of
 from txlake.datafiles.vectors import ExternalVectors, union_with_deleted
 from txlake.datafiles.write_task import COPY
@@ -50,7 +51,6 @@ from txlake.spark.session_zones import session_zone
 from txlake.spark.types import can_up_cast, type_text
 from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
-from txlake.transaction.change import Read
 from txlake.transaction.data_plane import Condition
 from txlake.transaction.identities import DrawnHere, Identities
 
@@ -287,12 +287,12 @@ class TableAccess:
     def read(self, expression: Expression | None, alias: str | None) -> Read:
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
-            return Read(takes_all=True)
+            return Read(deletes_all=True)
         condition = self.of_the_row(predicate, expression, alias)
         return Read(
             predicate=predicate,
             text=condition_text(expression),
-            takes_all=condition is not None,
+            deletes_all=condition is not None,
             condition=condition,
         )
 

@@ -8,28 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from txlake.log.predicates import Predicate
+from txlake.conflict.footprint import Read
 from txlake.protocol.actions import Action
 from txlake.transaction.row_origins import Origins
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """Rows that a change depends on. No predicate: the whole table.
-
-    `text` is the predicate as its author wrote it, for messages and for exact row checks. Without
-    `files` only rows that a concurrent transaction adds count against it. With `guard` it has to
-    stay true at every isolation level: the table would be wrong otherwise, whatever the order.
-    With `takes_all` the change takes away every row that it depends on. `condition` is what the
-    data plane evaluates where rows are looked at.
-    """
-
-    predicate: Predicate | None = None
-    text: str | None = None
-    files: bool = True
-    guard: bool = False
-    takes_all: bool = False
-    condition: object = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from txlake.conflict.positions import Vectors, deleted
+from txlake.conflict.positions import Vectors, deleted_positions
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_path, files_table
@@ -229,7 +229,7 @@ def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> I
         if after is None:
             yield Told(before, commit.version, time_ms, DELETE)
             continue
-        was, is_now = deleted(before, vectors), deleted(after, vectors)
+        was, is_now = deleted_positions(before, vectors), deleted_positions(after, vectors)
         for kind, rows in ((DELETE, is_now - was), (INSERT, was - is_now)):
             if rows:
                 yield Told(after, commit.version, time_ms, kind, rows)

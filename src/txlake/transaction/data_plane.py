@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from txlake.conflict.footprint import Read
 from txlake.log.cubes import Clustering
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
@@ -33,7 +34,7 @@ from txlake.statements import (
     SqlText,
     Values,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.identities import Identities
 from txlake.transaction.net_changes import ChangedRows
 

@@ -1,10 +1,10 @@
-"""Another engine's commit of open tables: read where it was staged, judged, ratified, published.
+"""Commits that other engines stage for open tables: read, checked, ratified and published.
 
-Owns the steps and their order; why a commit is refused is `conflict.judging`'s and `validation`'s.
-What was judged is what is ratified: the ledger gets the bytes that were read, so that nothing which
-happens to the staged file afterwards changes the table. The staged file itself stays its writer's,
-who may be reading it; the log's clean-up removes it. Source: docs/internals/catalog.md;
-PROTOCOL.md, "Catalog-managed tables".
+Owns the steps and their order. The checks are in `conflict.foreign_rules` and `validation`. The
+checked bytes are what is ratified: the ledger gets them, so that a later change
+of the staged file doesn't change the table. The staged file belongs to its writer, who may be
+reading it; the log clean-up removes it. Source: docs/internals/catalog.md; PROTOCOL.md,
+"Catalog-managed tables".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from txlake.conflict.judging import ForeignCommit, refusal_of
+from txlake.conflict.foreign_rules import ForeignCommit, find_refusal
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import (
     CorruptTable,
@@ -80,10 +80,10 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The table would not be whole after it; `is_lasting` as in `judging.Refusal`."""
+    """The table would not be whole after it; `is_permanent` as in `foreign_rules.Refusal`."""
 
     reason: str
-    is_lasting: bool = False
+    is_permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +268,12 @@ def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> 
         version=staged.version,
         actions=actions,
         timestamp_ms=staged.timestamp_ms,
-        is_kept=_KEPT,
-        may_go=_MAY_GO,
+        catalog_owned=_KEPT,
+        removable=_MAY_GO,
     )
-    found = refusal_of(commit, before, VectorCache(log.store, log.external_vectors))
+    found = find_refusal(commit, before, VectorCache(log.store, log.external_vectors))
     if found is not None:
-        return Refused(found.reason, found.is_lasting)
+        return Refused(found.reason, found.is_permanent)
     info = next(action for action in actions if isinstance(action, CommitInfo))
     try:
         validated(actions, before, operation=info.text("operation") or "", is_foreign=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from txlake.conflict.positions import Vectors, deleted
+from txlake.conflict.positions import Vectors, deleted_positions
 from txlake.datafiles.origins import Positions
 from txlake.datafiles.stored_vectors import as_array
 from txlake.log.files import Files, canonical_path
@@ -149,20 +149,20 @@ def _files(
         add = base.get(remove.key) if remove.data_change else None
         if add is None:
             continue
-        path, before = canonical_path(add.path), deleted(add, vectors)
+        path, before = canonical_path(add.path), deleted_positions(add, vectors)
         after = listed.pop(path, None)
         count = count_rows(add)
         if after is None:
             lost[path] = _File(add, all_but(before, count), count)
             continue
-        gone = deleted(after, vectors)
+        gone = deleted_positions(after, vectors)
         lost[path] = _File(add, gone - before, count)
         new[path] = _File(after, before - gone, count)
     for path, add in listed.items():
         if not add.data_change:
             continue
         count = count_rows(add)
-        new[path] = _File(add, all_but(deleted(add, vectors), count), count)
+        new[path] = _File(add, all_but(deleted_positions(add, vectors), count), count)
     return lost, new
 
 

@@ -14,11 +14,11 @@ from typing import assert_never
 
 import msgspec
 
-from txlake.conflict.adoption import moves_marks_alone
+from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
-from txlake.conflict.context import Context, RowProbe
-from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
+from txlake.conflict.context import CheckContext, RowProbe
+from txlake.conflict.evidence import Conflicted, NoConflict, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -109,7 +109,7 @@ class Rebase:
         self.footprint = proposal.footprint
         self.checked: list[int] = []
         vectors = VectorCache(log.store, log.external_vectors)
-        self._context = Context(
+        self._context = CheckContext(
             base=proposal.base,
             metadata=proposal.base.metadata,
             protocol=proposal.base.protocol,
@@ -172,7 +172,7 @@ class Rebase:
                 self.footprint = outcome.footprint
                 adopted = ", ".join(outcome.adopted)
                 _logger.info("%s: rebased, having adopted %s", self.log.name, adopted)
-            case Fine():
+            case NoConflict():
                 pass
             case _:
                 assert_never(outcome)
@@ -205,7 +205,7 @@ class Rebase:
             actions.insert(0, metadata)
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
         told = {**preserved_tag(self.footprint, self.proposal.base, metadata), **(tags or {})}
-        if moves_marks_alone(previous.metadata, metadata):
+        if only_moves_marks(previous.metadata, metadata):
             told[_MARKS_ALONE] = "true"
         info = commit_info(
             about,

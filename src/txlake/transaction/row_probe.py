@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from txlake.conflict.context import FileRows, RowProbe
 from txlake.conflict.footprint import Read
-from txlake.conflict.positions import Vectors, deleted
+from txlake.conflict.positions import Vectors, deleted_positions
 from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
 from txlake.errors import TxlakeError
 from txlake.log.predicates import ColumnPath, columns_of
@@ -147,7 +147,7 @@ def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:
     """The positions of the rows that are asked for."""
     if one.positions is not None:
         return pa.array(_numbers(one.positions))
-    gone = _numbers(deleted(one.file, vectors))
+    gone = _numbers(deleted_positions(one.file, vectors))
     return pa.array(np.setdiff1d(np.arange(count, dtype=np.uint64), gone))
 
 

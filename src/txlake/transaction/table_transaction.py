@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from txlake.conflict.context import RowProbe
-from txlake.conflict.footprint import Footprint, Marks, Read, ReadKind
+from txlake.conflict.footprint import Footprint, MarkUse, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
 from txlake.conflict.positions import Vectors
@@ -173,12 +173,12 @@ class TableTransaction:
         *,
         files: bool = True,
         kind: ReadKind = ReadKind.FOR_WRITE,
-        takes_all: bool = False,
+        deletes_all: bool = False,
         condition: object = None,
     ) -> None:
         """Notes rows that the writes depend on: those of the predicate, or the whole table.
 
-        Without `files` only rows that a winner adds count against it. `takes_all`: every one of
+        Without `files` only rows that a winner adds count against it. `deletes_all`: every one of
         the rows is taken away by what is staged next. `condition`: as the probe that the commit is
         given evaluates it.
         """
@@ -188,7 +188,7 @@ class TableTransaction:
                 text=text,
                 kind=kind,
                 files=files,
-                takes_all=takes_all,
+                deletes_all=deletes_all,
                 condition=condition,
             )
         )
@@ -379,7 +379,7 @@ class TableTransaction:
         self._require_open()
         self._now = Token() if token is None else token
         kept = self._now.reads
-        still_read = (replace(read, takes_all=False) for read in self._reads[kept:])
+        still_read = (replace(read, deletes_all=False) for read in self._reads[kept:])
         self._reads = [*self._reads[:kept], *still_read]
         self._view = self._seen(self._now)
 
@@ -498,13 +498,13 @@ class TableTransaction:
             syncs_marks=syncs_marks,
         )
 
-    def _marks_needed(self) -> Marks:
+    def _marks_needed(self) -> MarkUse:
         if self.log.governed is not None:
             # What a catalog reserved is given to no other transaction, whatever the mark is by now.
-            return Marks.FOLLOWED
+            return MarkUse.FOLLOWED
         if self._now.marks or self._moves_marks:
-            return Marks.MOVED
-        return Marks.STATED if self._states_marks else Marks.FOLLOWED
+            return MarkUse.MOVED
+        return MarkUse.STATED if self._states_marks else MarkUse.FOLLOWED
 
     @property
     def _moves_marks(self) -> bool:

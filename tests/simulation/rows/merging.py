@@ -18,6 +18,7 @@ from tests.simulation.rows import fitting, values
 from tests.simulation.rows.changes import Seen, assigned, moved, with_identities
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
@@ -47,7 +48,7 @@ from txlake.statements import (
     Star,
 )
 from txlake.statements.data import MergeClause
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 from txlake.transaction.data_plane import EvolveSchema
 
 _CHANGED = (UPDATE, UPDATE_BY_SOURCE)

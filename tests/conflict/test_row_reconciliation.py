@@ -14,7 +14,7 @@ from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
-from txlake.conflict.reconcile import reconcile
+from txlake.conflict.row_reconciliation import reconcile_rows
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, DeletionVector
@@ -171,7 +171,7 @@ def test_a_file_that_is_listed_again_took_no_rows() -> None:
     [file] = [one for one in history.newest.files.adds() if one.path == "f1"]
     again = msgspec.structs.replace(file, base_row_id=7)
     listed = ConcurrentCommit(version=1, removed=(file.removed(timestamp_ms=1),), added=(again,))
-    assert not reconcile(ours.footprint(), listed, history.disk).carried
+    assert not reconcile_rows(ours.footprint(), listed, history.disk).carried
 
 
 def test_without_vectors_files_are_the_grain() -> None:
@@ -181,7 +181,7 @@ def test_without_vectors_files_are_the_grain() -> None:
     delete(2)(other)
     assert history.commit(one)
     [winner] = history.winners
-    assert reconcile(other.footprint(), winner, history.disk).carried
+    assert reconcile_rows(other.footprint(), winner, history.disk).carried
     footprint = other.footprint()
 
     class Broken:
@@ -191,7 +191,7 @@ def test_without_vectors_files_are_the_grain() -> None:
         def of_id(self, vector_id: str) -> BitMap64:
             raise CorruptTable("gone")
 
-    met = reconcile(footprint, winner, Broken())
+    met = reconcile_rows(footprint, winner, Broken())
     assert not met.carried
     assert [overlap.positions for overlap in met.overlaps] == [None]
 
@@ -203,13 +203,13 @@ def test_files_that_both_remove_whole_are_told_by_their_live_rows() -> None:
     delete(0, 5)(one)
     delete(0, 5)(other)
     assert history.commit(one)
-    [overlap] = reconcile(other.footprint(), history.winners[-1], history.disk).overlaps
+    [overlap] = reconcile_rows(other.footprint(), history.winners[-1], history.disk).overlaps
     assert overlap.positions == BitMap64([0, 2, 3, 4, 5])
     footprint = other.footprint()
     uncounted = replace(
         footprint, removed=tuple(msgspec.structs.replace(f, stats=None) for f in footprint.removed)
     )
-    [overlap] = reconcile(uncounted, history.winners[-1], history.disk).overlaps
+    [overlap] = reconcile_rows(uncounted, history.winners[-1], history.disk).overlaps
     assert overlap.positions is None
 
 
@@ -223,7 +223,7 @@ def test_bounds_of_a_file_that_lost_rows_are_loose() -> None:
     other.staged = tight
     [winner] = history.winners
     winner = replace(winner, added=tuple(map(_tight, winner.added)))
-    [file] = reconcile(other.footprint(), winner, history.disk).footprint.added
+    [file] = reconcile_rows(other.footprint(), winner, history.disk).footprint.added
     assert '"tightBounds":false' in (file.stats or "")
 
 

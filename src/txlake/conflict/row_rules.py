@@ -12,13 +12,13 @@ from typing import TypeVar
 from pyroaring import BitMap64
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit, RowChanges
-from txlake.conflict.context import Context, FileRows
+from txlake.conflict.context import CheckContext, FileRows
 from txlake.conflict.evidence import Finding
+from txlake.conflict.file_compatibility import incompatibility
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
-from txlake.conflict.positions import Loss, losses
-from txlake.conflict.settings_fit import misfit
+from txlake.conflict.positions import RemovedRows, removed_rows_by_path
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -38,7 +38,7 @@ _AGAIN = "Run the transaction again on the newest version."
 
 
 def table_changed_by_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
@@ -53,7 +53,7 @@ def table_changed_by_both(
 
 
 def select_not_true(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Under Serializable, a plain SELECT of the transaction would answer differently now."""
     if context.level is not Level.SERIALIZABLE:
@@ -78,12 +78,14 @@ def select_not_true(
     return None
 
 
-def rows_added(footprint: Footprint, winner: ConcurrentCommit, context: Context) -> Finding | None:
+def rows_added(
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
+) -> Finding | None:
     """A winner added rows that match a read of the transaction."""
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
         context.level is Level.WRITE_SERIALIZABLE
-        and (footprint.metadata is not None or not footprint.may_come_before(winner))
+        and (footprint.metadata is not None or not footprint.can_precede(winner))
     ):
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)
@@ -102,14 +104,14 @@ def rows_added(footprint: Footprint, winner: ConcurrentCommit, context: Context)
 
 
 def _advice_on_added(
-    found: Sequence[FileRows], footprint: Footprint, winner: ConcurrentCommit, context: Context
+    found: Sequence[FileRows], footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> str:
     """What keeps two such writers apart, if anything does.
 
     Both may have changed one row, whose new image is what was found. Else the rows found match the
     transaction's condition, for certain where their positions are known.
     """
-    met = context.reconciled(footprint, winner)
+    met = context.reconcile_rows(footprint, winner)
     if met is not None and met.overlaps:
         return (
             "Run the transaction again: both change the same rows, and no condition keeps two such "
@@ -125,7 +127,7 @@ def _advice_on_added(
 
 
 def files_of_old_settings(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner added files under settings that the transaction replaces by others."""
     if footprint.metadata is None:
@@ -133,7 +135,7 @@ def files_of_old_settings(
     changes = context.changes_of(winner)
     files = (*changes.added, *changes.maybe_added)
     # A change that follows the winner's is the same updates, and fits or doesn't as it did before.
-    reason = misfit(context.metadata, footprint.metadata) if files else None
+    reason = incompatibility(context.metadata, footprint.metadata) if files else None
     if reason is None:
         return None
     return Finding(
@@ -145,7 +147,7 @@ def files_of_old_settings(
 
 
 def rows_deleted(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner deleted rows that match a read, or moved ones that the transaction takes away."""
     kinds = [ReadKind.GUARD]
@@ -158,7 +160,7 @@ def rows_deleted(
     gone = (*changes.deleted, *moved)
     for read in _of_kind(footprint.reads, *kinds):
         candidates: Iterable[Remove] = gone
-        if read.takes_all and context.row_vectors is not None:
+        if read.deletes_all and context.row_vectors is not None:
             candidates = moved  # which rows both took is the next rule's
         elif read.is_assumed:
             both = {file.path for file in _of_both(footprint, winner, context)}
@@ -191,13 +193,13 @@ def _read_rows_deleted(
 
 
 def rows_deleted_by_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Both take rows away from one file, or one does while the other lists it anew."""
     shared = _of_both(footprint, winner, context)
     if not shared:
         return None
-    met = context.reconciled(footprint, winner)
+    met = context.reconcile_rows(footprint, winner)
     overlaps = () if met is None else met.overlaps
     rows = tuple(_sample(overlap.file, overlap.positions) for overlap in overlaps)
     return Finding(
@@ -210,7 +212,7 @@ def rows_deleted_by_both(
 
 
 def _of_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[Remove, ...]:
     """The files that both touch and that can't be brought together row by row."""
     shared = _touched(winner.removed, footprint, context)
@@ -231,14 +233,16 @@ def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, obje
     return {"file": path, "count": len(positions), "positions": first}
 
 
-def _carried(footprint: Footprint, winner: ConcurrentCommit, context: Context) -> frozenset[str]:
+def _carried(
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
+) -> frozenset[str]:
     """Canonical paths of the files that both touch and that are brought together row by row."""
-    met = context.reconciled(footprint, winner)
+    met = context.reconcile_rows(footprint, winner)
     return frozenset() if met is None else met.carried
 
 
 def file_added_by_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Both add one path: the later entry would silently replace the earlier."""
     theirs = {canonical_path(file.path) for file in winner.added}
@@ -261,7 +265,7 @@ def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
 
 
 def _rows_added(
-    read: Read, changes: RowChanges, winner: ConcurrentCommit, context: Context
+    read: Read, changes: RowChanges, winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[FileRows, ...]:
     """Files with new rows that the read may match.
 
@@ -271,7 +275,7 @@ def _rows_added(
     rows = [FileRows(file=file) for file in changes.added]
     doubts = context.may_match(read, changes.maybe_added)
     if any(doubts):
-        lost = losses(winner.removed, winner.added)
+        lost = removed_rows_by_path(winner.removed, winner.added)
         for file, is_doubtful in zip(changes.maybe_added, doubts, strict=True):
             back = _returned(lost, file, context) if is_doubtful else BitMap64()
             if back is None or back:
@@ -279,7 +283,7 @@ def _rows_added(
     return context.matching(read, rows)
 
 
-def _returned(lost: Mapping[str, Loss], file: Add, context: Context) -> BitMap64 | None:
+def _returned(lost: Mapping[str, RemovedRows], file: Add, context: CheckContext) -> BitMap64 | None:
     """The positions that are live again; None where it can't be told."""
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.vectors is None:
@@ -291,16 +295,16 @@ def _returned(lost: Mapping[str, Loss], file: Add, context: Context) -> BitMap64
 
 
 def _rows_deleted(
-    read: Read, gone: Iterable[Remove], winner: ConcurrentCommit, context: Context
+    read: Read, gone: Iterable[Remove], winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[FileRows, ...]:
     """Files with rows of the version read that went, and that the read may match."""
     if not read.files:
         return ()
-    seen = [(file, one) for one in gone if (file := context.seen(one)) is not None]
+    seen = [(file, one) for one in gone if (file := context.file_read(one)) is not None]
     doubts = context.may_match(read, [file for file, _ in seen])
     if not any(doubts):
         return ()
-    lost = losses(winner.removed, winner.added)
+    lost = removed_rows_by_path(winner.removed, winner.added)
     rows = [
         FileRows(file=file, positions=_positions(lost, removed, context))
         for (file, removed), is_doubtful in zip(seen, doubts, strict=True)
@@ -309,7 +313,9 @@ def _rows_deleted(
     return context.matching(read, rows)
 
 
-def _positions(lost: Mapping[str, Loss], file: Remove, context: Context) -> BitMap64 | None:
+def _positions(
+    lost: Mapping[str, RemovedRows], file: Remove, context: CheckContext
+) -> BitMap64 | None:
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.row_vectors is None or context.probe is None:
         return None
@@ -319,7 +325,9 @@ def _positions(lost: Mapping[str, Loss], file: Remove, context: Context) -> BitM
         return None
 
 
-def _touched(files: Sequence[_File], footprint: Footprint, context: Context) -> tuple[_File, ...]:
+def _touched(
+    files: Sequence[_File], footprint: Footprint, context: CheckContext
+) -> tuple[_File, ...]:
     """Those of the files that the transaction takes rows from or lists anew."""
     if not files:
         return ()

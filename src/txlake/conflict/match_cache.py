@@ -19,14 +19,14 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey
 
 
-class Verdicts:
+class MatchCache:
     """What is known of files, and the files that are likely to be asked about."""
 
     def __init__(self) -> None:
         self._expected: list[Add] = []
-        self._known: dict[int, _OfRead] = {}
+        self._known: dict[int, _ReadMatches] = {}
 
-    def expect(self, files: Iterable[Add]) -> None:
+    def prefetch(self, files: Iterable[Add]) -> None:
         """Files that are judged along with the first one that a read is asked about."""
         self._expected.extend(files)
 
@@ -34,7 +34,7 @@ class Verdicts:
         """For each whether it may hold a row that the read matches, in the schema of its base."""
         if read.predicate is None:
             return [True] * len(files)
-        own = self._known.setdefault(id(read), _OfRead(read))
+        own = self._known.setdefault(id(read), _ReadMatches(read))
         keys = [canonical_key(file.key) for file in files]
         asked = zip(keys, files, strict=True)
         missing = {key: file for key, file in asked if own.lacks(key, file)}
@@ -42,14 +42,14 @@ class Verdicts:
             for file in self._expected[own.expected :]:
                 missing.setdefault(canonical_key(file.key), file)
             own.expected = len(self._expected)
-            judged = _judged(read.predicate, list(missing.values()), base)
+            judged = _evaluate(read.predicate, list(missing.values()), base)
             for (key, file), verdict in zip(missing.items(), judged, strict=True):
                 own.files[key] = (file, verdict)
         return [own.files[key][1] for key in keys]
 
 
 @dataclass(slots=True)
-class _OfRead:
+class _ReadMatches:
     """What one read is known to match; `expected`: how many expected files were judged."""
 
     read: Read
@@ -62,12 +62,12 @@ class _OfRead:
         return known is None or (known[0] is not file and known[0] != file)
 
 
-def _judged(predicate: Predicate, files: list[Add], base: Snapshot) -> list[bool]:
+def _evaluate(predicate: Predicate, files: list[Add], base: Snapshot) -> list[bool]:
     try:
         kept = may_match(predicate, files_table(files), base.schema, base.partition_columns)
     except TxlakeError:  # a partition value or a statistic that can't be read: doubt
         if len(files) == 1:
             return [True]
-        return [one for file in files for one in _judged(predicate, [file], base)]
+        return [one for file in files for one in _evaluate(predicate, [file], base)]
     verdicts: list[bool] = kept.to_pylist()
     return verdicts

@@ -36,7 +36,7 @@ from txlake.protocol.properties import is_true
 from txlake.protocol.statistics import FileStatistics
 
 # It brings back files as they were: rows that were deleted since, and ids that were theirs.
-_BRINGS_BACK = "RESTORE"
+_RESTORE = "RESTORE"
 _SUSPENDED = "delta.rowTrackingSuspended"
 _TRACKS_ROWS = "delta.enableRowTracking"
 
@@ -56,34 +56,34 @@ class ForeignCommit:
     version: int
     actions: tuple[Action, ...]
     timestamp_ms: int
-    is_kept: frozenset[str] = frozenset()
-    may_go: frozenset[str] = frozenset()
+    catalog_owned: frozenset[str] = frozenset()
+    removable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a commit may not follow.
 
-    `is_lasting`: what it changes is the catalog's, so that the same work done again, on a newer
+    `is_permanent`: what it changes is the catalog's, so that the same work done again, on a newer
     version, is refused again.
     """
 
     reason: str
-    is_lasting: bool
+    is_permanent: bool
 
 
-def refusal_of(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> Refusal | None:
+def find_refusal(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> Refusal | None:
     """Why the commit would leave a table that isn't whole; None when it may follow.
 
     `before` is the table at the version before it; `vectors` reads deletion vectors.
     """
-    case = _Case(commit, before, vectors)
+    case = _CommitCheck(commit, before, vectors)
     told = ((rule, rule(case)) for rule in RULES)
-    return next((Refusal(why, rule in LASTING) for rule, why in told if why is not None), None)
+    return next((Refusal(why, rule in PERMANENT) for rule, why in told if why is not None), None)
 
 
 @dataclass(frozen=True)
-class _Case:
+class _CommitCheck:
     commit: ForeignCommit
     before: Snapshot
     vectors: Vectors
@@ -109,14 +109,14 @@ class _Case:
         return {canonical_path(file.path): file for file in found}
 
     @property
-    def brings_back(self) -> bool:
-        return self.info.text("operation") == _BRINGS_BACK
+    def is_restore(self) -> bool:
+        return self.info.text("operation") == _RESTORE
 
 
 _NO_INFO = CommitInfo({})
 
 
-def tells_of_itself(case: _Case) -> str | None:
+def commit_info_is_complete(case: _CommitCheck) -> str | None:
     """CommitInfo comes first, once, with the id of its transaction and its time."""
     actions = case.commit.actions
     infos = [action for action in actions if isinstance(action, CommitInfo)]
@@ -133,7 +133,7 @@ def tells_of_itself(case: _Case) -> str | None:
     return None
 
 
-def time_grows(case: _Case) -> str | None:
+def timestamp_increases(case: _CommitCheck) -> str | None:
     """Its time is later than that of the version before."""
     before, now = case.before.in_commit_timestamp_ms, case.info.in_commit_timestamp_ms
     if before is not None and now is not None and now <= before:
@@ -144,7 +144,7 @@ def time_grows(case: _Case) -> str | None:
     return None
 
 
-def settings_once(case: _Case) -> str | None:
+def settings_set_once(case: _CommitCheck) -> str | None:
     """There is one protocol and one metaData at most."""
     for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
         count = sum(isinstance(action, kind) for action in case.commit.actions)
@@ -153,7 +153,7 @@ def settings_once(case: _Case) -> str | None:
     return None
 
 
-def features_stay(case: _Case) -> str | None:
+def features_not_dropped(case: _CommitCheck) -> str | None:
     """No table feature is dropped, and no version of the protocol lowered."""
     old, new = case.before.protocol, case.after.protocol
     dropped = case.before.features - case.after.features
@@ -170,7 +170,7 @@ def features_stay(case: _Case) -> str | None:
     return None
 
 
-def table_is_the_same(case: _Case) -> str | None:
+def table_identity_unchanged(case: _CommitCheck) -> str | None:
     """The metadata's id and the partition columns stay; what is the catalog's isn't touched."""
     old, new = case.before.metadata, case.after.metadata
     if new.id != old.id:
@@ -181,20 +181,20 @@ def table_is_the_same(case: _Case) -> str | None:
             f"it partitions by {list(new.partition_columns)} a table that is partitioned by "
             f"{list(old.partition_columns)}"
         )
-    for key in sorted(case.commit.is_kept):
+    for key in sorted(case.commit.catalog_owned):
         found = new.configuration.get(key)
-        is_gone = found is None and key in case.commit.may_go
+        is_gone = found is None and key in case.commit.removable
         if found != old.configuration.get(key) and not is_gone:
             return f"it changes the table property {key!r}, which is the catalog's"
     for action in case.commit.actions:
-        if isinstance(action, DomainMetadata) and action.domain in case.commit.is_kept:
+        if isinstance(action, DomainMetadata) and action.domain in case.commit.catalog_owned:
             return f"it changes the metadata domain {action.domain!r}, which is the catalog's"
     return None
 
 
-def deleted_rows_stay_deleted(case: _Case) -> str | None:
+def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
     """Whose deletion vector is replaced has all the deleted rows that it had."""
-    if case.brings_back:
+    if case.is_restore:
         return None
     for file in case.added:
         known = case.before.files.by_path(file.path)
@@ -213,7 +213,7 @@ def deleted_rows_stay_deleted(case: _Case) -> str | None:
     return None
 
 
-def vectors_are_there(case: _Case) -> str | None:
+def vectors_are_readable(case: _CommitCheck) -> str | None:
     """A new deletion vector can be read, and has as many rows as it says."""
     for file in case.added:
         vector = file.deletion_vector
@@ -231,7 +231,7 @@ def vectors_are_there(case: _Case) -> str | None:
     return None
 
 
-def _positions(case: _Case, vector: DeletionVector | None) -> BitMap64 | str:
+def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | str:
     """The deleted rows, or what keeps them from being read."""
     if vector is None:
         return BitMap64()
@@ -241,7 +241,7 @@ def _positions(case: _Case, vector: DeletionVector | None) -> BitMap64 | str:
         return str(error)
 
 
-def row_ids_are_new(case: _Case) -> str | None:
+def row_ids_are_new(case: _CommitCheck) -> str | None:
     """Rows of new files have ids that no row had; a file that is listed again keeps its own.
 
     Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
@@ -249,12 +249,12 @@ def row_ids_are_new(case: _Case) -> str | None:
     configuration = case.after.metadata.configuration
     if "rowTracking" not in case.after.features or is_true(configuration, _SUSPENDED):
         return None
-    mark, told = case.before.row_id_high_water_mark, _mark_of(case)
+    mark, told = case.before.row_id_high_water_mark, _high_water_mark(case)
     if isinstance(told, str):
         return told
     fresh: list[tuple[int, int, str]] = []
     for file in case.added:
-        found = _ids_of(case, file, mark)
+        found = _new_row_ids(case, file, mark)
         if isinstance(found, str):
             return f"file {decode_path(file.path)!r}: {found}"
         if found is not None:
@@ -265,10 +265,10 @@ def row_ids_are_new(case: _Case) -> str | None:
     highest = max((end for _, end, _ in fresh), default=mark)
     if told < highest:
         return f"row ids up to {highest} are given, and the high-water mark is {told}"
-    return _lacks_ids(case)
+    return _files_without_ids(case)
 
 
-def _mark_of(case: _Case) -> int | str:
+def _high_water_mark(case: _CommitCheck) -> int | str:
     """The high-water mark after the commit, or what is wrong with it."""
     before = case.before.row_id_high_water_mark
     domains = [one for one in case.commit.actions if isinstance(one, DomainMetadata)]
@@ -281,7 +281,7 @@ def _mark_of(case: _Case) -> int | str:
     return after
 
 
-def _ids_of(case: _Case, file: Add, mark: int) -> tuple[int, int] | str | None:
+def _new_row_ids(case: _CommitCheck, file: Add, mark: int) -> tuple[int, int] | str | None:
     """The first and the last id of a new file's rows; None for rows that had theirs before.
 
     Text says what is wrong.
@@ -297,7 +297,7 @@ def _ids_of(case: _Case, file: Add, mark: int) -> tuple[int, int] | str | None:
         return None
     if base is None or since is None:
         return "expected a baseRowId and a defaultRowCommitVersion: the table tracks rows"
-    if case.brings_back and known is None and base <= mark:
+    if case.is_restore and known is None and base <= mark:
         return None
     if base <= mark:
         return f"baseRowId {base} isn't beyond {mark}, the high-water mark: the ids are others'"
@@ -320,7 +320,7 @@ def _overlap(fresh: Sequence[tuple[int, int, str]]) -> str | None:
     return None
 
 
-def _lacks_ids(case: _Case) -> str | None:
+def _files_without_ids(case: _CommitCheck) -> str | None:
     """Turning row tracking on gives ids to all files."""
     old, new = case.before.metadata.configuration, case.after.metadata.configuration
     if is_true(old, _TRACKS_ROWS) or not is_true(new, _TRACKS_ROWS):
@@ -332,7 +332,7 @@ def _lacks_ids(case: _Case) -> str | None:
     return f"it turns row tracking on, and {lacking} files have no row ids" if lacking else None
 
 
-def identities_are_the_catalogs(case: _Case) -> str | None:
+def identity_marks_unchanged(case: _CommitCheck) -> str | None:
     """Values of identity columns are reserved in the lake's catalog, which others don't ask.
 
     Those that another engine gives may be what a transaction of the lake has drawn already.
@@ -354,18 +354,18 @@ def identities_are_the_catalogs(case: _Case) -> str | None:
     )
 
 
-Rule = Callable[[_Case], str | None]
+Rule = Callable[[_CommitCheck], str | None]
 RULES: tuple[Rule, ...] = (
-    tells_of_itself,
-    time_grows,
-    settings_once,
-    features_stay,
-    table_is_the_same,
-    vectors_are_there,
+    commit_info_is_complete,
+    timestamp_increases,
+    settings_set_once,
+    features_not_dropped,
+    table_identity_unchanged,
+    vectors_are_readable,
     deleted_rows_stay_deleted,
     row_ids_are_new,
-    identities_are_the_catalogs,
+    identity_marks_unchanged,
 )
 
-LASTING: frozenset[Rule] = frozenset({table_is_the_same, identities_are_the_catalogs})
+PERMANENT: frozenset[Rule] = frozenset({table_identity_unchanged, identity_marks_unchanged})
 """The rules over what is the catalog's."""

@@ -24,7 +24,7 @@ _CHECKED_WHERE_NULL = ("delta.invariants", "delta.generationExpression")
 _CHECKED = (*_CHECKED_WHERE_NULL, CHAR_VARCHAR_TYPE)
 
 
-def misfit(before: Metadata, after: Metadata) -> str | None:
+def incompatibility(before: Metadata, after: Metadata) -> str | None:
     """Why a file written under `before` can't stand under `after`; None when any such file can."""
     if before == after:
         return None

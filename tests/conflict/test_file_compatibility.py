@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import metadata
-from txlake.conflict.settings_fit import misfit
+from txlake.conflict.file_compatibility import incompatibility
 from txlake.protocol.actions import Metadata
 
 Kind = object
@@ -197,10 +197,10 @@ MISFITS: dict[str, tuple[Metadata, Metadata, str]] = {
 
 @pytest.mark.parametrize("name", FITS)
 def test_fits(name: str) -> None:
-    assert misfit(*FITS[name]) is None
+    assert incompatibility(*FITS[name]) is None
 
 
 @pytest.mark.parametrize("name", MISFITS)
 def test_does_not_fit(name: str) -> None:
     before, after, why = MISFITS[name]
-    assert why in str(misfit(before, after))
+    assert why in str(incompatibility(before, after))

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from pyroaring import BitMap64
 
-from txlake.conflict import judging
-from txlake.conflict.judging import RULES, ForeignCommit, Refusal, refusal_of
+from txlake.conflict import foreign_rules
+from txlake.conflict.foreign_rules import RULES, ForeignCommit, Refusal, find_refusal
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import (
@@ -165,26 +165,36 @@ WIDER = json.dumps(
 
 # Name: (the rule, the table, the commit's actions, what the reason says).
 REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
-    "no commitInfo": ("tells_of_itself", PLAIN, (file("b"),), "found 0"),
-    "commitInfo later": ("tells_of_itself", PLAIN, (file("b"), info()), "as the first action"),
-    "two of them": ("tells_of_itself", PLAIN, (info(), info()), "found 2"),
-    "no txnId": ("tells_of_itself", PLAIN, (info(txn=None),), "expected a txnId"),
-    "an empty txnId": ("tells_of_itself", PLAIN, (info(txn=""),), "expected a txnId"),
-    "no time": ("tells_of_itself", PLAIN, (info(None),), "expected an inCommitTimestamp"),
-    "a time in words": ("tells_of_itself", PLAIN, (info("now"),), "found 'now'"),
-    "another time": ("tells_of_itself", PLAIN, (info(2001),), "at 2000, its commitInfo 2001"),
-    "an older time": ("time_grows", PLAIN, (info(900),), "900 isn't later than 1000"),
-    "the same time": ("time_grows", PLAIN, (info(1000),), "1000 isn't later than 1000"),
-    "two protocols": ("settings_once", PLAIN, (info(), PROTOCOL, PROTOCOL), "one protocol"),
-    "two metaData": ("settings_once", PLAIN, (info(), METADATA, METADATA), "one metaData"),
+    "no commitInfo": ("commit_info_is_complete", PLAIN, (file("b"),), "found 0"),
+    "commitInfo later": (
+        "commit_info_is_complete",
+        PLAIN,
+        (file("b"), info()),
+        "as the first action",
+    ),
+    "two of them": ("commit_info_is_complete", PLAIN, (info(), info()), "found 2"),
+    "no txnId": ("commit_info_is_complete", PLAIN, (info(txn=None),), "expected a txnId"),
+    "an empty txnId": ("commit_info_is_complete", PLAIN, (info(txn=""),), "expected a txnId"),
+    "no time": ("commit_info_is_complete", PLAIN, (info(None),), "expected an inCommitTimestamp"),
+    "a time in words": ("commit_info_is_complete", PLAIN, (info("now"),), "found 'now'"),
+    "another time": (
+        "commit_info_is_complete",
+        PLAIN,
+        (info(2001),),
+        "at 2000, its commitInfo 2001",
+    ),
+    "an older time": ("timestamp_increases", PLAIN, (info(900),), "900 isn't later than 1000"),
+    "the same time": ("timestamp_increases", PLAIN, (info(1000),), "1000 isn't later than 1000"),
+    "two protocols": ("settings_set_once", PLAIN, (info(), PROTOCOL, PROTOCOL), "one protocol"),
+    "two metaData": ("settings_set_once", PLAIN, (info(), METADATA, METADATA), "one metaData"),
     "a feature dropped": (
-        "features_stay",
+        "features_not_dropped",
         PLAIN,
         (info(), without("inCommitTimestamp")),
         "drops the table features inCommitTimestamp",
     ),
     "catalogManaged dropped": (
-        "features_stay",
+        "features_not_dropped",
         PLAIN,
         (
             info(),
@@ -198,61 +208,61 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
         "catalogManaged",
     ),
     "a lower protocol": (
-        "features_stay",
+        "features_not_dropped",
         PLAIN,
         (info(), Protocol(min_reader_version=2, min_writer_version=7, writer_features=FEATURES)),
         r"lowers the protocol from \(3, 7\) to \(2, 7\)",
     ),
     "another table's metaData": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), settings(id="u")),
         "is of table u, and this is t",
     ),
     "other partitions": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), settings(partition_columns=("id",))),
         "partitions by",
     ),
     "the catalog's property": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), settings(configuration={**CONFIGURATION, "own": "2"})),
         "property 'own'",
     ),
     "the catalog's property gone": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), settings(configuration={"delta.enableInCommitTimestamps": "true"})),
         "property 'own'",
     ),
     "the catalog's property changed that may go": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         table(metadata=settings(configuration={**CONFIGURATION, "maker": "1"})),
         (info(), settings(configuration={**CONFIGURATION, "maker": "2"})),
         "property 'maker'",
     ),
     "the catalog's property come that may go": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), settings(configuration={**CONFIGURATION, "maker": "1"})),
         "property 'maker'",
     ),
     "the catalog's domain": (
-        "table_is_the_same",
+        "table_identity_unchanged",
         PLAIN,
         (info(), OTHER_CATALOG),
         "domain 'txlake.catalog'",
     ),
     "a vector that isn't there": (
-        "vectors_are_there",
+        "vectors_are_readable",
         PLAIN,
         (info(), file("b", "gone")),
         "'b': its deletion vector can't be read: vector gone is missing",
     ),
     "a vector that miscounts": (
-        "vectors_are_there",
+        "vectors_are_readable",
         PLAIN,
         (info(), file("b", "1,2", says=3)),
         "has 2 rows, and says that it has 3",
@@ -364,19 +374,19 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
 }
 REFUSED |= {
     "identity values given": (
-        "identities_are_the_catalogs",
+        "identity_marks_unchanged",
         table(metadata=settings(schema_string=identity(None))),
         (info(), settings(schema_string=identity(7))),
         "values of the identity column",
     ),
     "identity values given again": (
-        "identities_are_the_catalogs",
+        "identity_marks_unchanged",
         table(metadata=settings(schema_string=identity(7))),
         (info(), settings(schema_string=identity(3))),
         "values of the identity column",
     ),
     "identity that nobody can follow": (
-        "identities_are_the_catalogs",
+        "identity_marks_unchanged",
         PLAIN,
         (info(), settings(schema_string=BROKEN)),
         "delta.identity.step",
@@ -452,8 +462,10 @@ def refusal(before: Snapshot, actions: tuple[Action, ...]) -> Refusal | None:
         (one.number("inCommitTimestamp") for one in actions if isinstance(one, CommitInfo)), 0
     )
     time = 2000 if told is None or told > 2000 else told
-    return refusal_of(
-        ForeignCommit(version=4, actions=actions, timestamp_ms=time, is_kept=KEPT, may_go=MAY_GO),
+    return find_refusal(
+        ForeignCommit(
+            version=4, actions=actions, timestamp_ms=time, catalog_owned=KEPT, removable=MAY_GO
+        ),
         before,
         Vectors(),
     )
@@ -464,7 +476,7 @@ def test_what_is_the_catalogs_is_refused_however_often_it_is_tried(name: str) ->
     rule, before, actions, _ = REFUSED[name]
     found = refusal(before, actions)
     assert found is not None
-    assert found.is_lasting == (rule in {"table_is_the_same", "identities_are_the_catalogs"})
+    assert found.is_permanent == (rule in {"table_identity_unchanged", "identity_marks_unchanged"})
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -482,9 +494,9 @@ def test_fine(name: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.__name__))
 def test_each_rule_refuses_what_no_other_does(
-    rule: judging.Rule, monkeypatch: pytest.MonkeyPatch
+    rule: foreign_rules.Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "RULES", [other for other in RULES if other is not rule])
+    monkeypatch.setattr(foreign_rules, "RULES", [other for other in RULES if other is not rule])
     passed = []
     for name, (refused_by, before, actions, _) in REFUSED.items():
         if judge(before, actions) is None:

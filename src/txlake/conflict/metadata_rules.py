@@ -6,12 +6,12 @@ to 3.
 
 from __future__ import annotations
 
-from txlake.conflict.adoption import is_harmless, moves_marks_alone
+from txlake.conflict.adoption import is_harmless, only_moves_marks
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.context import Context
+from txlake.conflict.context import CheckContext
 from txlake.conflict.evidence import Finding
-from txlake.conflict.footprint import Footprint, Marks
-from txlake.conflict.metadata_updates import Clash, followed
+from txlake.conflict.footprint import Footprint, MarkUse
+from txlake.conflict.metadata_updates import Clash, rebase_metadata
 from txlake.errors import (
     ConcurrentTransactionException,
     MetadataChangedException,
@@ -43,7 +43,7 @@ _AGAIN = "Run the transaction again on the newest version."
 
 
 def table_created_by_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Both create the table."""
     if footprint.read_version >= 0:
@@ -57,7 +57,7 @@ def table_created_by_both(
 
 
 def protocol_changed_by_both(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Both set the protocol."""
     if winner.protocol is None or footprint.protocol is None:
@@ -70,7 +70,7 @@ def protocol_changed_by_both(
 
 
 def features_dropped(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner took table features away, on which the transaction may have relied."""
     if winner.protocol is None:
@@ -86,7 +86,7 @@ def features_dropped(
 
 
 def feature_came_into_force(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner listed a feature that asks something of rows, and the metadata uses it already.
 
@@ -109,7 +109,7 @@ def feature_came_into_force(
 
 
 def dropped_feature_used(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """The transaction drops a feature that a winner's files or domains use."""
     if footprint.protocol is None:
@@ -126,13 +126,13 @@ def dropped_feature_used(
 
 
 def metadata_changed(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner changed the metadata, and not in a way that is harmless to this transaction."""
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
-        outcome = rebased_metadata(footprint, winner.metadata, context)
+        outcome = metadata_after(footprint, winner.metadata, context)
         if not isinstance(outcome, Clash):
             return None
         finding = f"changed {outcome.part}, which this transaction changes too, or depends on"
@@ -142,7 +142,7 @@ def metadata_changed(
             context.metadata,
             winner.metadata,
             protocol,
-            moves_marks=footprint.marks is Marks.MOVED,
+            moves_marks=footprint.marks is MarkUse.MOVED,
         ):
             return None
         finding = "changed the table's metadata (schema, partitioning or properties)"
@@ -153,8 +153,8 @@ def metadata_changed(
     )
 
 
-def rebased_metadata(
-    footprint: Footprint, theirs: Metadata, context: Context
+def metadata_after(
+    footprint: Footprint, theirs: Metadata, context: CheckContext
 ) -> Metadata | Clash | None:
     """The metadata that the transaction sets, after a winner's; None where it sets none.
 
@@ -166,13 +166,13 @@ def rebased_metadata(
     ours, base = footprint.metadata, context.metadata
     if ours is None or theirs == base:
         return ours
-    if not footprint.only_defines and not moves_marks_alone(base, theirs):
+    if not footprint.changes_definition_only and not only_moves_marks(base, theirs):
         return Clash("the table's metadata")
-    if footprint.marks is Marks.MOVED:
+    if footprint.marks is MarkUse.MOVED:
         return Clash("the metadata beside the high-water marks of identity columns")
-    if footprint.marks is Marks.STATED and marks_differ(base, theirs):
+    if footprint.marks is MarkUse.STATED and marks_differ(base, theirs):
         return Clash("the high-water marks of identity columns")
-    found = followed(ours, base, theirs, context.table)
+    found = rebase_metadata(ours, base, theirs, context.table)
     if isinstance(found, Clash) or footprint.protocol is None:
         return found
     if protocol_for(found, footprint.protocol) != footprint.protocol:
@@ -181,7 +181,7 @@ def rebased_metadata(
 
 
 def domain_changed(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """Both wrote one metadata domain, or a winner wrote one that was read."""
     ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
@@ -196,7 +196,7 @@ def domain_changed(
 
 
 def app_id_advanced(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
     """A winner set an application id that the transaction depends on."""
     shared = sorted((footprint.read_app_ids | footprint.app_ids) & winner.app_ids)

@@ -15,7 +15,14 @@ from pyroaring import BitMap64
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.footprint import Footprint
-from txlake.conflict.positions import Loss, Moves, Vectors, deleted, loss, losses
+from txlake.conflict.positions import (
+    RemovedRows,
+    RowMoves,
+    Vectors,
+    deleted_positions,
+    removed_rows,
+    removed_rows_by_path,
+)
 from txlake.errors import TxlakeError
 from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, Remove
@@ -31,7 +38,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
+class RowReconciliation:
     """A transaction and one winner, brought together.
 
     Attributes:
@@ -45,50 +52,56 @@ class Reconciled:
     carried: frozenset[str] = frozenset()
 
 
-def reconcile(footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> Reconciled:
+def reconcile_rows(
+    footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors
+) -> RowReconciliation:
     """The transaction after the winner, row by row."""
     removed, added = footprint.removed_by_path, footprint.added_by_path
     shared = []
-    for path, theirs in losses(winner.removed, winner.added).items():
+    for path, theirs in removed_rows_by_path(winner.removed, winner.added).items():
         before = removed.get(path)
         is_written = path not in footprint.unwritten
-        ours = None if before is None else loss(before, added.get(path), is_written=is_written)
+        ours = (
+            None if before is None else removed_rows(before, added.get(path), is_written=is_written)
+        )
         if ours is not None:
             shared.append((path, ours, theirs))
     if not shared:
-        return Reconciled(footprint=footprint)
-    meeting = _Meeting(footprint, winner, vectors)
+        return RowReconciliation(footprint=footprint)
+    meeting = _Reconciliation(footprint, winner, vectors)
     overlaps = {}
     for path, ours, theirs in shared:
         try:
-            overlap = meeting.file(path, ours, theirs)
+            overlap = meeting.reconcile_file(path, ours, theirs)
         except TxlakeError:  # a vector or a statistic that can't be read: doubt
             overlap = Overlap(file=theirs.before)
         if overlap is not None:
             overlaps[path] = overlap
-    return Reconciled(
+    return RowReconciliation(
         footprint=meeting.footprint(),
         overlaps=tuple(overlaps.values()),
         carried=frozenset(path for path, *_ in shared if path not in overlaps),
     )
 
 
-class Meetings:
+class RowReconciler:
     """Brings a transaction together with one winner after the other, with each of them once."""
 
     def __init__(self) -> None:
-        self._last: tuple[Footprint, ConcurrentCommit, Reconciled] | None = None
+        self._last: tuple[Footprint, ConcurrentCommit, RowReconciliation] | None = None
 
-    def of(self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> Reconciled:
+    def of(
+        self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors
+    ) -> RowReconciliation:
         """The transaction after the winner, row by row."""
         last = self._last
         if last is None or last[0] is not footprint or last[1] is not winner:
-            last = (footprint, winner, reconcile(footprint, winner, vectors))
+            last = (footprint, winner, reconcile_rows(footprint, winner, vectors))
             self._last = last
         return last[2]
 
 
-class _Meeting:
+class _Reconciliation:
     """The transaction's files, changed one shared file after the other."""
 
     def __init__(self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> None:
@@ -98,8 +111,8 @@ class _Meeting:
         self._added = dict(footprint.added_by_path)
         self._unwritten = dict(footprint.unwritten)
         self._outputs = {canonical_path(file.path): file for file in winner.added}
-        self._ours_moved = footprint.moves or Moves(footprint.removed, footprint.added)
-        self._theirs_moved = Moves(winner.removed, winner.added)
+        self._ours_moved = footprint.moves or RowMoves(footprint.removed, footprint.added)
+        self._theirs_moved = RowMoves(winner.removed, winner.added)
 
     def footprint(self) -> Footprint:
         """The transaction as it is now."""
@@ -111,48 +124,48 @@ class _Meeting:
             moves=self._ours_moved,
         )
 
-    def file(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
+    def reconcile_file(self, path: str, ours: RemovedRows, theirs: RemovedRows) -> Overlap | None:
         """Brings the two together in one file; the overlap when that can't be."""
         if path not in self._removed:  # given up with another file of its rewrite
             return None
         if ours.is_rewrite:
-            return self._rewrite(path, theirs)
+            return self._apply_to_rewrite(path, theirs)
         if ours.returned(self._vectors):  # the winner's vector has them deleted
             return Overlap(file=theirs.before)
         if theirs.is_rewrite:
-            return self._follow(path, ours, theirs)
+            return self._follow_moved_rows(path, ours, theirs)
         own, other = self._positions(path, ours), theirs.positions(self._vectors)
         if own is None or other is None:
             both = own if other is None else other
             return Overlap(
-                file=theirs.before, positions=self._every(ours) if both is None else both
+                file=theirs.before, positions=self._live_positions(ours) if both is None else both
             )
         both = own & other
         if both:
             return Overlap(file=theirs.before, positions=both)
         assert theirs.after is not None
-        self._relist(path, theirs.after, own | deleted(theirs.after, self._vectors))
+        self._delete_rows(path, theirs.after, own | deleted_positions(theirs.after, self._vectors))
         return None
 
-    def _positions(self, path: str, ours: Loss) -> BitMap64 | None:
+    def _positions(self, path: str, ours: RemovedRows) -> BitMap64 | None:
         """The positions that the transaction deletes itself; None for the whole file."""
         if ours.after is None:
             return None
         every = self._unwritten.get(path)
         if every is None:
-            every = deleted(ours.after, self._vectors)
-        return every - deleted(ours.before, self._vectors)
+            every = deleted_positions(ours.after, self._vectors)
+        return every - deleted_positions(ours.before, self._vectors)
 
-    def _every(self, ours: Loss) -> BitMap64 | None:
+    def _live_positions(self, ours: RemovedRows) -> BitMap64 | None:
         """The positions of the rows that live in a file; None where the rows weren't counted."""
         count = FileStatistics.from_json(ours.before.stats).num_records
         if count is None:
             return None
         every = BitMap64()
         every.add_range(0, count)
-        return every - deleted(ours.before, self._vectors)
+        return every - deleted_positions(ours.before, self._vectors)
 
-    def _relist(self, path: str, listed: Add, positions: BitMap64) -> None:
+    def _delete_rows(self, path: str, listed: Add, positions: BitMap64) -> None:
         """The transaction deletes rows of a file as the winner lists it."""
         self._removed[path] = listed.removed(timestamp_ms=self._now_ms(), data_change=True)
         self._added[path] = msgspec.structs.replace(_loose(listed), data_change=True)
@@ -161,7 +174,9 @@ class _Meeting:
             self._added.pop(path)
             self._unwritten.pop(path)
 
-    def _follow(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
+    def _follow_moved_rows(
+        self, path: str, ours: RemovedRows, theirs: RemovedRows
+    ) -> Overlap | None:
         """The winner moved the rows: the deletions go to where they stand now."""
         runs = self._theirs_moved.of(path, self._vectors)
         if runs is None:
@@ -170,11 +185,11 @@ class _Meeting:
         places: dict[str, BitMap64] = {}
         for run in runs:
             output = canonical_path(run.output)
-            found = run.every_place() if own is None else run.places(own, self._vectors)
+            found = run.all_places() if own is None else run.places(own, self._vectors)
             places[output] = places.get(output, BitMap64()) | found
         if own is not None and sum(map(len, places.values())) != len(own):
             return Overlap(file=theirs.before, positions=own)
-        self._forget(path)
+        self._drop_file(path)
         for output, found in places.items():
             if found:
                 self._delete_in(output, found)
@@ -183,43 +198,43 @@ class _Meeting:
     def _delete_in(self, output: str, positions: BitMap64) -> None:
         known = self._unwritten.get(output)
         if known is None:
-            known = deleted(self._outputs[output], self._vectors)
-        self._relist(output, self._outputs[output], known | positions)
+            known = deleted_positions(self._outputs[output], self._vectors)
+        self._delete_rows(output, self._outputs[output], known | positions)
 
-    def _forget(self, path: str) -> None:
+    def _drop_file(self, path: str) -> None:
         self._removed.pop(path)
         self._added.pop(path, None)
         self._unwritten.pop(path, None)
 
-    def _rewrite(self, path: str, theirs: Loss) -> Overlap | None:
+    def _apply_to_rewrite(self, path: str, theirs: RemovedRows) -> Overlap | None:
         """The transaction moved the rows: its outputs lose what the winner deleted."""
         runs = self._ours_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
         if theirs.is_rewrite or theirs.returned(self._vectors):
-            return self._give_up(path, theirs)
+            return self._drop_outputs(path, theirs)
         positions = theirs.positions(self._vectors)
         if positions is None:
-            places = [(run.output, run.every_place()) for run in runs]
+            places = [(run.output, run.all_places()) for run in runs]
             self._removed.pop(path)  # the winner has removed it
         else:
             assert theirs.after is not None
             places = [(run.output, run.places(positions, self._vectors)) for run in runs]
             if sum(len(found) for _, found in places) != len(positions):
-                return self._give_up(path, theirs)
+                return self._drop_outputs(path, theirs)
             after = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
             self._removed[path] = after
         for output, found in places:
-            self._lose_in(canonical_path(output), found)
+            self._remove_from_output(canonical_path(output), found)
         return None
 
-    def _lose_in(self, output: str, positions: BitMap64) -> None:
+    def _remove_from_output(self, output: str, positions: BitMap64) -> None:
         """Rows that the transaction moved to an output are gone."""
         file = self._added.get(output)
         if file is None or not positions:  # no row of it was left
             return
         before = self._unwritten.get(output)
-        every = positions | (deleted(file, self._vectors) if before is None else before)
+        every = positions | (deleted_positions(file, self._vectors) if before is None else before)
         if FileStatistics.from_json(file.stats).num_records == len(every):
             self._added.pop(output)
             self._unwritten.pop(output, None)
@@ -227,7 +242,7 @@ class _Meeting:
             self._added[output] = _loose(file)
             self._unwritten[output] = every
 
-    def _give_up(self, path: str, theirs: Loss) -> Overlap | None:
+    def _drop_outputs(self, path: str, theirs: RemovedRows) -> Overlap | None:
         """Outputs that can't stand are left out, with all that shares a source with them."""
         linked = self._ours_moved.linked(path, self._vectors)
         if linked is None:

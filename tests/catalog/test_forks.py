@@ -12,6 +12,7 @@ import pytest
 from tests.session.offline import Offline
 from tests.support.forking import in_a_fork
 from txlake.catalog import Catalog, forks, sqlite_url
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.session.session import Session
 from txlake.session.transaction import State
@@ -34,13 +35,13 @@ def refused(work: Callable[[], object]) -> None:
 
 
 def test_a_fork_is_refused_whatever_it_uses(lake: Offline) -> None:
-    session = Session(lake.engine)
+    session = Session(lake.engine, HANDLERS)
     transaction = session.begin()
 
     def child() -> None:
         refused(lambda: lake.run("CREATE TABLE u (id INT)"))
         refused(lambda: session.begin())
-        refused(lambda: Session(lake.engine).begin())
+        refused(lambda: Session(lake.engine, HANDLERS).begin())
         refused(transaction.require_active)
         refused(transaction.commit)
         refused(lambda: lake.catalog.databases())
@@ -53,7 +54,7 @@ def test_a_fork_is_refused_whatever_it_uses(lake: Offline) -> None:
 
 
 def test_what_a_fork_ends_goes_on_in_its_parent(lake: Offline) -> None:
-    session = Session(lake.engine)
+    session = Session(lake.engine, HANDLERS)
     transaction = session.begin()
     folder = lake.plane._scratch()._temporary()
 

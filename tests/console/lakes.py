@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from txlake.commands import HANDLERS
 from txlake.console.serving import no_spark
 from txlake.lake.lake import LakeSession, open_session
 from txlake.session.command import AsRows
@@ -29,7 +30,7 @@ class PlainLake:
 
     def another(self) -> Session:
         """A session more."""
-        self._others.append(Session(self.engine))
+        self._others.append(Session(self.engine, HANDLERS))
         return self._others[-1]
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.session.offline import Offline
 from tests.transaction.log_of import add
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.membership import attachment
 from txlake.membership.attachment import attach_named
@@ -292,7 +293,7 @@ def test_a_transaction_of_ones_own_ends_whatever_happens(lake: Offline) -> None:
 
 def test_attaching_waits_for_whoever_holds_the_name(lake: Offline, place: str) -> None:
     lake.path_table(place)
-    other = Session(lake.engine)
+    other = Session(lake.engine, HANDLERS)
     tx = other.begin()
     lake.run_in(tx, "CREATE TABLE mine (id INT)", other)
     lake.session.lock_timeout_ms = 0

@@ -14,10 +14,10 @@ import txlake
 from tests.server.client import Client
 from tests.server.test_sql import ALL, READER, TOKENS, done, say
 from txlake.commands import COMMANDS
+from txlake.commands.controls import CONTROLS
 from txlake.console.playground import Playground, StatementStatus
 from txlake.console.timelines import LEVELS, TIMELINES
 from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
-from txlake.session.controls import CONTROLS
 from txlake.statements import (
     ConvertTable,
     ConvertToDelta,

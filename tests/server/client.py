@@ -10,6 +10,7 @@ import httpx2 as httpx
 from starlette.testclient import TestClient
 
 from tests.transaction.foreign import stage, told
+from txlake.commands import HANDLERS
 from txlake.lake.lake import Lake
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
@@ -18,6 +19,7 @@ from txlake.server.app import OWN_ROOT, ROOT, application
 from txlake.server.calls import Limits, ServedLake, SessionPool
 from txlake.server.serving import restricted_engine
 from txlake.server.tokens import Token, Tokens
+from txlake.session import Session
 from txlake.session.engine import Handle
 from txlake.statements import TableName
 from txlake.transaction.foreign_commit import Staged
@@ -45,7 +47,7 @@ class Client:
         self.engine = restricted_engine(lake._session.engine, owns_spark=False)
         self.served = ServedLake(
             engine=self.engine,
-            sessions=SessionPool(lambda: type(lake._session)(self.engine)),
+            sessions=SessionPool(lambda: Session(self.engine, HANDLERS)),
             limits=limits or Limits(),
             vends_credentials=vends_credentials,
         )

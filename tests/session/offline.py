@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.transaction.log_of import metadata
 from txlake.catalog import Catalog
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.errors import Unavailable
 from txlake.ports import NewTable, Store
 from txlake.protocol.actions import Action, Metadata
@@ -79,13 +79,12 @@ class Offline:
         self.engine = Engine(
             system=system,
             settings=settings,
-            commands=COMMANDS,
             plane=self.plane,
             warehouse=self._open(self.place, {}),
             catalog=self.catalog,
             open_store=self._open,
         )
-        self.session = Session(self.engine)
+        self.session = Session(self.engine, HANDLERS)
 
     def _open(self, location: str, options: Mapping[str, str]) -> Store:
         store = _Failing(open_store(location, options), self.failing, self.instead)
@@ -136,7 +135,6 @@ class Offline:
         return Engine(
             system=self.engine.system,
             settings=self.engine.settings,
-            commands=COMMANDS,
             plane=self.plane,
             open_store=self.engine.open_store,
         )

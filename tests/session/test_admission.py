@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tests.session.offline import Offline
 from txlake.catalog.database import Database
 from txlake.catalog.relations import tables
-from txlake.commands import COMMANDS
+from txlake.commands import COMMANDS, HANDLERS
 from txlake.commands.data import write
 from txlake.commands.tables import locate_target
 from txlake.conflict.locking import LockMode, Queued
@@ -51,7 +51,7 @@ def test_a_transaction_for_one_commit_is_known_to_the_catalog(lake: Offline) -> 
 
 def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> Context:
     """A statement's context, in a transaction of a session of its own."""
-    transaction = Session(lake.engine).begin(explicit=explicit)
+    transaction = Session(lake.engine, HANDLERS).begin(explicit=explicit)
     return Context(
         engine=lake.engine,
         transaction=transaction,

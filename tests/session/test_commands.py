@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from txlake.commands import COMMANDS
+from txlake.commands.controls import CONTROLS
 from txlake.session.command import TableLock
-from txlake.session.controls import CONTROLS
 from txlake.sql import parse
 from txlake.statements import (
     ControlStatement,

@@ -33,7 +33,7 @@ CREATE = CreateTable(table=TablePath("t"), columns=specs("a int"))
 def engine() -> Iterator[Engine]:
     system, settings = System(), Settings()
     plane = plane_without_spark(system, settings)
-    found = Engine(system=system, settings=settings, commands={}, plane=plane)
+    found = Engine(system=system, settings=settings, plane=plane)
     yield found
     found.close()
 

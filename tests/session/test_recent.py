@@ -48,7 +48,6 @@ def test_a_lake_keeps_few_logs_and_a_transaction_its_own() -> None:
     engine = Engine(
         system=lake.engine.system,
         settings=Settings(tables_cached=2),
-        commands=lake.engine.commands,
         plane=lake.engine.plane,
         warehouse=lake.engine.warehouse,
         catalog=lake.catalog,

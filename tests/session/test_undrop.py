@@ -16,6 +16,7 @@ from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
 from txlake.catalog.recovering import Standing
+from txlake.commands import HANDLERS
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.membership import dropping
 from txlake.membership.attachment import attach, detach
@@ -187,7 +188,7 @@ def test_a_drop_in_a_transaction_is_one_when_that_commits(lake: Offline) -> None
 
 def test_it_waits_for_whoever_holds_the_name(lake: Offline) -> None:
     lake.run("DROP TABLE t")
-    other = Session(lake.engine)
+    other = Session(lake.engine, HANDLERS)
     tx = other.begin()
     lake.run_in(tx, "CREATE TABLE t (other INT)", other)
     lake.session.lock_timeout_ms = 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import SparkContext
 
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
 from txlake.membership.connecting import session_on
@@ -31,7 +31,7 @@ def test_a_sort_starts_spark_first(
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)  # another test's may run
     session = session_on(
         str(tmp_path / "warehouse"),
-        commands=COMMANDS,
+        handlers=HANDLERS,
         make_spark=refused,
         settings=Settings(target_file_bytes=target_file_bytes),
     )

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import txlake
 from txlake import Lake
+from txlake.commands import HANDLERS
 from txlake.server.app import OWN_ROOT, ROOT, application
 from txlake.server.calls import ServedLake, SessionPool
 from txlake.server.tokens import Token, Tokens
@@ -131,7 +132,7 @@ def served(
         engine = lake._session.engine
         made = ServedLake(
             engine=engine,
-            sessions=SessionPool(lambda: Session(engine)),
+            sessions=SessionPool(lambda: Session(engine, HANDLERS)),
             vends_credentials=vends_credentials,
         )
         server = Lossy(application(made, Tokens(tokens)))

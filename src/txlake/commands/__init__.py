@@ -1,12 +1,13 @@
 """The command of each kind of statement, one module a family of statements.
 
-A session looks a statement's command up in COMMANDS and runs it (`session.command`).
+A session looks a statement's handler up in HANDLERS and runs it (`session.command`).
 """
 
 from __future__ import annotations
 
 from txlake.commands import (
     analyze,
+    controls,
     convert_table,
     copy_into,
     data,
@@ -20,6 +21,7 @@ from txlake.commands import (
     views,
 )
 from txlake.session.command import Commands
+from txlake.session.session import Handlers
 
 _FAMILIES: tuple[Commands, ...] = (
     data.COMMANDS,
@@ -38,5 +40,6 @@ _FAMILIES: tuple[Commands, ...] = (
 COMMANDS: Commands = {
     statement: entry for family in _FAMILIES for statement, entry in family.items()
 }
+HANDLERS = Handlers(controls=controls.CONTROLS, commands=COMMANDS)
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "HANDLERS"]

@@ -25,6 +25,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from txlake.commands import HANDLERS
 from txlake.console import conflicts, formatting, history, instant, now, tables
 from txlake.console.page_requests import Action, PageRequest, View
 from txlake.console.visitors import (
@@ -147,7 +148,7 @@ class _App:
         self._rooms = sections
         self._visitors = Visitors(tokens, engine.system.now_ms)
         self._requires_tokens = tokens.are_required
-        self._sessions = SessionPool(lambda: Session(engine))
+        self._sessions = SessionPool(lambda: Session(engine, HANDLERS))
         self._threads = ThreadPoolExecutor(limits.workers, "txlake-console")
         self._in_flight = 0  # only used in the event loop's thread
         folders = list(dict.fromkeys(section.folder for section in sections))

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.conflict.levels import parse_level
 from txlake.console.inspector import Inspector, LakeReport
 from txlake.console.scratch import ScratchFolder
@@ -331,14 +331,14 @@ class _PlaygroundLake:
         self._session: Session | None = None
         try:
             self._session = session_on(
-                str(self.folder / "lake"), commands=COMMANDS, make_spark=no_spark
+                str(self.folder / "lake"), handlers=HANDLERS, make_spark=no_spark
             )
             engine = self._session.engine
             setup = timeline.setup.replace("{level}", LEVELS[level])
             LakeSession(self._session)._answered(setup, None, AsRows())
             session_level = parse_level(level) if timeline.uses is None else None
             for name in timeline.sessions:
-                session = Session(engine, level=session_level)
+                session = Session(engine, HANDLERS, level=session_level)
                 session.database = timeline.uses or session.database
                 self._threads[name] = SessionThread(name, session)
             self._inspector = Inspector(engine, self._threads.values())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
@@ -104,7 +104,7 @@ def open_session(
             )
         return unity_session_on(
             catalog,
-            commands=COMMANDS,
+            handlers=HANDLERS,
             make_spark=make_spark,
             token=token,
             storage_options=storage_options,
@@ -120,7 +120,7 @@ def open_session(
         raise InvalidRequest("location: expected the lake's folder or URL, found none")
     session = session_on(
         location,
-        commands=COMMANDS,
+        handlers=HANDLERS,
         make_spark=make_spark,
         catalog=catalog,
         storage_options=storage_options,
@@ -358,7 +358,7 @@ class LakeSession(Streams):
         return self._session_on(self._session.engine)
 
     def _session_on(self, engine: Engine) -> LakeSession:
-        return LakeSession(Session(engine, level=self._session.level))
+        return LakeSession(Session(engine, HANDLERS, level=self._session.level))
 
     def conflicts(self) -> DataFrame:
         """The conflicts that the lake's sessions met, oldest first: the view `txlake.conflicts`.

@@ -16,9 +16,8 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
 from txlake.membership.opening import open_lake
-from txlake.session.command import Commands
 from txlake.session.engine import Engine
-from txlake.session.session import Session
+from txlake.session.session import Handlers, Session
 from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane
 from txlake.storage import local_path, open_store
@@ -35,7 +34,7 @@ _MEMORY = "memory:"
 def session_on(
     location: str,
     *,
-    commands: Commands,
+    handlers: Handlers,
     make_spark: Callable[[], SparkSession],
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -55,13 +54,12 @@ def session_on(
     engine = Engine(
         system=system,
         settings=settings,
-        commands=commands,
         plane=_plane(make_spark, system, settings, options),
         warehouse=warehouse,
         catalog=_catalog(catalog, warehouse.url, system, settings),
         storage_options=options,
     )
-    session = Session(engine, level=level)
+    session = Session(engine, handlers, level=level)
     open_lake(session)
     return session
 
@@ -69,7 +67,7 @@ def session_on(
 def unity_session_on(
     address: str,
     *,
-    commands: Commands,
+    handlers: Handlers,
     make_spark: Callable[[], SparkSession],
     token: str | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -93,13 +91,12 @@ def unity_session_on(
     engine = Engine(
         system=system,
         settings=settings,
-        commands=commands,
         plane=plane,
         catalog=catalog,
         storage_options=options,
         open_store=lambda location, options: catalog.credentials.store(location),
     )
-    return Session(engine, level=level)
+    return Session(engine, handlers, level=level)
 
 
 def _plane(

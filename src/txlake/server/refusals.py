@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from txlake.commands import COMMANDS
+from txlake.commands.controls import CONTROLS
 from txlake.session.command import words_of
-from txlake.session.controls import CONTROLS
 from txlake.statements import (
     AddColumns,
     AddConstraint,

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.server.app import application
 from txlake.server.calls import Limits, ServedLake, SessionPool
@@ -51,7 +52,7 @@ def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[s
     engine, level = restricted_engine(session.engine, owns_spark=True), session.level
     served = ServedLake(
         engine=engine,
-        sessions=SessionPool(lambda: Session(engine, level=level)),
+        sessions=SessionPool(lambda: Session(engine, HANDLERS, level=level)),
         limits=settings.limits,
         vends_credentials=settings.vends_credentials,
     )

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, SparkSession
 
@@ -35,9 +34,6 @@ from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.data_plane import DataPlane, TableData
 from txlake.transaction.identities import Identities
 from txlake.transaction.table_log import TableLog
-
-if TYPE_CHECKING:
-    from txlake.session.command import Commands
 
 _logger = logging.getLogger(__name__)
 # Of the warehouse, with the catalog in it; of every table.
@@ -152,7 +148,6 @@ class Engine:
     """Shared by all sessions of a lake; safe to use from many threads.
 
     Attributes:
-        commands: how each statement is carried out.
         plane: reads and writes the rows of tables.
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names.
@@ -162,7 +157,6 @@ class Engine:
 
     system: System
     settings: Settings
-    commands: Commands
     plane: DataPlane
     warehouse: Store | None = None
     catalog: AnyCatalog = field(default_factory=NoCatalog)

@@ -1,14 +1,15 @@
 """A session: its current database, its own SQL transaction, and the statements it carries out.
 
-Owns autocommit and the session's own transaction. What control statements do is told by
-`session.controls`, what all others do by `txlake.commands`.
+Owns autocommit and the session's own transaction. What each statement does is in `txlake.commands`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,33 +23,64 @@ from txlake.session.admission import admit
 from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.by_rules import by_rules
 from txlake.session.catalog_access import refuse_lost
-from txlake.session.command import Answer, TableLock, words_of
+from txlake.session.command import Answer, Commands, TableLock, words_of
 from txlake.session.context import Context
-from txlake.session.controls import CONTROLS, Turn
 from txlake.session.engine import Engine
-from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction
-from txlake.session.variables import SessionGround
 from txlake.spark.spark_errors import spark_errors
 from txlake.statements import (
-    Atomic,
     Expression,
     ReadTable,
     Statement,
     Table,
     TimeTravel,
 )
-from txlake.statements.scripting import Block
 from txlake.telemetry import span
 from txlake.views import VIEWS
 from txlake.views.describe import Rows
 
 
+@dataclass(frozen=True, slots=True)
+class ControlScope:
+    """Where a control statement is carried out.
+
+    Attributes:
+        transaction: the open transaction that it is about; None where none is open.
+    """
+
+    session: Session
+    transaction: Transaction | None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the transaction is the one that BEGIN opened in the session, or none is open."""
+        return self.transaction is self.session.current
+
+    def require_open(self) -> Transaction:
+        """Return the transaction. Raises InvalidRequest when none is open."""
+        if self.transaction is None:
+            raise InvalidRequest("no transaction is open; BEGIN opens one")
+        return self.transaction
+
+
+Control: TypeAlias = Callable[[ControlScope, Any], Answer]
+"""Carries out the control statements of one type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """How statements are carried out, by their types: control statements, and all others."""
+
+    controls: Mapping[type[Any], Control]
+    commands: Commands
+
+
 class Session:
     """Carries out statements one after the other; used by one thread at a time."""
 
-    def __init__(self, engine: Engine, *, level: Level | None = None) -> None:
+    def __init__(self, engine: Engine, handlers: Handlers, *, level: Level | None = None) -> None:
         self.engine = engine
+        self.handlers = handlers
         self.database = DEFAULT_DATABASE
         self.level = level
         self.lock_timeout_ms = -1
@@ -131,13 +163,13 @@ class Session:
 
     def answer_in(self, transaction: Transaction | None, statement: Statement) -> Answer:
         """As `execute_in`; the answer becomes rows when it is asked for them."""
-        control = CONTROLS.get(type(statement))
+        control = self.handlers.controls.get(type(statement))
         if control is None:
             return self.carry_out(transaction, statement)
         if transaction is not None and transaction is not self._current:
             transaction.require_active()
         try:
-            return control(Turn(self, transaction), statement)
+            return control(ControlScope(self, transaction), statement)
         except InvalidRequest as error:
             if transaction is not None:
                 self._failed(transaction, error)
@@ -171,7 +203,7 @@ class Session:
         statement = answered(
             statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
         )
-        command = self.engine.commands[type(statement)]
+        command = self.handlers.commands[type(statement)]
         if transaction is not None and command.is_alone:
             error = InvalidRequest(
                 f"{words_of(statement)} can't run in a transaction; COMMIT or ROLLBACK first"
@@ -342,22 +374,16 @@ class Session:
         self._current = None
         transaction.rollback()
 
-    def run_atomic(self, statement: Atomic) -> None:
-        """BEGIN ATOMIC: a script in a transaction of the session's own."""
-        self.begin_own(None, False)
+    @contextmanager
+    def script(self) -> Iterator[None]:
+        """Let a script's handlers decide, in the block, what an InvalidRequest does."""
         self._in_script = True
         try:
-            ground = SessionGround(self, self._current)
-            Script(ground).run(Block(steps=statement.statements, handlers=statement.handlers))
-            self.commit_own()
-        except BaseException:
-            if self._current is not None:
-                self.rollback_own()
-            raise
+            yield
         finally:
             self._in_script = False
 
     def _failed(self, transaction: Transaction, error: BaseException) -> None:
-        """A statement failed, and with it its transaction; a script may have a handler."""
+        """Fail the transaction of a failed statement, unless a script may handle the error."""
         if not (self._in_script and isinstance(error, InvalidRequest)):
             transaction.fail(error)

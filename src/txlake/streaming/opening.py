@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from txlake.catalog import DEFAULT_DATABASE
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.membership.connecting import session_on
 from txlake.session.catalog_access import refuse_lost
@@ -34,7 +34,7 @@ def session_of(place: Place) -> Session:
     if place.lake is not None:
         return session_on(
             place.lake,
-            commands=COMMANDS,
+            handlers=HANDLERS,
             make_spark=_no_spark,
             catalog=place.catalog,
             storage_options=place.storage_options,
@@ -52,10 +52,10 @@ def session_of(place: Place) -> Session:
         Engine(
             system=system,
             settings=settings,
-            commands=COMMANDS,
             plane=plane,
             storage_options=place.storage_options,
-        )
+        ),
+        HANDLERS,
     )
 
 

@@ -147,7 +147,7 @@ def _of_clone(given: Enabled, spark: SparkSession) -> Enabled:
 
 def _beside(session: Session, engine: Engine) -> Session:
     """Another session on the same lake, set as this one is."""
-    made = Session(engine, level=session.level)
+    made = Session(engine, session.handlers, level=session.level)
     made.database, made.lock_timeout_ms = session.database, session.lock_timeout_ms
     return made
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-from txlake.commands import COMMANDS
+from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -76,12 +76,11 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
         for place, (known, known_options, engine) in enumerate(_engines):
             if known is spark and known_options == options:
                 _engines.append(_engines.pop(place))
-                return Session(engine)
+                return Session(engine, HANDLERS)
         system, settings = System(), Settings()
         engine = Engine(
             system=system,
             settings=settings,
-            commands=COMMANDS,
             plane=SparkPlane(
                 make_spark=lambda: spark,
                 system=system,
@@ -98,7 +97,7 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
         idle = [engine for _, _, engine in _engines if not engine.has_shared]
         gone = set(map(id, idle[:-_ENGINES_MAX]))
         _engines[:] = [one for one in _engines if id(one[2]) not in gone]
-        return Session(engine)
+        return Session(engine, HANDLERS)
 
 
 def _outside_paths(spark: SparkSession) -> Sequence[str]:

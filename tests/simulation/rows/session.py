@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from txlake.commands import HANDLERS
+from txlake.conflict.levels import Level
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.sql import parse
@@ -18,6 +21,9 @@ def _parsed(sql: str) -> tuple[Statement, ...]:
 
 class RowSession(Session):
     """A session that answers with rows."""
+
+    def __init__(self, engine: Engine, *, level: Level | None = None) -> None:
+        super().__init__(engine, HANDLERS, level=level)
 
     def rows(self, sql: str) -> list[dict[str, object]]:
         """Carries out one statement, or several; the last one's rows, or its counts."""

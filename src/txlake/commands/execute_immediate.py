@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 
+from txlake.commands.scripting import ScriptEnvironment
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import TextRules
-from txlake.session.scripting import Ground
 from txlake.sql import has_named_markers, parse
 from txlake.statements import ExecuteImmediate, Select, SqlText, Statement
 
 
-def statement_of(statement: ExecuteImmediate, ground: Ground, rules: TextRules) -> Statement:
+def statement_of(
+    statement: ExecuteImmediate, environment: ScriptEnvironment, rules: TextRules
+) -> Statement:
     """Return the statement whose text it evaluates, its markers being constants, by the rules.
 
     It may be another EXECUTE IMMEDIATE. Raises InvalidRequest for a text that isn't one statement.
     """
-    text = ground.text(statement.sql)
-    found = parse(text, _arguments(statement, text, ground), rules)
+    text = environment.text(statement.sql)
+    found = parse(text, _arguments(statement, text, environment), rules)
     if len(found) != 1:
         raise InvalidRequest(
             f"EXECUTE IMMEDIATE takes one statement, found {len(found)} in {text!r}"
@@ -28,7 +30,7 @@ def statement_of(statement: ExecuteImmediate, ground: Ground, rules: TextRules) 
 
 
 def _arguments(
-    statement: ExecuteImmediate, text: str, ground: Ground
+    statement: ExecuteImmediate, text: str, environment: ScriptEnvironment
 ) -> dict[str, object] | list[object] | None:
     """Return the values of the markers: a list for `?`, by their names for `:name`.
 
@@ -36,7 +38,7 @@ def _arguments(
     """
     if not statement.using:
         return None
-    values: list[object] = [ground.constant(value) for value, _ in statement.using]
+    values: list[object] = [environment.constant(value) for value, _ in statement.using]
     if not has_named_markers(text):
         return values
     names = [name or _variable(value) for value, name in statement.using]

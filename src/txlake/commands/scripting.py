@@ -1,7 +1,6 @@
-"""The steps of a BEGIN ATOMIC ... END: order, branches, loops, variables' scopes, handlers.
+"""Scripts, BEGIN ATOMIC ... END: the order of steps, branches, loops, scopes and handlers.
 
-Owns what comes next. What a statement or a query does, and where variables live, is its ground's
-business (`variables`).
+A script's statements, queries and variables are its environment's business (`script_session`).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from txlake.statements.scripting import Step
 
 
-class Ground(Protocol):
-    """Where a script runs."""
+class ScriptEnvironment(Protocol):
+    """What a script's steps act on: statements, queries and variables of a session."""
 
     def run(self, statement: Statement) -> None:
         """Carries out a statement."""
@@ -95,8 +94,8 @@ class _Jumped(Exception):
 class Script:
     """Runs one block, once."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, environment: ScriptEnvironment) -> None:
+        self._environment = environment
         self._scopes: list[_Scope] = []
         self._handled: list[InvalidRequest] = []
 
@@ -120,7 +119,7 @@ class Script:
         finally:
             del self._scopes[depth:]
             for name, before in reversed(declared):
-                self._ground.restore(name, before)
+                self._environment.restore(name, before)
 
     def _steps(
         self, steps: Sequence[Step], declared: list[tuple[str, object]] | None = None
@@ -134,7 +133,7 @@ class Script:
 
     def _declare(self, step: DeclareVariable, declared: list[tuple[str, object]]) -> None:
         for name in step.names:
-            before = self._ground.declare(name, step.data_type, step.default)
+            before = self._environment.declare(name, step.data_type, step.default)
             declared.append((name, before))
 
     def _step(self, step: Step) -> None:
@@ -152,13 +151,13 @@ class Script:
             case Jump():
                 raise _Jumped(step)
             case SetVariables(names, value):
-                self._guarded(lambda: self._ground.assign(names, value))
+                self._guarded(lambda: self._environment.assign(names, value))
             case Signal():
                 self._guarded(lambda: self._signal(step))
             case DeclareVariable():
                 raise AssertionError(step)
             case _:
-                self._guarded(lambda: self._ground.run(step))
+                self._guarded(lambda: self._environment.run(step))
 
     # Branches and loops
 
@@ -193,7 +192,7 @@ class Script:
         return True
 
     def _rows(self, step: ForEach) -> Iterator[None]:
-        rows = self._ground.each(step.query, step.variable)
+        rows = self._environment.each(step.query, step.variable)
         try:
             while self._guarded(lambda: next(rows)):
                 yield
@@ -207,7 +206,7 @@ class Script:
     def _truth(self, condition: SqlText) -> bool | None:
         """Whether a condition is true; None when it failed and a handler took that."""
         found: list[bool] = []
-        self._guarded(lambda: found.append(self._ground.truth(condition)))
+        self._guarded(lambda: found.append(self._environment.truth(condition)))
         return found[0] if found else None
 
     # Failures
@@ -219,7 +218,7 @@ class Script:
             raise self._handled[-1]
         said = step.condition or "the script raised this error"
         if step.message is not None:
-            said = self._ground.text(step.message)
+            said = self._environment.text(step.message)
         raise Signaled(f"[SQLSTATE {step.state}] {said}", step.state)
 
     def _guarded(self, work: Callable[[], object]) -> bool:
@@ -229,7 +228,7 @@ class Script:
         """
         undo = None
         if any(scope.handlers for scope in self._scopes):
-            undo = self._ground.mark()
+            undo = self._environment.mark()
         try:
             work()
         except InvalidRequest as error:

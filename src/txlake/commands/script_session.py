@@ -1,35 +1,32 @@
-"""Where a script runs: its statements in the session's transaction, its variables in Spark.
+"""A script's environment: its statements run in a session's transaction, its variables in Spark.
 
-A variable is a session variable of Spark's, so a column of its name comes first, as in Spark. One
-that there was before has its value again afterwards.
+A script's variable is a session variable of Spark's: a column of the same name takes precedence, as
+in Spark. A session variable of the same name has its former value again when the script ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from txlake.errors import InvalidRequest
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import quote
 from txlake.sql import as_query, is_literal, sql_literal
 from txlake.statements import Select, SqlText, Statement
-
-if TYPE_CHECKING:
-    from txlake.session.session import Session
-    from txlake.session.transaction import Transaction
 
 _MARK = "txlake script"
 _WITH_LITERALS = (T.BooleanType, T.NumericType, T.StringType, T.BinaryType, T.DateType)
 _Before = tuple[T.StructType, Row] | None
 
 
-class SessionGround:
-    """A session's transaction, on which a script runs; None where each statement has its own."""
+class ScriptSession:
+    """The session that a script runs in; without a transaction each statement has its own."""
 
     def __init__(self, session: Session, transaction: Transaction | None) -> None:
         self._session = session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from txlake.cli.work import Standing
+from txlake.cli.worker import SessionState
 from txlake.errors import TxlakeError
 from txlake.views.results import Column, Result
 
@@ -33,8 +33,8 @@ class FakeWorker:
 
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
-    now: Standing = field(
-        default_factory=lambda: Standing(database="default", isolation="write_serializable")
+    now: SessionState = field(
+        default_factory=lambda: SessionState(database="default", isolation="write_serializable")
     )
     misread_errors: list[TxlakeError] = field(default_factory=list)
     tables: Sequence[str] = ()
@@ -56,12 +56,12 @@ class FakeWorker:
             self.now = replace(self.now, database=text.split()[1])
         return answer
 
-    def misread(self, error: TxlakeError) -> None:
+    def parse_failed(self, error: TxlakeError) -> None:
         self.misread_errors.append(error)
         if self.now.transaction is not None:
             self.now = replace(self.now, failed=True)
 
-    def standing(self) -> Standing:
+    def state(self) -> SessionState:
         return self.now
 
     def use(self, database: str) -> None:

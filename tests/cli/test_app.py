@@ -19,7 +19,7 @@ from tests.cli.fakes import FakeWorker, rows
 from txlake import __version__
 from txlake.cli import lakes
 from txlake.cli.app import app
-from txlake.cli.lakes import Place
+from txlake.cli.lakes import ConnectionSettings
 from txlake.errors import (
     ConcurrentAppendException,
     CorruptTable,
@@ -39,14 +39,14 @@ class Lake:
 
     def __init__(self) -> None:
         self.worker = FakeWorker()
-        self.places: list[Place] = []
+        self.places: list[ConnectionSettings] = []
 
     @contextmanager
-    def working(self, place: Place) -> Iterator[FakeWorker]:
+    def lake_worker(self, place: ConnectionSettings) -> Iterator[FakeWorker]:
         self.places.append(place)
         yield self.worker
 
-    def listing(self, place: Place, locations: Sequence[str] = ()) -> Rows:
+    def listing(self, place: ConnectionSettings, locations: Sequence[str] = ()) -> Rows:
         self.places.append(place)
         return listed({"id": "string", "age": "int"}, [{"id": "a", "age": 1}, {"id": "b"}])
 
@@ -54,7 +54,7 @@ class Lake:
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
     made = Lake()
-    monkeypatch.setattr(lakes, "working", made.working)
+    monkeypatch.setattr(lakes, "lake_worker", made.lake_worker)
     for name in ("locks", "transactions", "conflicts", "recover"):
         monkeypatch.setattr(lakes, name, made.listing)
     monkeypatch.delenv("TXLAKE_LAKE", raising=False)
@@ -126,7 +126,7 @@ def test_which_lake_is_opened(lake: Lake) -> None:
     )  # fmt: skip
     assert done.exit_code == 0
     assert lake.places == [
-        Place(
+        ConnectionSettings(
             location="s3://bucket/wh",
             catalog="sqlite://",
             isolation="snapshot",
@@ -134,7 +134,7 @@ def test_which_lake_is_opened(lake: Lake) -> None:
         )
     ]
     txlake("locks", env={"TXLAKE_LAKE": "wh", "TXLAKE_CATALOG": "sqlite:///c"})
-    assert lake.places[1] == Place(location="wh", catalog="sqlite:///c")
+    assert lake.places[1] == ConnectionSettings(location="wh", catalog="sqlite:///c")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_killing_a_transaction(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_killing_what_is_not_open(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(place: Place, one: str) -> None:
+    def refuse(place: ConnectionSettings, one: str) -> None:
         raise InvalidRequest(f"there is no open transaction {one!r}")
 
     monkeypatch.setattr(lakes, "kill", refuse)
@@ -279,7 +279,7 @@ def test_killing_what_is_not_open(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
 def test_a_history_needs_no_lake_for_a_place(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str | None, str, int | None]] = []
 
-    def history(place: Place, table: str, limit: int | None) -> Rows:
+    def history(place: ConnectionSettings, table: str, limit: int | None) -> Rows:
         asked.append((place.location, table, limit))
         return Rows(columns=(Column("version", "bigint"),), rows=[(1,)], total=1)
 

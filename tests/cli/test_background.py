@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from txlake.cli.background import Background
+from txlake.cli.background import BackgroundThread
 from txlake.errors import InvalidRequest, OutcomeUnknown
 
 
@@ -44,29 +44,29 @@ def refuse() -> str:
 
 
 def test_work_is_done_in_one_other_thread() -> None:
-    background = Background(lambda: None)
-    threads = {background.do(threading.get_ident) for _ in range(3)}
+    background = BackgroundThread(lambda: None)
+    threads = {background.run(threading.get_ident) for _ in range(3)}
     assert len(threads) == 1
     assert threads != {threading.get_ident()}
     with pytest.raises(InvalidRequest, match="the job was cancelled"):
-        background.do(refuse)
-    assert background.do(lambda: 7) == 7
+        background.run(refuse)
+    assert background.run(lambda: 7) == 7
 
 
 def test_what_was_cancelled_left_nothing() -> None:
     work = Work(refuse)
-    background = Background(work.cancel)
+    background = BackgroundThread(work.cancel)
     with pytest.raises(KeyboardInterrupt, match="nothing of it is kept") as raised:
-        background.do(work)
+        background.run(work)
     assert isinstance(raised.value.__cause__, InvalidRequest)
     assert work.cancels >= 1
-    assert background.do(lambda: 7) == 7  # it goes on
+    assert background.run(lambda: 7) == 7  # it goes on
 
 
 def test_what_finished_all_the_same_is_said() -> None:
     work = Work(lambda: "committed")
     with pytest.raises(KeyboardInterrupt, match="too late, it had finished"):
-        Background(work.cancel).do(work)
+        BackgroundThread(work.cancel).run(work)
 
 
 def test_an_unknown_outcome_stays_one() -> None:
@@ -75,7 +75,7 @@ def test_an_unknown_outcome_stays_one() -> None:
 
     work = Work(unknown)
     with pytest.raises(OutcomeUnknown):
-        Background(work.cancel).do(work)
+        BackgroundThread(work.cancel).run(work)
 
 
 def test_a_cancel_that_fails_does_no_harm() -> None:
@@ -86,7 +86,7 @@ def test_a_cancel_that_fails_does_no_harm() -> None:
         raise RuntimeError("the JVM is gone")
 
     with pytest.raises(KeyboardInterrupt):
-        Background(cancel).do(work)
+        BackgroundThread(cancel).run(work)
 
 
 def test_a_second_interrupt_leaves_at_once() -> None:
@@ -101,5 +101,5 @@ def test_a_second_interrupt_leaves_at_once() -> None:
         work.cancel()
 
     with pytest.raises((KeyboardInterrupt, InvalidRequest)):
-        Background(cancel, leave).do(work)
+        BackgroundThread(cancel, leave).run(work)
     assert left == [True]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from tests.cli.fakes import rows
 from txlake.cli import app as app_module
 from txlake.cli.app import app
-from txlake.cli.export import Exported, csv_file, parquet_file
+from txlake.cli.export import ExportOutput, csv_file, parquet_file
 from txlake.errors import InvalidRequest
 from txlake.sql import parse_script
 from txlake.views.results import Column, Result, collected
@@ -116,17 +116,17 @@ def test_parquet_refuses_what_it_would_lose(spark: SparkSession, query: str) -> 
 )
 def test_a_script_without_just_one_query_is_refused(text: str, found: str) -> None:
     with pytest.raises(InvalidRequest, match=f"rows of one query, and the script has {found}"):
-        Exported("csv").check(parse_script(text))
+        ExportOutput("csv").check(parse_script(text))
 
 
 @pytest.mark.parametrize("query", ["VALUES (1)", "SHOW TABLES", "DESCRIBE HISTORY t"])
 def test_what_counts_as_a_query(query: str) -> None:
-    Exported("parquet").check(parse_script(f"USE sales; {query}; DELETE FROM t"))
+    ExportOutput("parquet").check(parse_script(f"USE sales; {query}; DELETE FROM t"))
 
 
 def test_other_answers_are_notes() -> None:
     out, err = io.BytesIO(), io.StringIO()
-    output = Exported("csv", out, err)
+    output = ExportOutput("csv", out, err)
     first, second, third, query = parse_script("USE a;\nDELETE FROM t;\nVACUUM t;\nSELECT 1")
     output.answer(Result(columns=(), rows=(), total=0), first, 0)
     output.answer(rows(3, name="num_affected_rows"), second, 0)
@@ -176,7 +176,7 @@ def test_wrong_usage(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None
         done = runner.invoke(app, ["sql", *arguments])
         assert done.exit_code == 2
         assert said in " ".join(done.stderr.replace("│", " ").split())
-    monkeypatch.setattr(app_module, "_text", lambda *_: None)
+    monkeypatch.setattr(app_module, "_script_text", lambda *_: None)
     done = runner.invoke(app, ["sql", "--format", "csv"])
     assert (done.exit_code, "SQL that is given" in done.stderr) == (2, True)
 
@@ -188,4 +188,4 @@ def test_parquet_is_not_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "stdout", Terminal())
     with pytest.raises(typer.BadParameter, match="not for a terminal"):
-        app_module._output_as("parquet", as_json=False, rows=0)
+        app_module._output_for("parquet", as_json=False, rows=0)

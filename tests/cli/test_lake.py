@@ -21,9 +21,9 @@ from tests.catalog.ledgers import living
 from tests.cli.fakes import FakeSystem
 from txlake.cli import lakes
 from txlake.cli.app import app
-from txlake.cli.output import JsonLines
-from txlake.cli.scripts import Runner
-from txlake.cli.work import LakeWorker, Standing
+from txlake.cli.output import JsonOutput
+from txlake.cli.scripts import ScriptRunner
+from txlake.cli.worker import LakeWorker, SessionState
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
@@ -71,7 +71,7 @@ def test_values_of_every_kind(spark: SparkSession) -> None:
         Column("id_2", "int", '"integer"'),
     )
     out = io.StringIO()
-    JsonLines(out, io.StringIO()).listing(made)
+    JsonOutput(out, io.StringIO()).listing(made)
     assert json.loads(out.getvalue()) == {
         "id": 1,
         "id_3": "a",
@@ -163,14 +163,14 @@ def test_rows_that_no_query_gave_are_as_plain_as_others(spark: SparkSession) -> 
 
 def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:
     worker = worker_on(lake)
-    assert worker.standing() == Standing(database="default", isolation="write_serializable")
+    assert worker.state() == SessionState(database="default", isolation="write_serializable")
     worker.run("CREATE TABLE t (id INT)", None)
     worker.run("CREATE DATABASE sales ISOLATION LEVEL SERIALIZABLE", None)
     worker.run("USE sales", None)
     worker.run("CREATE TABLE orders (id INT)", None)
     assert worker.names() == ["default", "default.t", "orders", "sales", "sales.orders"]
     worker.run("BEGIN READ ONLY", None)
-    standing = worker.standing()
+    standing = worker.state()
     assert (standing.database, standing.isolation) == ("sales", "serializable")
     assert standing.transaction is not None
     assert (standing.failed, standing.read_only) == (False, True)
@@ -178,8 +178,8 @@ def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:
     assert not worker.rollback()
     worker.use("default")
     worker.run("BEGIN ISOLATION LEVEL SNAPSHOT", None)
-    worker.misread(InvalidRequest("what is this?"))
-    standing = worker.standing()
+    worker.parse_failed(InvalidRequest("what is this?"))
+    standing = worker.state()
     assert (standing.database, standing.isolation, standing.failed) == ("default", "snapshot", True)
     assert worker.rollback()
 
@@ -191,7 +191,7 @@ def test_a_query_that_fails_while_its_rows_are_read_fails_the_transaction(lake: 
     worker.run("BEGIN", None)
     with pytest.raises(InvalidRequest, match="DIVIDE_BY_ZERO"):
         worker.run("SELECT 1 / id FROM t", None)
-    assert worker.standing().failed
+    assert worker.state().failed
     assert worker.rollback()
 
 
@@ -214,8 +214,10 @@ def test_a_retried_script_adds_every_row_once(lake: Lake) -> None:
     lake.sql("CREATE TABLE t (id INT); CREATE TABLE done (id INT); INSERT INTO t VALUES (1)")
     worker = Overtaken(lake, "INSERT INTO t SELECT max(id) + 10 FROM t", times=2)
     out, err = io.StringIO(), io.StringIO()
-    runner = Runner(worker=worker, output=JsonLines(out, err), system=FakeSystem(), retries=2)
-    runner.script(
+    runner = ScriptRunner(
+        worker=worker, output=JsonOutput(out, err), system=FakeSystem(), retries=2
+    )
+    runner.run_script(
         parse_script(
             "INSERT INTO done VALUES (7);\n"
             "BEGIN ISOLATION LEVEL SERIALIZABLE;\n"
@@ -289,8 +291,8 @@ def test_a_transaction_of_any_process_is_listed_and_ended(
     warehouse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lakes, "quiet_spark", started)
-    place = lakes.Place(location=warehouse)
-    with lakes.opened(place) as (_, own):
+    place = lakes.ConnectionSettings(location=warehouse)
+    with lakes.open_lake(place) as (_, own):
         catalog = own.engine.catalog.of_lake()
         session = catalog.sessions.open()
         first = catalog.transactions.begin("one", session, isolation="snapshot", read_only=True)
@@ -324,7 +326,7 @@ def test_locks_and_conflicts_of_any_process_are_listed(
     monkeypatch.setattr(lakes, "quiet_spark", started)
     table = Resource(type=ResourceType.OBJECT, database=1, entity=7)
     evidence = Evidence(table="t", read_version=1, winning_version=2, winning_timestamp_ms=500)
-    with lakes.opened(lakes.Place(location=warehouse)) as (_, own):
+    with lakes.open_lake(lakes.ConnectionSettings(location=warehouse)) as (_, own):
         catalog = own.engine.catalog.of_lake()
         session = catalog.sessions.open()
         catalog.transactions.begin("one", session)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from tests.pages import blocks, codes, page, table
 from txlake.cli.app import app
-from txlake.cli.failures import EXIT_CODES, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_PIPE, EXIT_USAGE
+from txlake.cli.exit_codes import EXIT_CODES, EXIT_INTERRUPTED, EXIT_OTHER, EXIT_PIPE, EXIT_USAGE
 from txlake.cli.prompt import HELP, prompt_text
-from txlake.cli.work import Standing
+from txlake.cli.worker import SessionState
 
 TEXT = page("docs/command-line.md")
 
@@ -81,10 +81,10 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 def test_the_prompts_are_those_of_the_program() -> None:
     standings = (
-        Standing(database="sales", isolation="snapshot"),
-        Standing(database="sales", isolation="serializable", transaction="1"),
-        Standing(database="sales", isolation="snapshot", transaction="1", read_only=True),
-        Standing(database="sales", isolation="serializable", transaction="1", failed=True),
+        SessionState(database="sales", isolation="snapshot"),
+        SessionState(database="sales", isolation="serializable", transaction="1"),
+        SessionState(database="sales", isolation="snapshot", transaction="1", read_only=True),
+        SessionState(database="sales", isolation="serializable", transaction="1", failed=True),
     )
     made = list(map(prompt_text, standings))
     assert [codes(cells[0])[0] for cells in table(TEXT, "prompt")] == made

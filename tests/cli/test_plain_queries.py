@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from txlake.cli.work import LakeWorker
+from txlake.cli.worker import LakeWorker
 from txlake.errors import Conflict
 from txlake.lake.lake import Lake, open_session
 from txlake.views.results import Result

@@ -26,7 +26,7 @@ class _Screen(io.StringIO):
 def test_a_pipe_stays_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen(terminal=False)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(progress, "_QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "_DELAY_S", 0.0)
     with progress.progress("DELETE FROM sales.orders"):
         pass
     assert screen.getvalue() == ""
@@ -36,7 +36,7 @@ def test_a_terminal_names_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen(terminal=True)
     shown = threading.Event()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(progress, "_QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "_DELAY_S", 0.0)
     start = Progress.start
 
     def started(bar: Progress) -> None:
@@ -52,7 +52,7 @@ def test_a_terminal_names_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quick_statements_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen(terminal=True)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(progress, "_QUIET_S", 3600.0)
+    monkeypatch.setattr(progress, "_DELAY_S", 3600.0)
     with progress.progress("DELETE FROM sales.orders"):
         pass
     assert "DELETE" not in screen.getvalue()

@@ -16,9 +16,9 @@ from prompt_toolkit.output import DummyOutput
 
 from tests.cli.fakes import NOTHING, FakeWorker, rows
 from txlake.cli.completion import SqlCompleter
-from txlake.cli.output import Drawn
-from txlake.cli.prompt import Prompt, is_whole, prompt_text
-from txlake.cli.work import Standing
+from txlake.cli.output import TableOutput
+from txlake.cli.prompt import Prompt, is_ready_to_run, prompt_text
+from txlake.cli.worker import SessionState
 from txlake.errors import ConcurrentAppendException, InvalidRequest, Unavailable
 
 ENTER, CONTROL_C, CONTROL_D = "\r", "\x03", "\x04"
@@ -29,7 +29,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._out, self._err = io.StringIO(), io.StringIO()
-        self.drawn = Drawn(10, self._out, self._err)
+        self.drawn = TableOutput(10, self._out, self._err)
 
     @property
     def out(self) -> str:
@@ -166,22 +166,22 @@ def test_its_own_commands() -> None:
 @pytest.mark.parametrize(
     ("standing", "text"),
     [
-        (Standing(database="sales", isolation="snapshot"), "sales> "),
+        (SessionState(database="sales", isolation="snapshot"), "sales> "),
         (
-            Standing(database="sales", isolation="serializable", transaction="1"),
+            SessionState(database="sales", isolation="serializable", transaction="1"),
             "sales*[serializable]> ",
         ),
         (
-            Standing(database="sales", isolation="snapshot", transaction="1", failed=True),
+            SessionState(database="sales", isolation="snapshot", transaction="1", failed=True),
             "sales![snapshot]> ",
         ),
         (
-            Standing(database="sales", isolation="snapshot", transaction="1", read_only=True),
+            SessionState(database="sales", isolation="snapshot", transaction="1", read_only=True),
             "sales*[snapshot, read only]> ",
         ),
     ],
 )
-def test_what_the_prompt_shows(standing: Standing, text: str) -> None:
+def test_what_the_prompt_shows(standing: SessionState, text: str) -> None:
     assert prompt_text(standing) == text
 
 
@@ -211,10 +211,10 @@ def test_the_prompt_follows_the_session(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_catalog_that_is_away_does_not_end_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = FakeWorker(tables=["t"])
 
-    def away() -> Standing:
+    def away() -> SessionState:
         raise Unavailable("the catalog can't be reached")
 
-    monkeypatch.setattr(worker, "standing", away)
+    monkeypatch.setattr(worker, "state", away)
     screen = typed(worker, "SELECT 1;")
     assert "Unavailable: the catalog can't be reached" in screen.err
 
@@ -231,7 +231,7 @@ def test_a_catalog_that_is_away_does_not_end_the_prompt(monkeypatch: pytest.Monk
     ],
 )
 def test_when_enter_runs_the_text(text: str, whole: bool) -> None:
-    assert is_whole(text) is whole
+    assert is_ready_to_run(text) is whole
 
 
 def test_lines_are_remembered_in_a_file_of_this_user_alone(tmp_path: Path) -> None:

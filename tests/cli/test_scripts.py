@@ -8,8 +8,8 @@ import json
 import pytest
 
 from tests.cli.fakes import NOTHING, FakeSystem, FakeWorker, rows
-from txlake.cli.output import JsonLines
-from txlake.cli.scripts import Runner
+from txlake.cli.output import JsonOutput
+from txlake.cli.scripts import ScriptRunner
 from txlake.errors import (
     ConcurrentAppendException,
     Conflict,
@@ -30,15 +30,15 @@ class Ran:
     def __init__(self, worker: FakeWorker, text: str, retries: int = 0) -> None:
         out, err = io.StringIO(), io.StringIO()
         self.system = FakeSystem()
-        runner = Runner(
-            worker=worker, output=JsonLines(out, err), system=self.system, retries=retries
+        runner = ScriptRunner(
+            worker=worker, output=JsonOutput(out, err), system=self.system, retries=retries
         )
         self.error: BaseException | None = None
         try:
-            runner.script(parse_script(text))
+            runner.run_script(parse_script(text))
         except BaseException as error:
             self.error = error
-        self.at = runner.at
+        self.current = runner.current
         self.ran = worker.ran
         self.shown = [json.loads(line) for line in out.getvalue().splitlines()]
         self.notes = [json.loads(line)["note"] for line in err.getvalue().splitlines()]
@@ -64,8 +64,8 @@ def test_the_first_error_ends_it_and_rolls_back() -> None:
     ran = Ran(worker, "BEGIN; SELECT 1;\nDELETE FROM t; COMMIT; SELECT 2")
     assert isinstance(ran.error, InvalidRequest)
     assert str(ran.error) == "no"
-    assert ran.at is not None
-    assert ran.at.line == 2
+    assert ran.current is not None
+    assert ran.current.line == 2
     assert ran.ran == ["BEGIN", "SELECT 1", "DELETE FROM t", "ROLLBACK!"]
     assert statements(ran) == ["BEGIN", "SELECT 1"]
     assert ran.notes == ["the open transaction was rolled back: nothing of it is kept"]
@@ -226,8 +226,8 @@ def test_spark_commands_before_the_transaction_do_no_harm() -> None:
 
 def test_a_transaction_of_before_is_not_run_again_and_the_next_one_is() -> None:
     worker = FakeWorker({"COMMIT": [LOST]})
-    out = JsonLines(io.StringIO(), io.StringIO())
-    runner = Runner(worker=worker, output=out, system=FakeSystem(), retries=3)
+    out = JsonOutput(io.StringIO(), io.StringIO())
+    runner = ScriptRunner(worker=worker, output=out, system=FakeSystem(), retries=3)
     runner.run(parse_script("BEGIN"))
     with pytest.raises(ConcurrentAppendException):
         runner.run(parse_script("SELECT 1; COMMIT"))

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from txlake.cli.output import Drawn, JsonLines
+from txlake.cli.output import JsonOutput, TableOutput
 from txlake.cli.values import text_value
 from txlake.sql import parse_script
 from txlake.views.json_values import json_text, json_value
@@ -70,7 +70,7 @@ def test_what_is_a_number() -> None:
 
 def drawn(result: Result, *, listing: bool = False) -> list[str]:
     out = io.StringIO()
-    screen = Drawn(2, out, io.StringIO())
+    screen = TableOutput(2, out, io.StringIO())
     if listing:
         screen.listing(result)
     else:
@@ -105,7 +105,7 @@ def test_what_was_cut_is_said() -> None:
 
 def test_the_time_is_said() -> None:
     out = io.StringIO()
-    screen = Drawn(None, out, io.StringIO())
+    screen = TableOutput(None, out, io.StringIO())
     screen.shows_times = True
     screen.answer(Result(columns=(), rows=(), total=0), PIECE, 1234.0)
     assert out.getvalue() == "OK (1.23 s)\n"
@@ -119,7 +119,7 @@ def test_a_listing_leaves_out_columns_without_a_value() -> None:
 
 def test_json_lines_of_an_answer_and_of_a_listing() -> None:
     out = io.StringIO()
-    lines = JsonLines(out, io.StringIO())
+    lines = JsonOutput(out, io.StringIO())
     made = listed({"a": "int", "b": "string"}, [{"a": 1, "b": None}])
     lines.answer(made, PIECE, 12.6)
     lines.listing(made)

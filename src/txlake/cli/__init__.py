@@ -1,1 +1,1 @@
-"""The command `txlake`: arguments, the prompt, and what is printed. Reads the environment."""
+"""The command `txlake`: arguments, the prompt, and the output. Reads the environment."""

@@ -1,4 +1,4 @@
-"""The command `txlake`: its commands, their arguments and how they end."""
+"""The command `txlake`: its subcommands, their arguments and their exit codes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from txlake.cli.failures import EXIT_HELP, exit_code
+from txlake.cli.exit_codes import EXIT_HELP, exit_code
 from txlake.errors import TxlakeError
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
-    from txlake.cli.lakes import Place
+    from txlake.cli.lakes import ConnectionSettings, ServerArguments
     from txlake.cli.output import Output
     from txlake.sql import ScriptStatement
     from txlake.views.results import Result
@@ -34,7 +34,7 @@ app = typer.Typer(
 
 _ALLOW_OUTSIDE = "TXLAKE_ALLOW_OUTSIDE_PATHS"
 _TOKEN = "TXLAKE_TOKEN"
-_NO_LAKE = "no lake is named: say --lake or set TXLAKE_LAKE"
+_LAKE_MISSING = "no lake is named: say --lake or set TXLAKE_LAKE"
 
 Lake = Annotated[
     str | None,
@@ -92,7 +92,7 @@ def options(
         bool,
         typer.Option(
             "--version",
-            callback=lambda asked: _show_version(asked=asked),
+            callback=lambda requested: _show_version(requested=requested),
             is_eager=True,
             help="Show the release and exit.",
         ),
@@ -101,8 +101,8 @@ def options(
     """Transactions over many statements and many tables of a lake of open Delta tables."""
 
 
-def _show_version(*, asked: bool) -> None:
-    if asked:
+def _show_version(*, requested: bool) -> None:
+    if requested:
         typer.echo(f"txlake {VERSION}")
         raise typer.Exit
 
@@ -156,12 +156,12 @@ def sql(
     A script stops at its first error. What it says in a transaction that is still open then, or
     when it ends, is rolled back.
     """
-    if sum(given is not None for given in (statements, file, execute)) > 1:
+    if sum(source is not None for source in (statements, file, execute)) > 1:
         raise typer.BadParameter("give SQL, --execute or --file, not several of them")
-    place = _lake(lake, catalog, isolation, storage_option)
-    args = _named(param, "--param: expected NAME=VALUE")
-    text = _text(statements if execute is None else execute, file)
-    output = _output_as(form, as_json, rows)
+    connection = _lake_connection(lake, catalog, isolation, storage_option)
+    args = _parse_pairs(param, "--param: expected NAME=VALUE")
+    text = _script_text(statements if execute is None else execute, file)
+    output = _output_for(form, as_json, rows)
     if text is None:
         if form in {"csv", "parquet"}:
             raise typer.BadParameter(
@@ -169,13 +169,13 @@ def sql(
             )
         if args:
             raise typer.BadParameter("--param is for SQL that is given; give SQL or --file")
-        from txlake.cli.lakes import working
+        from txlake.cli.lakes import lake_worker
         from txlake.cli.prompt import Prompt
 
-        with _ending(output), working(place) as worker:
+        with _exit_on_error(output), lake_worker(connection) as worker:
             Prompt(worker, output, retries=retry, state_folder=_state_folder()).run()
         return
-    _run_script(place, text, args, output, retry)
+    _run_script(connection, text, args, output, retry)
 
 
 @app.command()
@@ -193,10 +193,10 @@ def history(
     """What the commits of a table say of themselves, newest first."""
     from txlake.cli import lakes
 
-    place = _place(lake, catalog, None, storage_option)
-    if not lake and not lakes.names_place(table):
-        raise typer.BadParameter(_NO_LAKE)
-    _list(as_json, lambda: lakes.history(place, table, limit))
+    connection = _connection(lake, catalog, None, storage_option)
+    if not lake and not lakes.is_table_path(table):
+        raise typer.BadParameter(_LAKE_MISSING)
+    _print_listing(as_json, lambda: lakes.history(connection, table, limit))
 
 
 @app.command()
@@ -209,8 +209,8 @@ def locks(
     """The locks held and waited for, as sys.dm_tran_locks shows them."""
     from txlake.cli import lakes
 
-    place = _lake(lake, catalog, None, storage_option)
-    _list(as_json, lambda: lakes.locks(place))
+    connection = _lake_connection(lake, catalog, None, storage_option)
+    _print_listing(as_json, lambda: lakes.locks(connection))
 
 
 @app.command()
@@ -229,13 +229,13 @@ def transactions(
     """The open transactions, oldest first; or the end of one."""
     from txlake.cli import lakes
 
-    place = _lake(lake, catalog, None, storage_option)
+    connection = _lake_connection(lake, catalog, None, storage_option)
     if kill is None:
-        _list(as_json, lambda: lakes.transactions(place))
+        _print_listing(as_json, lambda: lakes.transactions(connection))
         return
     output = _output(as_json, 0)
-    with _ending(output):
-        lakes.kill(place, kill)
+    with _exit_on_error(output):
+        lakes.kill(connection, kill)
         output.note(f"transaction {kill} was ended: nothing of it is kept")
 
 
@@ -249,8 +249,8 @@ def conflicts(
     """The conflicts that transactions lost by, oldest first."""
     from txlake.cli import lakes
 
-    place = _lake(lake, catalog, None, storage_option)
-    _list(as_json, lambda: lakes.conflicts(place))
+    connection = _lake_connection(lake, catalog, None, storage_option)
+    _print_listing(as_json, lambda: lakes.conflicts(connection))
 
 
 @app.command()
@@ -269,8 +269,8 @@ def recover(
     """Bring a catalog that was lost, or is from a backup, up to the logs of the tables."""
     from txlake.cli import lakes
 
-    place = _lake(lake, catalog, None, storage_option)
-    _list(as_json, lambda: lakes.recover(place, locations or ()))
+    connection = _lake_connection(lake, catalog, None, storage_option)
+    _print_listing(as_json, lambda: lakes.recover(connection, locations or ()))
 
 
 Warehouse = Annotated[
@@ -324,11 +324,11 @@ def serve(
 ) -> None:
     """Serve a lake's open tables to other engines, by Unity Catalog's Delta API."""
     from txlake.cli import lakes
-    from txlake.cli.lakes import ServedAs
+    from txlake.cli.lakes import ServerArguments
 
-    place = _served(warehouse, lake, catalog, storage_option)
+    connection = _warehouse_connection(warehouse, lake, catalog, storage_option)
     output = _output(as_json, 0)
-    how = ServedAs(
+    arguments = ServerArguments(
         host=host,
         port=port,
         token_file=token_file,
@@ -337,8 +337,7 @@ def serve(
         workers=workers,
         statement_timeout_s=statement_timeout,
     )
-    with _ending(output):
-        lakes.serve(place, how, lambda url: output.note(f"serving at {url}"))
+    _run_server(lakes.serve, connection, arguments, output, "serving at")
 
 
 @app.command(epilog=EXIT_HELP)
@@ -356,26 +355,37 @@ def console(
 ) -> None:
     """Show a lake in a browser: who works, waits and lost, its history, tables and a playground."""
     from txlake.cli import lakes
-    from txlake.cli.lakes import ServedAs
+    from txlake.cli.lakes import ServerArguments
 
-    place = _served(warehouse, lake, catalog, storage_option)
+    connection = _warehouse_connection(warehouse, lake, catalog, storage_option)
     output = _output(as_json, 0)
-    how = ServedAs(
+    arguments = ServerArguments(
         host=host,
         port=port,
         token_file=token_file,
         certificate=_certificate(tls_certificate, tls_key),
     )
-    with _ending(output):
-        lakes.show(place, how, lambda url: output.note(f"the console is at {url}"))
+    _run_server(lakes.serve_console, connection, arguments, output, "the console is at")
 
 
-def _served(
+def _run_server(
+    serve: Callable[[ConnectionSettings, ServerArguments, Callable[[str], None]], None],
+    connection: ConnectionSettings,
+    arguments: ServerArguments,
+    output: Output,
+    started_text: str,
+) -> None:
+    """Run a server, and print its address once it has started."""
+    with _exit_on_error(output):
+        serve(connection, arguments, lambda url: output.note(f"{started_text} {url}"))
+
+
+def _warehouse_connection(
     warehouse: str | None, lake: str | None, catalog: str | None, options: list[str] | None
-) -> Place:
+) -> ConnectionSettings:
     if warehouse and lake and warehouse != lake:
         raise typer.BadParameter("give WAREHOUSE or --lake, not both")
-    return _lake(warehouse or lake, catalog, None, options)
+    return _lake_connection(warehouse or lake, catalog, None, options)
 
 
 def _certificate(chain: Path | None, key: Path | None) -> tuple[Path, Path] | None:
@@ -385,72 +395,74 @@ def _certificate(chain: Path | None, key: Path | None) -> tuple[Path, Path] | No
 
 
 def _run_script(
-    place: Place, text: str, args: Mapping[str, str], output: Output, retries: int
+    connection: ConnectionSettings, text: str, args: Mapping[str, str], output: Output, retries: int
 ) -> None:
-    from txlake.cli.export import Exported
-    from txlake.cli.lakes import working
-    from txlake.cli.scripts import Runner
+    from txlake.cli.export import ExportOutput
+    from txlake.cli.lakes import lake_worker
+    from txlake.cli.scripts import ScriptRunner
     from txlake.sql import parse_script
     from txlake.system import System
 
-    runner: Runner | None = None
-    with _ending(output, lambda: None if runner is None else runner.at):
-        pieces = parse_script(text, args)  # what isn't understood is said before anything runs
-        exported = output if isinstance(output, Exported) else None
-        if exported is not None:
-            exported.check(pieces)
+    runner: ScriptRunner | None = None
+    with _exit_on_error(output, lambda: None if runner is None else runner.current):
+        pieces = parse_script(text, args)  # syntax errors are reported before anything runs
+        export = output if isinstance(output, ExportOutput) else None
+        if export is not None:
+            export.check(pieces)
         if pieces:
-            with working(place) as worker:
-                runner = Runner(worker=worker, output=output, system=System(), retries=retries)
-                runner.script(pieces)
-        if exported is not None:
-            exported.write()
+            with lake_worker(connection) as worker:
+                runner = ScriptRunner(
+                    worker=worker, output=output, system=System(), retries=retries
+                )
+                runner.run_script(pieces)
+        if export is not None:
+            export.write()
 
 
-def _list(as_json: bool, look: Callable[[], Result]) -> None:
+def _print_listing(as_json: bool, fetch: Callable[[], Result]) -> None:
     output = _output(as_json, 0)
-    with _ending(output):
-        output.listing(look())
+    with _exit_on_error(output):
+        output.listing(fetch())
 
 
 @contextmanager
-def _ending(
-    output: Output, at: Callable[[], ScriptStatement | None] = lambda: None
+def _exit_on_error(
+    output: Output, current: Callable[[], ScriptStatement | None] = lambda: None
 ) -> Iterator[None]:
-    """What goes wrong inside is shown, and is the exit code."""
+    """Print an error of the block, and exit with its code."""
     try:
         yield
         sys.stdout.flush()
     except (TxlakeError, KeyboardInterrupt) as error:
-        output.error(error, at())
+        output.error(error, current())
         raise typer.Exit(exit_code(error)) from error
     except BrokenPipeError as error:
-        # Python would complain when it flushes the rest at its end.
+        # Otherwise Python reports an error when it flushes the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(exit_code(error)) from error
 
 
 def _output(as_json: bool, rows: int) -> Output:
-    from txlake.cli.output import Drawn, JsonLines
+    from txlake.cli.output import JsonOutput, TableOutput
 
-    return JsonLines() if as_json else Drawn(rows or None)
+    return JsonOutput() if as_json else TableOutput(rows or None)
 
 
-def _output_as(form: Kind | None, as_json: bool, rows: int) -> Output:
-    """Where the answers of SQL go."""
+def _output_for(form: Kind | None, as_json: bool, rows: int) -> Output:
+    """Return the output for the results of SQL. Raises BadParameter."""
     if as_json and form not in {None, "json"}:
         raise typer.BadParameter(f"--json is --format json; found --format {form} besides")
     if form == "csv" or form == "parquet":
-        from txlake.cli.export import Exported
+        from txlake.cli.export import ExportOutput
 
         if form == "parquet" and sys.stdout.isatty():
             raise typer.BadParameter("--format parquet is for a file or a pipe, not for a terminal")
-        return Exported(form)
+        return ExportOutput(form)
     return _output(as_json or form == "json", rows)
 
 
-def _text(statements: str | None, file: Path | None) -> str | None:
-    """The script; None for a prompt."""
+def _script_text(statements: str | None, file: Path | None) -> str | None:
+    """Return the script; None for a prompt."""
     if statements is not None:
         return statements
     if file is not None and str(file) != "-":
@@ -463,44 +475,44 @@ def _text(statements: str | None, file: Path | None) -> str | None:
     return sys.stdin.read()
 
 
-def _lake(
+def _lake_connection(
     lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
-) -> Place:
+) -> ConnectionSettings:
     if not lake:
-        raise typer.BadParameter(_NO_LAKE)
-    return _place(lake, catalog, isolation, options)
+        raise typer.BadParameter(_LAKE_MISSING)
+    return _connection(lake, catalog, isolation, options)
 
 
-def _place(
+def _connection(
     lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
-) -> Place:
-    from txlake.cli.lakes import Place
+) -> ConnectionSettings:
+    from txlake.cli.lakes import ConnectionSettings
 
     allowed = os.environ.get(_ALLOW_OUTSIDE, "")
-    return Place(
+    return ConnectionSettings(
         location=lake,
         catalog=catalog,
         isolation=isolation,
-        storage_options=_named(options, "--storage-option: expected KEY=VALUE"),
+        storage_options=_parse_pairs(options, "--storage-option: expected KEY=VALUE"),
         allow_outside_paths=tuple(filter(None, allowed.split(","))),
         token=os.environ.get(_TOKEN) or None,
     )
 
 
-def _named(given: Sequence[str] | None, expected: str) -> dict[str, str]:
-    """Texts like NAME=VALUE by their names; a message says no value, which may be a secret."""
-    named: dict[str, str] = {}
-    for one in given or ():
-        name, sign, value = one.partition("=")
+def _parse_pairs(texts: Sequence[str] | None, expected: str) -> dict[str, str]:
+    """Return NAME=VALUE texts by their names. No message has a value, which may be a secret."""
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        name, sign, value = text.partition("=")
         if not sign or not name:
             raise typer.BadParameter(f"{expected}, found no '=' after a name")
-        if name in named:
+        if name in pairs:
             raise typer.BadParameter(f"{expected}, found {name!r} twice")
-        named[name] = value
-    return named
+        pairs[name] = value
+    return pairs
 
 
 def _state_folder() -> Path:
-    """Where the prompt's history is kept, as the XDG base directories say."""
+    """Return the folder of the prompt's history, by the XDG base directories."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "txlake"

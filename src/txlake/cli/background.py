@@ -1,7 +1,8 @@
-"""The thread that does a command's work, so that Ctrl-C finds the main thread free to cancel it.
+"""A thread that does a command's work, so that Ctrl-C reaches a free main thread, which cancels it.
 
-PySpark's own way with Ctrl-C asks the JVM on the very connection that waits for it, which is then
-lost; it isn't taken when Spark is started from another thread than the main one, as here.
+PySpark's own Ctrl-C handler calls the JVM on the connection that is waiting for it, which is lost
+then. The handler isn't installed if Spark is started from another thread than the main one, as
+here.
 """
 
 from __future__ import annotations
@@ -14,48 +15,50 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
-from txlake.cli.failures import EXIT_INTERRUPTED
+from txlake.cli.exit_codes import EXIT_INTERRUPTED
 from txlake.errors import OutcomeUnknown
 
 Value = TypeVar("Value")
-_LOOK_AGAIN_S = 0.5
+_POLL_S = 0.5
 
 
-def _leave() -> None:
+def _exit_process() -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-class Background:
-    """Does one thing at a time in a thread of its own.
+class BackgroundThread:
+    """Runs one function at a time in a thread of its own.
 
     Args:
-        cancel: called from the main thread, and again, until what is cancelled has ended.
-        leave: ends the process when Ctrl-C comes again meanwhile.
+        cancel: called in the main thread, repeatedly, until the cancelled function has ended.
+        exit_process: ends the process on a second Ctrl-C.
     """
 
-    def __init__(self, cancel: Callable[[], None], leave: Callable[[], None] = _leave) -> None:
+    def __init__(
+        self, cancel: Callable[[], None], exit_process: Callable[[], None] = _exit_process
+    ) -> None:
         self._cancel = cancel
-        self._leave = leave
+        self._exit_process = exit_process
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        threading.Thread(target=self._serve, name="txlake-work", daemon=True).start()
+        threading.Thread(target=self._run_loop, name="txlake-work", daemon=True).start()
 
-    def do(self, work: Callable[[], Value]) -> Value:
-        """What `work` gives. Raises what it raises.
+    def run(self, work: Callable[[], Value]) -> Value:
+        """Return the result of `work`. Raises what it raises.
 
-        After Ctrl-C, once the work has ended: a KeyboardInterrupt whose text says whether it had
+        Ctrl-C raises, once the work has ended, a KeyboardInterrupt whose text says whether it had
         finished, or the OutcomeUnknown that it ended with.
         """
         outcome: Future[Value] = Future()
         try:
-            self._work.put(lambda: _settle(outcome, work))
+            self._work.put(lambda: _complete(outcome, work))
             while not outcome.done():
-                # Ctrl-C just before a wait begins doesn't end it, so no wait is for ever.
-                wait([outcome], timeout=_LOOK_AGAIN_S)
+                # Ctrl-C just before a wait begins doesn't end the wait, so waits are short.
+                wait([outcome], timeout=_POLL_S)
             return outcome.result()
         except KeyboardInterrupt as interrupt:
             if outcome.done() and outcome.exception() is interrupt:
                 raise
-        self._end(outcome)
+        self._cancel_until_done(outcome)
         error = outcome.exception()
         if error is None:
             raise KeyboardInterrupt("too late, it had finished: what it did stands")
@@ -63,21 +66,21 @@ class Background:
             raise error
         raise KeyboardInterrupt("it was cancelled, and nothing of it is kept") from error
 
-    def _end(self, outcome: Future[Value]) -> None:
+    def _cancel_until_done(self, outcome: Future[Value]) -> None:
         try:
             while not outcome.done():
-                with suppress(Exception):  # the work ends anyhow, only later
+                with suppress(Exception):  # without a cancellation the work ends later
                     self._cancel()
-                wait([outcome], timeout=_LOOK_AGAIN_S)
+                wait([outcome], timeout=_POLL_S)
         except KeyboardInterrupt:
-            self._leave()
+            self._exit_process()
 
-    def _serve(self) -> None:
+    def _run_loop(self) -> None:
         while True:
             self._work.get()()
 
 
-def _settle(outcome: Future[Value], work: Callable[[], Value]) -> None:
+def _complete(outcome: Future[Value], work: Callable[[], Value]) -> None:
     try:
         outcome.set_result(work())
     except BaseException as error:

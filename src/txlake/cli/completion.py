@@ -1,4 +1,4 @@
-"""What the prompt offers to complete: SQL's words, the lake's tables and databases."""
+"""Completion at the prompt: SQL keywords, the lake's tables and databases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 
 from txlake.sql.tokens import words
 
-WORDS = sorted(
+KEYWORDS = sorted(
     words(
         """ABORT ALTER AND AS BEGIN BETWEEN BY CASE CLONE CLUSTER COLUMN COMMENT COMMIT CONFLICTS
         COPY CREATE DATABASE DEFAULT DELETE DESCRIBE DETAIL DISTINCT DROP ELSE END EXISTS EXPLAIN
@@ -21,11 +21,11 @@ WORDS = sorted(
         TRUNCATE UNION UPDATE USE USING VACUUM VALUES VERSION WHEN WHERE WITH WORK WRITE ZORDER"""
     )
 )
-_BEFORE = re.compile(r"[\w.]+$")
+_WORD_BEFORE_CURSOR = re.compile(r"[\w.]+$")
 
 
 class SqlCompleter(Completer):
-    """Completes the word at the cursor; `names` is asked for the lake's names each time."""
+    """Completes the word at the cursor. `names` returns the lake's current names."""
 
     def __init__(self, names: Callable[[], Sequence[str]]) -> None:
         self._names = names
@@ -33,14 +33,14 @@ class SqlCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        found = _BEFORE.search(document.text_before_cursor)
-        if found is None:
+        match = _WORD_BEFORE_CURSOR.search(document.text_before_cursor)
+        if match is None:
             return
-        typed = found.group()
+        typed = match.group()
         folded = typed.lower()
         for name in self._names():
             if name.lower().startswith(folded):
                 yield Completion(name, -len(typed))
-        for word in WORDS:
-            if word.lower().startswith(folded):
-                yield Completion(word.lower() if typed.islower() else word, -len(typed))
+        for keyword in KEYWORDS:
+            if keyword.lower().startswith(folded):
+                yield Completion(keyword.lower() if typed.islower() else keyword, -len(typed))

@@ -1,7 +1,7 @@
-"""The rows of one query as CSV or Parquet, on standard output and alone there.
+"""The rows of one query as CSV or Parquet, alone on standard output.
 
-Owns which statements count as queries, and both forms. Whatever else a script answers is a note, so
-that what stands on standard output is one file; it is written when the whole script has succeeded.
+Owns which statements count as queries, and both formats. Results of other statements are notes, so
+that standard output is one file. It is written once the whole script has succeeded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.cli.output import Messages
+from txlake.cli.output import MessageOutput
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, to_arrow_type
@@ -25,29 +25,32 @@ from txlake.statements.descriptions import DescribeDetail, DescribeHistory
 from txlake.views.json_values import json_text, json_value
 from txlake.views.results import Column, Result
 
-Form = Literal["csv", "parquet"]
-_TO_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
+ExportFormat = Literal["csv", "parquet"]
+_NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')
 
 
-class Exported(Messages):
+class ExportOutput(MessageOutput):
     """Keeps the rows of the script's one query until `write`."""
 
     rows_max: int | None = None
 
-    def __init__(self, form: Form, out: BinaryIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, format_: ExportFormat, out: BinaryIO | None = None, err: TextIO | None = None
+    ) -> None:
         super().__init__(err)
-        self._form = form
+        self._format = format_
         self._out = out
         self._result: Result | None = None
 
     def check(self, pieces: Sequence[ScriptStatement]) -> None:
-        """Raises InvalidRequest unless one statement of the script is a query."""
-        found = [piece.line for piece in pieces if _is_query(piece.statement)]
-        if len(found) != 1:
-            lines = f" (lines {', '.join(map(str, found))})" if found else ""
+        """Raise InvalidRequest unless exactly one statement of the script is a query."""
+        query_lines = [piece.line for piece in pieces if _is_query(piece.statement)]
+        if len(query_lines) != 1:
+            lines = f" (lines {', '.join(map(str, query_lines))})" if query_lines else ""
             raise InvalidRequest(
-                f"--format {self._form} writes the rows of one query, and the script has "
-                f"{len(found) or 'none'}{lines}; give one SELECT, SHOW or DESCRIBE, or --format "
+                f"--format {self._format} writes the rows of one query, and the script has "
+                f"{len(query_lines) or 'none'}{lines}; give one SELECT, SHOW or DESCRIBE, or "
+                "--format "
                 "json, which shows every answer"
             )
 
@@ -55,23 +58,23 @@ class Exported(Messages):
         if _is_query(piece.statement):
             self._result = result
             return
-        said = "OK"
+        text = "OK"
         if len(result.rows) == 1:
-            named = zip(result.columns, result.rows[0])
-            said = ", ".join(f"{column.name} {value}" for column, value in named)
+            values = zip(result.columns, result.rows[0])
+            text = ", ".join(f"{column.name} {value}" for column, value in values)
         elif result.columns:
-            said = f"{result.total:,} rows"
-        self.note(f"line {piece.line}: {said}")
+            text = f"{result.total:,} rows"
+        self.note(f"line {piece.line}: {text}")
 
     def listing(self, result: Result) -> None:
         self._result = result
 
     def write(self) -> None:
-        """Writes the rows. Raises InvalidRequest for a type that Parquet files can't have."""
+        """Write the rows. Raises InvalidRequest for a type that a Parquet file can't have."""
         assert self._result is not None, "the script has been checked"
-        made = csv_file(self._result) if self._form == "csv" else parquet_file(self._result)
+        content = csv_file(self._result) if self._format == "csv" else parquet_file(self._result)
         out = self._out or sys.stdout.buffer
-        out.write(made)
+        out.write(content)
         out.flush()
 
 
@@ -80,9 +83,9 @@ def _is_query(statement: Statement) -> bool:
 
 
 def csv_file(result: Result) -> bytes:
-    """The rows as RFC 4180 has them, in UTF-8, with a line of names before.
+    """Return the rows as CSV by RFC 4180, in UTF-8, with a header line.
 
-    NULL is nothing at all, and an empty text is `""`. Values are written as in JSON.
+    NULL is an empty field, an empty text is `""`. Values are written as in JSON.
     """
     out = io.StringIO()
     for row in ([column.name for column in result.columns], *result.rows):
@@ -95,14 +98,14 @@ def _csv_value(value: object) -> str:
         return ""
     plain = json_value(value)
     text = plain if isinstance(plain, str) else json_text(plain)
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if _TO_QUOTE.search(text) else text
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if _NEEDS_QUOTES.search(text) else text
 
 
 def parquet_file(result: Result) -> bytes:
-    """The rows as one Parquet file, with the types of the query's columns."""
+    """Return the rows as a Parquet file, with the types of the query's columns."""
     arrays = [
-        _array(column, [row[place] for row in result.rows])
-        for place, column in enumerate(result.columns)
+        _array(column, [row[index] for row in result.rows])
+        for index, column in enumerate(result.columns)
     ]
     table = pa.Table.from_arrays(arrays, names=[column.name for column in result.columns])
     out = io.BytesIO()
@@ -122,7 +125,7 @@ def _array(column: Column, values: Sequence[object]) -> pa.Array:
 
 
 def _arrow_value(value: object, kind: DataType) -> object:
-    """The value as Arrow takes it, maps as pairs. Raises ValueError for what it would lose."""
+    """Return the value for Arrow, maps as pairs. Raises ValueError if something would be lost."""
     match kind, value:
         case Primitive("variant"), _:
             raise ValueError("a variant has no type")

@@ -1,4 +1,4 @@
-"""A lake as the arguments name it, and what can be asked of it without SQL.
+"""Opening a lake by the command's arguments, and the listings that need no SQL.
 
 The only module of the command line that knows where a listing comes from.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlake.cli.work import LakeWorker
+from txlake.cli.worker import LakeWorker
 from txlake.errors import InvalidRequest
 from txlake.settings import Settings
 from txlake.views.results import Result, listed
@@ -43,16 +43,16 @@ HISTORY = {
     "userMetadata": "string",
     "engineInfo": "string",
 }
-"""The columns of a history with their types: those of DESCRIBE HISTORY."""
-_LOG4J = Path(__file__).with_name("log4j2.properties")
+"""The columns of DESCRIBE HISTORY, with their types."""
+_LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Which lake, and how it is opened; as `txlake.connect` takes it.
+class ConnectionSettings:
+    """Which lake to open, and how, in the terms of `txlake.connect`.
 
-    `location` is None where none was named, which is enough for a table named by its place; it may
-    be a Unity Catalog's address, whose token `token` is.
+    `location` is None if no lake was named, which is enough for a table named by its path. It may
+    be a Unity Catalog's address, whose token is `token`.
     """
 
     location: str | None
@@ -64,8 +64,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedAs:
-    """How a lake is served, or shown, as the arguments say it."""
+class ServerArguments:
+    """The arguments of the commands `serve` and `console`."""
 
     host: str
     port: int
@@ -77,160 +77,170 @@ class ServedAs:
 
 
 @contextmanager
-def opened(
-    place: Place, spark_settings: Mapping[str, str] | None = None
+def open_lake(
+    connection: ConnectionSettings, spark_settings: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Lake, Session]]:
-    """The lake and its default session; its open transaction is rolled back at the end.
+    """Return the lake and its default session, whose open transaction is rolled back at the end.
 
-    `spark_settings`: what Spark is started with besides.
+    `spark_settings`: further settings that Spark is started with.
     """
     from txlake.lake.lake import Lake, open_session
     from txlake.unity import is_unity
 
-    if place.location is None:
+    if connection.location is None:
         raise InvalidRequest("no lake is named; say --lake or set TXLAKE_LAKE")
-    is_elsewhere = is_unity(place.location)
+    is_unity_catalog = is_unity(connection.location)
     session = open_session(
-        None if is_elsewhere else place.location,
+        None if is_unity_catalog else connection.location,
         make_spark=lambda: quiet_spark(spark_settings),
-        catalog=place.location if is_elsewhere else place.catalog,
-        token=place.token if is_elsewhere else None,
-        storage_options=place.storage_options,
-        isolation=place.isolation,
-        settings=Settings(allow_outside_paths=place.allow_outside_paths),
+        catalog=connection.location if is_unity_catalog else connection.catalog,
+        token=connection.token if is_unity_catalog else None,
+        storage_options=connection.storage_options,
+        isolation=connection.isolation,
+        settings=Settings(allow_outside_paths=connection.allow_outside_paths),
     )
     with Lake(session) as lake:
         yield lake, session
 
 
 @contextmanager
-def opened_there(place: Place) -> Iterator[tuple[Lake, Session]]:
-    """As `opened`, of a lake that there is: who only looks makes none at a mistyped place."""
+def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, Session]]:
+    """Open a lake that exists, so that a mistyped location creates none.
+
+    Raises InvalidRequest if there is no lake.
+    """
     from txlake.membership.opening import MARKER, marker_of
 
-    warehouse = _warehouse(place)
+    warehouse = _warehouse(connection)
     if warehouse is not None and marker_of(warehouse) is None:
-        raise _no_lake(warehouse.url, f"has no {MARKER}")
-    with opened(place) as both:
-        yield both
+        raise _lake_missing(warehouse.url, f"has no {MARKER}")
+    with open_lake(connection) as opened:
+        yield opened
 
 
-def _warehouse(place: Place) -> Store | None:
-    """The place's store; None of a Unity Catalog, and where no place was named."""
+def _warehouse(connection: ConnectionSettings) -> Store | None:
+    """Return the connection's store; None for a Unity Catalog, and if no lake was named."""
     from txlake.storage import open_store
     from txlake.unity import is_unity
 
-    if place.location is None or is_unity(place.location):
+    if connection.location is None or is_unity(connection.location):
         return None
-    return open_store(place.location, place.storage_options)
+    return open_store(connection.location, connection.storage_options)
 
 
-def _no_lake(url: str, why: str) -> InvalidRequest:
+def _lake_missing(url: str, reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"there is no lake at {url}, which {why}; name the lake's own folder or URL, or make one "
+        f"there is no lake at {url}, which {reason}; name the lake's own folder or URL, or make "
+        "one "
         "there with `txlake sql`"
     )
 
 
 def quiet_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The Spark session of a command, whose own chatter isn't among the command's messages."""
+    """Return the Spark session of a command, without Spark's own messages."""
     from txlake.lake.lake import local_spark
 
-    # PySpark says it on standard error, where a script's are lines of JSON. The last of the
-    # filters: those that a user sets (PYTHONWARNINGS) win.
+    # PySpark warns on standard error, where a script's messages are lines of JSON. Appended last,
+    # so that the user's filters (PYTHONWARNINGS) win.
     warnings.filterwarnings(
         "ignore", "PySpark does not yet fully support pandas", FutureWarning, append=True
     )
-    # As the first of the JVM's options: those that a user sets come later and win.
-    log = {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
+    # First among the JVM's options, so that the user's options win.
+    log = {
+        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}"'
+    }
     return local_spark({**log, **(settings or {})})
 
 
 @contextmanager
-def catalog_of(place: Place) -> Iterator[Catalog]:
-    """The lake's catalog."""
-    with opened_there(place) as (_, session):
+def lake_catalog(connection: ConnectionSettings) -> Iterator[Catalog]:
+    """Return the lake's catalog."""
+    with open_existing_lake(connection) as (_, session):
         yield session.engine.catalog.of_lake()
 
 
 @contextmanager
-def working(place: Place) -> Iterator[LakeWorker]:
-    """A worker on the lake."""
-    with opened(place) as (lake, session):
+def lake_worker(connection: ConnectionSettings) -> Iterator[LakeWorker]:
+    """Return a worker on the lake."""
+    with open_lake(connection) as (lake, session):
         yield LakeWorker(lake, session)
 
 
-def names_place(table: str) -> bool:
-    """Whether a table is named by its folder or URL, so that no lake is needed to find it."""
+def is_table_path(table: str) -> bool:
+    """Return whether a table is named by its folder or URL, so that no lake is needed."""
     from txlake.statements import is_place
 
     return is_place(table)
 
 
-def history(place: Place, table: str, limit: int | None) -> Result:
-    """A table's commits, newest first, from its log alone. Starts no Spark."""
+def history(connection: ConnectionSettings, table: str, limit: int | None) -> Result:
+    """Return a table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
     from txlake.session.catalog_access import refuse_lost
     from txlake.session.unknown_names import unknown_table
     from txlake.statements import TablePath, table_of
 
-    named = table_of(table)
-    if isinstance(named, TablePath):
-        rows = Log(named.location, place.storage_options).history(limit)
+    reference = table_of(table)
+    if isinstance(reference, TablePath):
+        rows = Log(reference.location, connection.storage_options).history(limit)
     else:
-        with opened_there(place) as (_, session):
+        with open_existing_lake(connection) as (_, session):
             refuse_lost(session.engine)
-            found = session.engine.find(named, session.database)
-            if found is None:
-                raise unknown_table(session.engine, None, session.database, named)
-            rows = Log.over(found.log).history(limit)
-    return listed(HISTORY, [{**row, "timestamp": _moment(row["timestamp"])} for row in rows])
+            handle = session.engine.find(reference, session.database)
+            if handle is None:
+                raise unknown_table(session.engine, None, session.database, reference)
+            rows = Log.over(handle.log).history(limit)
+    return listed(HISTORY, [{**row, "timestamp": _to_datetime(row["timestamp"])} for row in rows])
 
 
-def locks(place: Place) -> Result:
-    """The locks of all processes, held and waited for: `sys.dm_tran_locks`. Starts no Spark."""
-    return _view(place, "sys.dm_tran_locks")
+def locks(connection: ConnectionSettings) -> Result:
+    """Return the locks of all processes, held and waited for: `sys.dm_tran_locks`.
 
-
-def transactions(place: Place) -> Result:
-    """The open transactions of all processes: `txlake.transactions`. Starts no Spark."""
-    return _view(place, "txlake.transactions")
-
-
-def conflicts(place: Place) -> Result:
-    """The conflicts that all processes met, oldest first: `txlake.conflicts`. Starts no Spark."""
-    return _view(place, "txlake.conflicts")
-
-
-def kill(place: Place, transaction: str) -> None:
-    """Ends a transaction of any session, by its id or its number.
-
-    Raises InvalidRequest when no such one is open.
+    Starts no Spark.
     """
-    with catalog_of(place) as catalog:
-        living = [one for one in catalog.transactions.listed() if one.state != "killed"]
-        for one in living:
-            if transaction in {one.id, str(one.number)} and catalog.transactions.kill(one.id):
+    return _read_view(connection, "sys.dm_tran_locks")
+
+
+def transactions(connection: ConnectionSettings) -> Result:
+    """Return the open transactions of all processes: `txlake.transactions`. Starts no Spark."""
+    return _read_view(connection, "txlake.transactions")
+
+
+def conflicts(connection: ConnectionSettings) -> Result:
+    """Return the conflicts of all processes, oldest first: `txlake.conflicts`. Starts no Spark."""
+    return _read_view(connection, "txlake.conflicts")
+
+
+def kill(connection: ConnectionSettings, transaction: str) -> None:
+    """End a transaction of any session, by its id or its number.
+
+    Raises InvalidRequest if no such transaction is open.
+    """
+    with lake_catalog(connection) as catalog:
+        open_transactions = [
+            entry for entry in catalog.transactions.listed() if entry.state != "killed"
+        ]
+        for entry in open_transactions:
+            if transaction in {entry.id, str(entry.number)} and catalog.transactions.kill(entry.id):
                 return
     raise InvalidRequest(
         f"there is no open transaction {transaction!r}; there are: "
-        f"{', '.join(one.id for one in living if one.explicit) or 'none'}"
+        f"{', '.join(entry.id for entry in open_transactions if entry.explicit) or 'none'}"
     )
 
 
-def recover(place: Place, locations: Sequence[str]) -> Result:
-    """Brings the catalog up to the tables' logs; `locations` are tables outside of the warehouse.
+def recover(connection: ConnectionSettings, locations: Sequence[str]) -> Result:
+    """Recover the catalog from the tables' logs; `locations` are tables outside of the warehouse.
 
-    A row for each table that it has again, for each thing that was changed besides, and for each
-    that could not be known.
+    Returns a row for each recovered table, each other change, and each fact that is unknown.
 
-    Raises InvalidRequest for an empty place: there is no log to recover from, and the folder or URL
-    is mistyped.
+    Raises InvalidRequest for an empty location, which has no log to recover from and is probably
+    mistyped.
     """
-    warehouse = _warehouse(place)
+    warehouse = _warehouse(connection)
     if warehouse is not None and next(iter(warehouse.list("")), None) is None:
-        raise _no_lake(warehouse.url, "holds no file")
-    with opened(place) as (lake, _):
+        raise _lake_missing(warehouse.url, "holds no file")
+    with open_lake(connection) as (lake, _):
         report = lake.recover(*locations)
     rows = [{"kind": "table", "what": name} for name in report.tables]
     rows += [{"kind": "done", "what": text} for text in report.done]
@@ -238,74 +248,81 @@ def recover(place: Place, locations: Sequence[str]) -> Result:
     return listed({"kind": "string", "what": "string"}, rows)
 
 
-# Rows of one query that the driver holds, and texts that say what they say: not ${env:HOME}.
-_SERVED = {"spark.driver.maxResultSize": "256m", "spark.sql.variable.substitute": "false"}
+# Bounds the rows that the driver holds, and keeps texts like ${env:HOME} as they are.
+_SERVER_SPARK_SETTINGS = {
+    "spark.driver.maxResultSize": "256m",
+    "spark.sql.variable.substitute": "false",
+}
 
 
-def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
-    """Serves the lake until the process is told to stop; `started` gets the address. No Spark.
+def serve(
+    connection: ConnectionSettings, arguments: ServerArguments, on_started: Callable[[str], None]
+) -> None:
+    """Serve the lake until the process is stopped. `on_started` gets the address. Starts no Spark.
 
-    Raises InvalidRequest where the packages of the extra `server` aren't installed, and as
+    Raises InvalidRequest if packages of the extra `server` aren't installed, and as
     `serving.serve`.
     """
     try:
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
-        raise _needs(error, "server") from error
-    _run(opened(place, _SERVED), how, run, started)
+        raise _missing_extra(error, "server") from error
+    _run_server(open_lake(connection, _SERVER_SPARK_SETTINGS), arguments, run, on_started)
 
 
-def show(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
-    """Shows the lake in a browser; as `serve`, with the extra `console`."""
+def serve_console(
+    connection: ConnectionSettings, arguments: ServerArguments, on_started: Callable[[str], None]
+) -> None:
+    """Serve the console of the lake, as `serve`, with the extra `console`."""
     try:
         from txlake.console.serving import serve as run
     except ModuleNotFoundError as error:
-        raise _needs(error, "console") from error
-    _run(opened_there(place), how, run, started)
+        raise _missing_extra(error, "console") from error
+    _run_server(open_existing_lake(connection), arguments, run, on_started)
 
 
-def _needs(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
+def _missing_extra(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
     return InvalidRequest(
         f"the {extra} needs the package {error.name}, which isn't installed: "
         f'pip install "txlake[{extra}]" installs it'
     )
 
 
-def _run(
+def _run_server(
     opening: AbstractContextManager[tuple[Lake, Session]],
-    how: ServedAs,
-    run: Callable[..., None],
-    started: Callable[[str], None],
+    arguments: ServerArguments,
+    serve_lake: Callable[..., None],
+    on_started: Callable[[str], None],
 ) -> None:
     from txlake.server.calls import Limits
     from txlake.server.serving import ServerSettings
     from txlake.session.catalog_access import refuse_lost
 
-    serving = ServerSettings(
-        host=how.host,
-        port=how.port,
-        token_file=how.token_file,
-        certificate=how.certificate,
-        vends_credentials=how.lends_credentials,
-        limits=Limits(workers=how.workers, statement_s=how.statement_timeout_s),
+    settings = ServerSettings(
+        host=arguments.host,
+        port=arguments.port,
+        token_file=arguments.token_file,
+        certificate=arguments.certificate,
+        vends_credentials=arguments.lends_credentials,
+        limits=Limits(workers=arguments.workers, statement_s=arguments.statement_timeout_s),
     )
     with opening as (_, session):
         refuse_lost(session.engine)
-        run(session, serving, on_started=started)
+        serve_lake(session, settings, on_started=on_started)
 
 
-def _view(place: Place, name: str) -> Result:
-    """What a view of the lake shows now; not one that looks into the tables."""
+def _read_view(connection: ConnectionSettings, name: str) -> Result:
+    """Return the rows of a catalog view, which reads no tables."""
     from txlake.protocol.type_text import short_text
     from txlake.views import VIEWS, CatalogEntries
 
-    with catalog_of(place) as catalog:
+    with lake_catalog(connection) as catalog:
         rows = VIEWS[name].look(CatalogEntries(catalog, lambda _: None))
     columns = {field.name: short_text(field.type) for field in rows.schema.fields}
     return listed(columns, [dict(zip(columns, row)) for row in rows.rows])
 
 
-def _moment(time_ms: object) -> datetime.datetime | None:
+def _to_datetime(time_ms: object) -> datetime.datetime | None:
     if not isinstance(time_ms, int):
         return None
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)

@@ -1,4 +1,4 @@
-"""Where results, notes and errors go: drawn for people, or JSON lines for programs.
+"""Where results, notes and errors go: tables for people, or JSON lines for programs.
 
 Results go to standard output, notes and errors to standard error.
 """
@@ -13,39 +13,39 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from txlake.cli.failures import error_facts
+from txlake.cli.exit_codes import error_facts
 from txlake.cli.values import text_value
 from txlake.sql import ScriptStatement
 from txlake.views.json_values import json_text
 from txlake.views.results import Result
 
-_PIPE_WIDTH = 100_000  # nothing is cut or folded where no terminal is
+_PIPE_WIDTH = 100_000  # without a terminal nothing is cut or folded
 
 
 class Output(Protocol):
-    """What every command writes to.
+    """The output of every command.
 
     Attributes:
-        rows_max: how many rows of a result are wanted at most; None for all of them.
+        rows_max: the number of rows that are shown of a result; None for all.
     """
 
     rows_max: int | None
 
     def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
-        """What a statement answered."""
+        """Show a statement's result."""
 
     def listing(self, result: Result) -> None:
-        """What a command without SQL shows."""
+        """Show the rows of a command without SQL."""
 
     def note(self, text: str) -> None:
-        """What a user should know besides."""
+        """Show a note to the user."""
 
     def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
-        """What ended the command, and in which statement."""
+        """Show the error that ended the command, and its statement."""
 
 
-class JsonLines:
-    """One JSON object a line: a statement's answer, a row of a listing, a note or an error."""
+class JsonOutput:
+    """One JSON object a line: a statement's result, a row of a listing, a note or an error."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.rows_max: int | None = None
@@ -58,7 +58,9 @@ class JsonLines:
             {
                 "statement": piece.text,
                 "line": piece.line,
-                "columns": [{"name": one.name, "type": one.type} for one in result.columns],
+                "columns": [
+                    {"name": column.name, "type": column.type} for column in result.columns
+                ],
                 "rows": [dict(zip(names, row)) for row in result.rows],
                 "elapsed_ms": round(elapsed_ms),
             }
@@ -70,49 +72,49 @@ class JsonLines:
             self._print(dict(zip(names, row)))
 
     def note(self, text: str) -> None:
-        self._tell({"note": text})
+        self._print_message({"note": text})
 
     def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
         facts = error_facts(error)
         if piece is not None:
             facts |= {"statement": piece.text, "line": piece.line}
-        self._tell({"error": facts})
+        self._print_message({"error": facts})
 
     def _print(self, value: dict[str, object]) -> None:
         print(json_text(value), file=self._out, flush=True)
 
-    def _tell(self, value: dict[str, object]) -> None:
+    def _print_message(self, value: dict[str, object]) -> None:
         print(json_text(value), file=self._err, flush=True)
 
 
-class Messages:
+class MessageOutput:
     """Notes and errors for people, on standard error.
 
     Attributes:
-        is_prompt: statements are typed, so that errors need not say in which line.
+        is_interactive: statements are typed, so errors don't need a line number.
     """
 
     def __init__(self, err: TextIO | None = None) -> None:
-        self.is_prompt = False
+        self.is_interactive = False
         self._err = _console(err or sys.stderr)
 
     def note(self, text: str) -> None:
         self._err.print(Text(text, "yellow"))
 
     def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
-        where = f" (line {piece.line})" if piece is not None and not self.is_prompt else ""
+        where = f" (line {piece.line})" if piece is not None and not self.is_interactive else ""
         name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
         message = f": {error}" if str(error) else ""
         self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))
 
 
-class Drawn(Messages):
-    """Tables for people: numbers to the right, NULL dimmed, long results cut and counted.
+class TableOutput(MessageOutput):
+    """Tables for people: numbers right-aligned, NULL dimmed, long results cut and counted.
 
-    A listing's columns that have no value in any row are left out.
+    A listing's columns without any value are left out.
 
     Attributes:
-        shows_times: results say how long they took.
+        shows_times: whether results show how long they took.
     """
 
     def __init__(
@@ -129,24 +131,24 @@ class Drawn(Messages):
         self._out.print(Text(_summary(result, elapsed_ms if self.shows_times else None), "dim"))
 
     def listing(self, result: Result) -> None:
-        told = [
-            place
-            for place in range(len(result.columns))
-            if any(row[place] is not None for row in result.rows)
+        filled_columns = [
+            index
+            for index in range(len(result.columns))
+            if any(row[index] is not None for row in result.rows)
         ]
-        filled = Result(
-            columns=tuple(result.columns[place] for place in told),
-            rows=[tuple(row[place] for place in told) for row in result.rows],
+        shown = Result(
+            columns=tuple(result.columns[index] for index in filled_columns),
+            rows=[tuple(row[index] for index in filled_columns) for row in result.rows],
             total=result.total,
         )
-        if filled.rows:
-            self._out.print(_table(filled, self._out.is_terminal))
+        if shown.rows:
+            self._out.print(_table(shown, self._out.is_terminal))
         self._out.print(Text(_summary(result, None), "dim"))
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Whoever runs the command says how it ends then; rich would end it here."""
+        """Raise BrokenPipeError for the command to handle; rich would exit here."""
         raise BrokenPipeError
 
 
@@ -164,16 +166,16 @@ def _table(result: Result, is_terminal: bool) -> Table:
             Text(column.name), justify="right" if column.is_number else "left", overflow="fold"
         )
     for row in result.rows:
-        table.add_row(*(Text(text_value(one), "dim" if one is None else "") for one in row))
+        table.add_row(*(Text(text_value(value), "dim" if value is None else "") for value in row))
     return table
 
 
 def _summary(result: Result, elapsed_ms: float | None) -> str:
     shown = len(result.rows)
     if not result.columns:
-        said = "OK"
+        text = "OK"
     elif result.total > shown:
-        said = f"the first {shown:,} of {result.total:,} rows"
+        text = f"the first {shown:,} of {result.total:,} rows"
     else:
-        said = "1 row" if shown == 1 else f"{shown:,} rows"
-    return said if elapsed_ms is None else f"{said} ({elapsed_ms / 1000:.2f} s)"
+        text = "1 row" if shown == 1 else f"{shown:,} rows"
+    return text if elapsed_ms is None else f"{text} ({elapsed_ms / 1000:.2f} s)"

@@ -1,7 +1,6 @@
 """A progress line on a terminal while a statement runs; nothing in a pipe.
 
-Owns what the line says and when it appears: only after a moment, so that quick statements stay
-quiet.
+Owns its text, and the delay after which it appears, so that quick statements show none.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-_QUIET_S = 0.8
+_DELAY_S = 0.8
 _WIDTH = 48
 
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Shows that a statement is at work, if standard error is a terminal."""
+    """Show that a statement is running, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -34,7 +33,7 @@ def progress(text: str) -> Iterator[None]:
         transient=True,
     )
     bar.add_task(shortened(text), total=None)
-    timer = threading.Timer(_QUIET_S, bar.start)
+    timer = threading.Timer(_DELAY_S, bar.start)
     timer.daemon = True
     timer.start()
     try:
@@ -46,5 +45,5 @@ def progress(text: str) -> Iterator[None]:
 
 
 def shortened(text: str) -> str:
-    """A statement's text on one short line."""
+    """Return a statement's text on one short line."""
     return textwrap.shorten(text, _WIDTH, placeholder=" ...")

@@ -1,6 +1,6 @@
-"""`txlake sql` on a terminal: a prompt that shows where the session's transaction stands.
+"""`txlake sql` on a terminal: a prompt that shows the state of the session's transaction.
 
-Owns the prompt's own commands and what the keys do; statements run as a script's do.
+Owns the prompt's own commands and keys. Statements run as in a script.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from txlake.cli.completion import SqlCompleter
-from txlake.cli.output import Drawn, Output
-from txlake.cli.scripts import Runner
-from txlake.cli.work import Standing, Worker
+from txlake.cli.output import Output, TableOutput
+from txlake.cli.scripts import ScriptRunner
+from txlake.cli.worker import SessionState, Worker
 from txlake.errors import TxlakeError
 from txlake.sql import is_complete, parse_script
 from txlake.system import System
@@ -38,12 +38,12 @@ waits for ROLLBACK, with its isolation level: sales*[serializable]>
   \?          this"""
 
 
-_LEAVING = {"\\q", "quit", "exit"}
-_WORDS = {"help", "quit", "exit"}
+_QUIT_COMMANDS = {"\\q", "quit", "exit"}
+_WORD_COMMANDS = {"help", "quit", "exit"}
 
 
 class Prompt:
-    """Reads statements from a terminal and runs them, until it is left."""
+    """Reads statements from a terminal and runs them, until the user quits."""
 
     def __init__(
         self,
@@ -57,22 +57,22 @@ class Prompt:
     ) -> None:
         self._worker = worker
         self._output = output
-        self._runner = Runner(worker=worker, output=output, system=System(), retries=retries)
+        self._runner = ScriptRunner(worker=worker, output=output, system=System(), retries=retries)
         self._reader: PromptSession[str] = PromptSession(
             history=_history(state_folder),
             completer=SqlCompleter(self._names),
             complete_while_typing=False,
-            multiline=Condition(lambda: not is_whole(get_app().current_buffer.text)),
+            multiline=Condition(lambda: not is_ready_to_run(get_app().current_buffer.text)),
             prompt_continuation=_continuation,
             input=keys,
             output=screen,
         )
-        if isinstance(output, Drawn):
-            output.is_prompt = output.shows_times = True
+        if isinstance(output, TableOutput):
+            output.is_interactive = output.shows_times = True
 
     def run(self) -> None:
-        """Until Ctrl-D or quit; an open transaction is rolled back then, and that is said."""
-        if isinstance(self._output, Drawn):  # a program that reads JSON needs no greeting
+        """Run until Ctrl-D or quit; then an open transaction is rolled back, with a note."""
+        if isinstance(self._output, TableOutput):  # programs that read JSON need no greeting
             self._output.note(r"txlake: \? for help, \q or Ctrl-D to leave")
         while True:
             try:
@@ -81,31 +81,31 @@ class Prompt:
                 continue
             except EOFError:
                 break
-            if text.strip().rstrip("; ").lower() in _LEAVING:
+            if text.strip().rstrip("; ").lower() in _QUIT_COMMANDS:
                 break
-            self.enter(text)
+            self.execute(text)
         if self._worker.rollback():
             self._output.note("the open transaction was rolled back: nothing of it is kept")
 
-    def enter(self, text: str) -> None:
-        """Runs what was typed; what goes wrong is shown."""
-        self._runner.at = None
+    def execute(self, text: str) -> None:
+        """Run a typed text, and show its error."""
+        self._runner.current = None
         try:
             self._runner.run(parse_script(self._sql(text)))
         except TxlakeError as error:
-            if self._runner.at is None:
-                self._worker.misread(error)
-            self._output.error(error, self._runner.at)
+            if self._runner.current is None:
+                self._worker.parse_failed(error)
+            self._output.error(error, self._runner.current)
         except KeyboardInterrupt as interrupt:
-            self._output.error(interrupt, self._runner.at)
+            self._output.error(interrupt, self._runner.current)
         else:
             return
-        standing = self._standing()
-        if standing is not None and standing.failed:
+        state = self._session_state()
+        if state is not None and state.failed:
             self._output.note("the transaction was rolled back; end it with ROLLBACK")
 
     def _sql(self, text: str) -> str:
-        """The SQL that was typed, or that one of the prompt's own commands stands for."""
+        """Return the typed SQL, or that of the prompt's own command."""
         stripped = text.strip()
         if not is_command(stripped):
             return text
@@ -113,35 +113,35 @@ class Prompt:
         match command.lower(), table.strip():
             case "\\d", "":
                 return "SHOW TABLES"
-            case "\\d", named:
-                return f"DESCRIBE TABLE {named}"
-            case "\\h", named if named:
-                return f"DESCRIBE HISTORY {named}"
+            case "\\d", table_name:
+                return f"DESCRIBE TABLE {table_name}"
+            case "\\h", table_name if table_name:
+                return f"DESCRIBE HISTORY {table_name}"
             case "\\l", "":
                 return "SHOW DATABASES"
             case "\\timing", "":
-                self._time()
+                self._toggle_timing()
             case "\\?" | "help", "":
                 self._output.note(HELP)
             case _:
                 self._output.note(rf"{stripped} is no command; \? lists them")
         return ""
 
-    def _time(self) -> None:
-        if isinstance(self._output, Drawn):
+    def _toggle_timing(self) -> None:
+        if isinstance(self._output, TableOutput):
             self._output.shows_times = not self._output.shows_times
             self._output.note(f"timing is {'on' if self._output.shows_times else 'off'}")
 
-    def _standing(self) -> Standing | None:
-        """Where the session stands; None while the catalog can't say."""
+    def _session_state(self) -> SessionState | None:
+        """Return the session's state; None while the catalog is unavailable."""
         try:
-            return self._worker.standing()
+            return self._worker.state()
         except TxlakeError:
             return None
 
     def _prompt(self) -> str:
-        standing = self._standing()
-        return "txlake?> " if standing is None else prompt_text(standing)
+        state = self._session_state()
+        return "txlake?> " if state is None else prompt_text(state)
 
     def _names(self) -> Sequence[str]:
         try:
@@ -150,22 +150,24 @@ class Prompt:
             return []
 
 
-def prompt_text(standing: Standing) -> str:
-    """`sales> `; in a transaction `sales*[snapshot]> `; after its failure `sales![snapshot]> `."""
-    if standing.transaction is None:
-        return f"{standing.database}> "
-    mark = "!" if standing.failed else "*"
-    level = standing.isolation + (", read only" if standing.read_only else "")
-    return f"{standing.database}{mark}[{level}]> "
+def prompt_text(state: SessionState) -> str:
+    """Return `sales> `; in a transaction `sales*[snapshot]> `, and `sales![snapshot]> ` once it
+    failed.
+    """
+    if state.transaction is None:
+        return f"{state.database}> "
+    mark = "!" if state.failed else "*"
+    level = state.isolation + (", read only" if state.read_only else "")
+    return f"{state.database}{mark}[{level}]> "
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is for the prompt itself: a backslash and a word, help, quit or exit."""
-    return text.startswith("\\") or text.rstrip("; ").lower() in _WORDS
+    """Return whether a text is a prompt command: a backslash and a word, help, quit or exit."""
+    return text.startswith("\\") or text.rstrip("; ").lower() in _WORD_COMMANDS
 
 
-def is_whole(text: str) -> bool:
-    """Whether Enter runs the text rather than beginning another line."""
+def is_ready_to_run(text: str) -> bool:
+    """Return whether Enter runs the text instead of beginning another line."""
     stripped = text.strip()
     return not stripped or is_command(stripped) or is_complete(text)
 
@@ -175,7 +177,7 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> str:
 
 
 def _history(folder: Path | None) -> History:
-    """The lines typed before, in a file that only this user may read, where one can be kept."""
+    """Return the typed lines, in a file that only this user may read, if it can be written."""
     if folder is None:
         return InMemoryHistory()
     path = folder / "history"

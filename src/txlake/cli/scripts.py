@@ -1,7 +1,7 @@
-"""A script: its statements one after the other, and again from BEGIN where a conflict ended one.
+"""A script: runs its statements in order, and repeats a transaction that a conflict ended.
 
-Owns what is run again. What was committed is never run twice: an autocommit statement is run again
-alone, a transaction from its BEGIN, and nothing before it.
+Owns what is repeated. Nothing that was committed is repeated: an autocommit statement is repeated
+alone, a transaction from its BEGIN.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from txlake.cli.output import Output
-from txlake.cli.work import Worker
+from txlake.cli.worker import Worker
 from txlake.conflict.evidence import is_futile
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
@@ -22,19 +22,19 @@ from txlake.views.results import Result
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class _StatementResult:
     piece: ScriptStatement
     result: Result
     elapsed_ms: float
 
 
 @dataclass(kw_only=True)
-class Runner:
-    """Runs statements on a worker and shows what they answer.
+class ScriptRunner:
+    """Runs statements on a worker and shows their results.
 
     Attributes:
-        retries: how often each transaction, or autocommit statement, is run again after a conflict.
-        at: the statement that runs, or ran last.
+        retries: how often each transaction, or autocommit statement, is repeated after a conflict.
+        current: the statement that is running, or ran last.
     """
 
     worker: Worker
@@ -42,17 +42,17 @@ class Runner:
     system: System
     retries: int = 0
     waits: RetrySettings = field(default_factory=RetrySettings)
-    at: ScriptStatement | None = None
-    _held_back: list[_Answered] = field(default_factory=list)
+    current: ScriptStatement | None = None
+    _pending_results: list[_StatementResult] = field(default_factory=list)
 
-    def script(self, pieces: Sequence[ScriptStatement]) -> None:
-        """Runs a whole script. A transaction that is open when it ends is rolled back.
+    def run_script(self, pieces: Sequence[ScriptStatement]) -> None:
+        """Run a whole script. A transaction that is open at its end is rolled back.
 
         Raises what a statement raised, and InvalidRequest for a script that ends in a transaction.
         """
         try:
             self.run(pieces)
-            if self.worker.standing().transaction is not None:
+            if self.worker.state().transaction is not None:
                 raise InvalidRequest(
                     "the script ends inside a transaction, which is rolled back; end it with "
                     "COMMIT or ROLLBACK"
@@ -63,51 +63,53 @@ class Runner:
             raise
 
     def run(self, pieces: Sequence[ScriptStatement]) -> None:
-        """Runs statements; a transaction that they leave open stays open.
+        """Run statements; a transaction that they leave open stays open.
 
-        Answers of a transaction that may be run again are shown when it has ended.
+        Results in a transaction that may be repeated are shown once it has ended.
         """
-        before = self.worker.standing()
+        before = self.worker.state()
         opened_before = before.transaction is not None
-        unit = index = losses = 0  # `unit`: where what would be run again begins
+        retry_from = index = losses = 0  # `retry_from`: the first statement to repeat
         try:
             while index < len(pieces):
                 try:
                     self._run(pieces[index])
                 except Conflict as conflict:
-                    again = pieces[unit : index + 1]
+                    repeated = pieces[retry_from : index + 1]
                     is_last = losses == self.retries or opened_before or is_futile(conflict)
-                    if is_last or self._is_unrepeatable(again):
+                    if is_last or self._is_unrepeatable(repeated):
                         raise
                     losses += 1
-                    self._held_back.clear()
+                    self._pending_results.clear()
                     self.worker.rollback()
                     self.worker.use(before.database)
-                    self._wait(conflict, losses, again[0])
-                    index = unit
+                    self._wait(conflict, losses, repeated[0])
+                    index = retry_from
                     continue
                 index += 1
-                standing = self.worker.standing()
-                if standing.transaction is None:
-                    before, opened_before, unit, losses = standing, False, index, 0
-                if standing.transaction is None or not self.retries:
-                    self._show()
+                state = self.worker.state()
+                if state.transaction is None:
+                    before, opened_before, retry_from, losses = state, False, index, 0
+                if state.transaction is None or not self.retries:
+                    self._show_results()
         finally:
-            self._show()
+            self._show_results()
 
     def _run(self, piece: ScriptStatement) -> None:
-        self.at = piece
+        self.current = piece
         start_ms = self.system.monotonic_ms()
         result = self.worker.run(piece.text, self.output.rows_max)
-        self._held_back.append(_Answered(piece, result, self.system.monotonic_ms() - start_ms))
+        self._pending_results.append(
+            _StatementResult(piece, result, self.system.monotonic_ms() - start_ms)
+        )
 
-    def _show(self) -> None:
-        for one in self._held_back:
-            self.output.answer(one.result, one.piece, one.elapsed_ms)
-        self._held_back.clear()
+    def _show_results(self) -> None:
+        for pending in self._pending_results:
+            self.output.answer(pending.result, pending.piece, pending.elapsed_ms)
+        self._pending_results.clear()
 
     def _is_unrepeatable(self, pieces: Sequence[ScriptStatement]) -> bool:
-        """Whether a second run would start from another session than the first one did."""
+        """Return whether a second run would find a changed Spark session."""
         for piece in pieces:
             if _changes_spark(piece.statement):
                 self.output.note(
@@ -134,19 +136,19 @@ def _changes_spark(statement: object) -> bool:
             return True
         case Atomic():
             steps = list(steps_of((*statement.statements, *statement.handlers)))
-            own = {
+            declared = {
                 name.lower()
                 for step in steps
                 if isinstance(step, DeclareVariable)
                 for name in step.names
             }
             return any(
-                any(name.lower() not in own for name in step.names)
+                any(name.lower() not in declared for name in step.names)
                 if isinstance(step, SetVariables)
                 else _changes_spark(step)
                 for step in steps
             )
         case ExecuteImmediate():
-            return True  # whatever its text says
+            return True  # its text is unknown here
         case _:
             return False

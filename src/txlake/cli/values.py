@@ -1,4 +1,4 @@
-"""A value as text in a drawn table."""
+"""Values as text in a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_MICROSECONDS = re.compile(r"(?<=\.\d{3})000(?=[+-]|$)")
 
 
 def text_value(value: object) -> str:
-    """A value as a table shows it; nested ones as JSON, bytes as SQL writes them."""
+    """Return a value as text for a table: nested ones as JSON, bytes as a SQL literal."""
     match value:
         case None:
             return "NULL"

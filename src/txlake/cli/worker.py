@@ -1,7 +1,7 @@
-"""One session of a lake as the command line uses it: SQL texts become results.
+"""One session of a lake for the command line: runs SQL texts, and returns results.
 
-Owns the meeting of SQL, Spark's errors and the session's own transaction; what is printed is not
-its business.
+Owns the translation of Spark's errors and the handling of the session's transaction. Prints
+nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from txlake.cli.background import Background
+from txlake.cli.background import BackgroundThread
 from txlake.errors import TxlakeError
 from txlake.views.describe import Rows
 from txlake.views.results import Result, collected, held
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where a session stands between two statements.
+class SessionState:
+    """A session's state between two statements.
 
     Attributes:
-        database: the current one.
-        isolation: the level in force, as Python writes it.
-        transaction: the open one's id; None without one.
-        failed: the open transaction was rolled back and waits for its end.
+        database: the current database.
+        isolation: the isolation level in force, as Python writes it.
+        transaction: the open transaction's id; None without one.
+        failed: the open transaction was rolled back, and waits for ROLLBACK or COMMIT.
     """
 
     database: str
@@ -41,25 +41,25 @@ class Standing:
 
 
 class Worker(Protocol):
-    """What scripts and the prompt need of a session."""
+    """A session, as scripts and the prompt use it."""
 
     def run(self, text: str, rows_max: int | None) -> Result:
-        """Runs one statement. Raises a TxlakeError."""
+        """Run one statement. Raises a TxlakeError."""
 
-    def misread(self, error: TxlakeError) -> None:
-        """A text that isn't understood fails the open transaction, as a failed statement does."""
+    def parse_failed(self, error: TxlakeError) -> None:
+        """Fail the open transaction because of a syntax error, as a failed statement does."""
 
-    def standing(self) -> Standing:
-        """Where the session stands."""
+    def state(self) -> SessionState:
+        """Return the session's state."""
 
     def use(self, database: str) -> None:
-        """Makes a database that was the current one the current one again."""
+        """Set the current database, to one that was current before."""
 
     def rollback(self) -> bool:
-        """Ends the open transaction; whether there was one."""
+        """Roll back the open transaction. Returns whether there was one."""
 
     def names(self) -> Sequence[str]:
-        """The tables and databases that a statement can name, for completion."""
+        """Return the tables and databases that a statement can name, for completion."""
 
 
 class LakeWorker:
@@ -68,21 +68,21 @@ class LakeWorker:
     def __init__(self, lake: Lake, session: Session) -> None:
         self._lake = lake
         self._session = session
-        self._background = Background(self._cancel)
+        self._background = BackgroundThread(self._cancel)
 
     def run(self, text: str, rows_max: int | None) -> Result:
         from txlake.cli.progress import progress
         from txlake.session.command import AsRows
 
         with progress(text):
-            return self.shown(lambda: self._lake._answered(text, None, AsRows()), rows_max)
+            return self.fetch(lambda: self._lake._answered(text, None, AsRows()), rows_max)
 
-    def shown(self, ask: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
-        """The rows that a call of the lake answers with; a failure fails the open transaction."""
-        return self._background.do(lambda: self._shown(ask, rows_max))
+    def fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
+        """Return the rows of a call of the lake. An error fails the open transaction."""
+        return self._background.run(lambda: self._fetch(call, rows_max))
 
     def _cancel(self) -> None:
-        """Ends what Spark does for this process."""
+        """Cancel Spark's work for this process."""
         from txlake.spark.spark_sessions import is_connect
 
         engine = self._session.engine
@@ -91,32 +91,32 @@ class LakeWorker:
         elif engine.plane.is_started:
             engine.spark.sparkContext.cancelAllJobs()
 
-    def _shown(self, ask: Callable[[], DataFrame | Rows], rows_max: int | None) -> Result:
+    def _fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None) -> Result:
         from txlake.spark.spark_errors import spark_errors
 
-        answer = ask()
-        if isinstance(answer, Rows):
-            return held(answer, rows_max)
+        rows = call()
+        if isinstance(rows, Rows):
+            return held(rows, rows_max)
         try:
             with spark_errors():
-                return collected(answer, rows_max)
+                return collected(rows, rows_max)
         except BaseException as error:
             self._session.fail(error)
             raise
 
-    def misread(self, error: TxlakeError) -> None:
+    def parse_failed(self, error: TxlakeError) -> None:
         self._session.fail(error)
 
-    def standing(self) -> Standing:
+    def state(self) -> SessionState:
         from txlake.conflict.levels import parse_level, strictest
         from txlake.session.transaction import State
 
         session, current = self._session, self._session.current
         database = session.engine.catalog.database(session.database)
-        of_database = None if database is None else database.isolation
+        database_level = None if database is None else database.isolation
         level = session.level if current is None else current.level
-        in_force = strictest(None if of_database is None else parse_level(of_database), level)
-        return Standing(
+        in_force = strictest(None if database_level is None else parse_level(database_level), level)
+        return SessionState(
             database=session.database,
             isolation=in_force.value,
             transaction=None if current is None else current.id,
@@ -132,16 +132,16 @@ class LakeWorker:
 
         if self._session.current is None:
             return False
-        self._background.do(lambda: self._session.execute(Rollback()))
+        self._background.run(lambda: self._session.execute(Rollback()))
         return True
 
     def names(self) -> Sequence[str]:
         catalog = self._session.engine.catalog
-        found: list[str] = []
+        names: list[str] = []
         for database in catalog.databases():
             tables = [table.name for table in catalog.tables(database.name)]
             if database.name == self._session.database:
-                found.extend(tables)
-            found.append(database.name)
-            found.extend(f"{database.name}.{table}" for table in tables)
-        return found
+                names.extend(tables)
+            names.append(database.name)
+            names.extend(f"{database.name}.{table}" for table in tables)
+        return names

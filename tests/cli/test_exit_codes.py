@@ -8,8 +8,8 @@ import json
 import pytest
 
 from txlake import errors
-from txlake.cli.failures import EXIT_CODES, EXIT_HELP, error_facts, exit_code
-from txlake.cli.output import Drawn, JsonLines
+from txlake.cli.exit_codes import EXIT_CODES, EXIT_HELP, error_facts, exit_code
+from txlake.cli.output import JsonOutput, TableOutput
 from txlake.errors import ConcurrentAppendException, Evidence, LockTimeout, TxlakeError
 from txlake.sql import parse_script
 
@@ -55,7 +55,7 @@ def test_other_ends() -> None:
 
 
 def test_the_facts_of_a_conflict() -> None:
-    facts = json.loads(printed(JsonLines, LOST))["error"]
+    facts = json.loads(printed(JsonOutput, LOST))["error"]
     evidence = facts.pop("evidence")
     assert facts == {
         "kind": "Conflict",
@@ -78,13 +78,13 @@ def test_the_codes_of_other_systems_are_facts() -> None:
 
 
 def test_an_error_is_drawn_with_its_name_and_line() -> None:
-    assert printed(Drawn, LOST) == "ConcurrentAppendException (line 2): lost\n"
-    assert printed(Drawn, KeyboardInterrupt()) == "interrupted (line 2)\n"
+    assert printed(TableOutput, LOST) == "ConcurrentAppendException (line 2): lost\n"
+    assert printed(TableOutput, KeyboardInterrupt()) == "interrupted (line 2)\n"
 
 
-def printed(kind: type[Drawn | JsonLines], error: BaseException) -> str:
+def printed(kind: type[TableOutput | JsonOutput], error: BaseException) -> str:
     out, err = io.StringIO(), io.StringIO()
-    output = Drawn(None, out, err) if kind is Drawn else JsonLines(out, err)
+    output = TableOutput(None, out, err) if kind is TableOutput else JsonOutput(out, err)
     output.error(error, parse_script("\nDELETE FROM t")[0])
     assert out.getvalue() == ""
     return err.getvalue()

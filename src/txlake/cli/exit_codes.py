@@ -1,4 +1,4 @@
-"""How a command ends: the exit code of each kind of error, and an error as facts."""
+"""The exit code of each kind of error, and an error's facts for programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ went away; 1 anything else."""
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that this error ended."""
+    """Return the exit code of a command that this error ended."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError):
@@ -48,7 +48,7 @@ def _kind(error: BaseException) -> type[TxlakeError] | None:
 
 
 def error_facts(error: BaseException) -> dict[str, object]:
-    """An error for programs: its kind and name, message, other systems' codes, its evidence."""
+    """Return an error's kind and name, message, other systems' codes, and evidence."""
     kind = _kind(error)
     facts: dict[str, object] = {
         "kind": None if kind is None else kind.__name__,
@@ -59,11 +59,11 @@ def error_facts(error: BaseException) -> dict[str, object]:
     }
     if isinstance(error, Conflict) and error.evidence is not None:
         evidence = asdict(error.evidence)
-        moment_ms = evidence.pop("winning_timestamp_ms")
+        winning_ms = evidence.pop("winning_timestamp_ms")
         evidence["winning_timestamp"] = (
             None
-            if moment_ms is None
-            else datetime.datetime.fromtimestamp(moment_ms / 1000, datetime.UTC)
+            if winning_ms is None
+            else datetime.datetime.fromtimestamp(winning_ms / 1000, datetime.UTC)
         )
         facts["evidence"] = evidence
     return facts

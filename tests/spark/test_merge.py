@@ -14,7 +14,7 @@ import pytest
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.spark import merge_source
-from txlake.spark.merge_source import HELD_BYTES_MAX
+from txlake.spark.merge_source import SOURCE_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ CASES = [
 # Sources that are held, and sources that take part in one job, however small they are.
 @pytest.fixture(
     scope="module",
-    params=[(VECTORS, HELD_BYTES_MAX), (NO_VECTORS, 0)],
+    params=[(VECTORS, SOURCE_BYTES_MAX), (NO_VECTORS, 0)],
     ids=["vectors, held", "copies, at once"],
 )
 def made(
@@ -256,7 +256,7 @@ def targets(
 ) -> dict[tuple[tuple[Any, ...], ...], PathTable]:
     """The tables, on which merges are tried and not committed; so much of a source is held."""
     tables, bytes_max = made
-    monkeypatch.setattr(merge_source, "HELD_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(merge_source, "SOURCE_BYTES_MAX", bytes_max)
     return tables
 
 
@@ -369,7 +369,7 @@ def test_rows_that_are_copied_are_output_too(tmp_path: Path, spark: SparkSession
 def test_what_a_merge_depends_on(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_source, "HELD_BYTES_MAX", 0)  # whose keys would say more
+    monkeypatch.setattr(merge_source, "SOURCE_BYTES_MAX", 0)  # whose keys would say more
     t = table(tmp_path / "t", spark, "k INT, v INT, p STRING", partitioned_by="p")
     t.run("INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')")
     source = "MERGE INTO t USING (SELECT 1 k, 'a' q) s"

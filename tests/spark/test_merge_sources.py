@@ -97,8 +97,8 @@ def test_inserts_alone(t: PathTable, monkeypatch: pytest.MonkeyPatch) -> None:
         "MERGE INTO t USING (SELECT * FROM VALUES (1, 0), (20, 0), (20, 1), (NULL, 2) AS x(k, v)) s"
         " ON {on} WHEN NOT MATCHED AND s.v < 2 THEN INSERT *"
     )
-    for bytes_max in (merge_source.HELD_BYTES_MAX, 0):
-        monkeypatch.setattr(merge_source, "HELD_BYTES_MAX", bytes_max)
+    for bytes_max in (merge_source.SOURCE_BYTES_MAX, 0):
+        monkeypatch.setattr(merge_source, "SOURCE_BYTES_MAX", bytes_max)
         change, rows = t.tried(sql.format(on="t.k = s.k"))
         assert [row for row in rows if row[0] != row[1]] == [(20, 0), (20, 1)]
         assert change.affected["num_inserted_rows"] == change.metrics["numOutputRows"] == 2
@@ -149,7 +149,7 @@ def test_which_sources_are_held(
     assert one(nested)
     assert not one("SELECT 1 k, parse_json('1') j")
     assert not one("SELECT 1 k, 2 v, 3 K")
-    monkeypatch.setattr(merge_source, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(merge_source, "SOURCE_BYTES_MAX", 1000)
     assert one(joined)  # which Spark takes for a million rows
     assert one("SELECT id k FROM range(125)")
     assert not one("SELECT id k FROM range(126)")

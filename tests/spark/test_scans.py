@@ -80,7 +80,7 @@ def test_bits_stand_in_chunks() -> None:
 
 def test_a_lookup_of_nothing_joins_nothing(spark: SparkSession) -> None:
     frame = spark.range(1)
-    assert FileValues({}).joined(spark, frame) is frame
+    assert FileValues({}).join(spark, frame) is frame
 
 
 def test_a_partition_value_looked_up_is_not_null_where_the_table_says_so(
@@ -89,8 +89,8 @@ def test_a_partition_value_looked_up_is_not_null_where_the_table_says_so(
     add = Add(path="a", partition_values={"p": "1"}, size=1, modification_time=1, data_change=True)
     found = FileValues({0: add})
     for name in ("p", "broken"):
-        found.partition_value(Field(name, Primitive("integer"), nullable=False))
-    joined = found.joined(spark, spark.range(1).withColumnRenamed("id", FILE))
+        found.add_partition_value(Field(name, Primitive("integer"), nullable=False))
+    joined = found.join(spark, spark.range(1).withColumnRenamed("id", FILE))
     assert (joined.schema["p"].nullable, joined.schema["broken"].nullable) == (False, True)
     ((_, _, p, broken),) = joined.collect()
     assert (p, broken) == (1, None)

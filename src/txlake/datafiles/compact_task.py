@@ -31,7 +31,7 @@ from txlake.datafiles.read_ahead import read_ahead
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.datafiles.write_task import Output, WriteTask, report, report_row
 
-# A row of the task's input: one bin, its vectors those of `StoredVector`.
+# The task's input: a row per bin; a vector has the fields of `StoredVector`.
 _VECTOR = pa.struct(
     [
         ("url", pa.string()),
@@ -60,7 +60,7 @@ BINS = pa.schema(
 
 _MERGED_ROWS = 65_536
 _MERGED_BYTES = 32 * 1024 * 1024
-_AHEAD_BYTES = 64 * 1024 * 1024  # that are read while others are written
+_AHEAD_BYTES = 64 * 1024 * 1024  # read while others are written
 
 
 @dataclass(frozen=True)

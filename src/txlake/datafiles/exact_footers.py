@@ -40,14 +40,14 @@ Chunk = tuple[int, int]
 """A column chunk of a file: the number of its row group, and of its leaf column."""
 
 MAGIC = b"PAR1"
-_FRAME_BYTES = 8  # of a footer, behind it: its length and the magic number
+_FRAME_BYTES = 8  # after a footer: its length and the magic number
 _FLOATS = frozenset({"FLOAT", "DOUBLE"})
 _BY_DICTIONARY = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-# Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
+# Thrift fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
 _ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
 _ENCODINGS, _STATISTICS, _ENCODING_STATS = 2, 12, 13
 _PLAIN = b"\x00"  # the encoding, a number with a sign
-# Fields of Statistics but for the counts of nulls and of distinct values.
+# Thrift fields of Statistics, except the counts of nulls and of distinct values.
 _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
 
 
@@ -91,7 +91,7 @@ def _fractions(footer: pq.FileMetaData) -> Iterator[tuple[Chunk, pq.ColumnChunkM
 
 
 def _may_hold_zero(bounds: pq.Statistics | None) -> bool:
-    # Written so that a NaN says nothing.
+    # Comparisons with NaN are false, so a NaN bound excludes nothing.
     return bounds is None or not bounds.has_min_max or not (bounds.min > 0.0 or bounds.max < 0.0)
 
 
@@ -209,7 +209,7 @@ def _in_meta_data(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) 
             retained = [field for field in inner if field.number not in _BOUNDS]
             yield replace(part, data=write_parts(retained))
         elif part.number == _ENCODINGS and has_zero:
-            # Where not all pages are said to be dictionary-encoded, some may be plain.
+            # PLAIN among the encodings says that some pages may not be dictionary-encoded.
             kind, encodings = read_list(part.data)
             yield replace(part, data=write_list(kind, [*dict.fromkeys([*encodings, _PLAIN])]))
         elif part.number != _ENCODING_STATS or not has_zero:

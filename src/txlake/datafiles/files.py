@@ -62,7 +62,7 @@ def remove(url: str, options: Options) -> None:
     try:
         store, name = store_and_name(url, options)
         store.delete([name])
-    except TxlakeError:  # an orphan is harmless
+    except TxlakeError:  # VACUUM removes orphans
         return
 
 

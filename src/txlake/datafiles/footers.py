@@ -23,14 +23,15 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
 _TAIL_BYTES = 65_536
 WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
-# Since when the calendar of old Spark versions tells the same days and instants as today's.
+# From these on, the calendars of old Spark versions and of today agree.
 _SAME_DAYS_FROM = date(1582, 10, 15)
 _SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
 
 SAFE_FOR_FILTERS: Mapping[str, str] = {"txlake.filters": "safe"}
-"""The tag of files of which no row is lost to a filter that Spark gives to Parquet: floating-point
-columns as `exact_footers` leaves them, timestamps in microseconds, no date or timestamp so early
-that java.sql.Date or Timestamp changes it."""
+"""The tag of files of which a filter that Spark pushes down to Parquet never loses a row.
+
+`exact_footers` has corrected their floating-point columns, timestamps are in microseconds, and
+no date or timestamp is so early that java.sql.Date or Timestamp changes it."""
 SAME_DATES_FROM = date(1583, 1, 1)
 _SAME_IN_JAVA_SQL_FROM = datetime(1900, 1, 3, tzinfo=UTC)
 _INEXACT = frozenset({"float", "double", "date", "timestamp"})
@@ -185,7 +186,7 @@ def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pya
         return None
     try:
         low, high = statistics.min, statistics.max
-    except (ValueError, OverflowError):  # a time that Python has no value for
+    except (ValueError, OverflowError):  # a time beyond Python's range
         return None
     if not isinstance(low, float):
         return low, high
@@ -239,7 +240,7 @@ def _leaves_of(
         case Map(key, value, _):
             yield from _leaves_of(key, None, logical)
             yield from _leaves_of(value, None, logical)
-        case Primitive("variant"):  # its value, and its metadata, which tells where it is null
+        case Primitive("variant"):  # its value, then its metadata, which says where it is null
             yield None, logical, data_type
             yield path, logical, data_type
         case _:

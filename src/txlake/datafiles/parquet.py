@@ -19,7 +19,7 @@ from txlake.errors import CorruptTable, UnsupportedFeature
 
 _FIELD_ID = b"PARQUET:field_id"
 
-# What writers of the old calendar leave in a footer; since when both tell the same days and times.
+# Footer keys of writers of the old calendar, and the times from which both calendars agree.
 _SPARK = b"org.apache.spark.version"
 _LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 _PROLEPTIC_SINCE = (3, 1)
@@ -29,7 +29,9 @@ SAME_MICROS_FROM = -2_208_988_800_000_000  # 1900-01-01, UTC
 
 _BATCH_BYTES = 32 * 1024 * 1024
 _BATCH_ROWS = 131_072
-_TEXT_BATCH_ROWS = 16_384  # a file holds a long text once that many rows share
+_TEXT_BATCH_ROWS = (
+    16_384  # fewer: a dictionary's long text counts once in the file, but in each row in memory
+)
 _BATCH_ROWS_MIN = 64
 
 
@@ -70,22 +72,24 @@ class Columns:
         self.schema = schema
         self._by_id = by_id
         self._exact = exact
-        self._schema: pa.Schema | None = None
+        self._file_schema: pa.Schema | None = None
         self.sources: list[str | None] = []
         self.names: list[str] = []
 
     def find(self, file: pq.ParquetFile) -> None:
         """Find the columns in a file. Raises ValueError for an ambiguous or refused column."""
         file_schema = file.schema_arrow
-        if self._schema is None or not file_schema.equals(self._schema, check_metadata=True):
+        if self._file_schema is None or not file_schema.equals(
+            self._file_schema, check_metadata=True
+        ):
             fields = list(file_schema)
             indexes = [find_field(fields, field, self._by_id) for field in self.schema]
             self.sources = [None if index is None else fields[index].name for index in indexes]
-            # A file without any of the columns has rows all the same.
+            # Read one column for the number of rows if the file has none of the wanted columns.
             self.names = [name for name in self.sources if name is not None] or file_schema.names[
                 :1
             ]
-            self._schema = file_schema
+            self._file_schema = file_schema
         for name in self.sources:
             if name is not None and is_shredded(file_schema.field(name).type):
                 raise UnsupportedFeature(f"column {name!r}: {SHREDDED}")
@@ -227,7 +231,7 @@ def as_type(array: pa.Array, target: pa.DataType, by_id: bool) -> pa.Array:
         children = [_present(_field(array, field, by_id), field, array) for field in target]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
     if pa.types.is_list(target):
-        if not pa.types.is_list(array.type):  # as other writers hold lists in memory
+        if not pa.types.is_list(array.type):  # a list type that other writers' Arrow schemas have
             array = array.cast(pa.list_(array.type.value_field))
         return _with_child(array, target, as_type(array.values, target.value_type, by_id))
     if pa.types.is_map(target):
@@ -236,7 +240,7 @@ def as_type(array: pa.Array, target: pa.DataType, by_id: bool) -> pa.Array:
         fields = [target.key_field, target.item_field]
         entries = pa.StructArray.from_arrays([keys, items], fields=fields)
         return _with_child(array, target, entries)
-    # Text is bytes to Spark and to Parquet, whether it is UTF-8 or not.
+    # Spark and Parquet accept strings that aren't valid UTF-8.
     return array.cast(target, safe=not pa.types.is_string(target))
 
 

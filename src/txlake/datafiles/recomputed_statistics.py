@@ -117,7 +117,7 @@ def _leaf_indexes(footer: pq.FileMetaData) -> Mapping[_Path, int]:
     """
     try:
         paths = [path for item in footer.schema.to_arrow_schema() for path in _paths(item, ())]
-    except (pa.ArrowException, NotImplementedError):  # a type that Arrow has no name for
+    except (pa.ArrowException, NotImplementedError):  # a type that Arrow lacks
         return {}
     if len(paths) != footer.num_columns:
         return {}

@@ -45,7 +45,7 @@ class StoredVector:
         """
         if self.data is not None:
             return unpack_positions(self.data)
-        # Imported here: tasks whose vectors travelled need no pyroaring.
+        # Imported here: tasks with packed positions need no pyroaring.
         from txlake.protocol.roaring import framed_length, read_at
 
         store, name = store_and_name(self.url, options)

@@ -34,7 +34,7 @@ from txlake.protocol.types import DataType
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
 # Parquet footer, key: size in bytes, count: rows, group: the bin's number), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
-# action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
+# action, count: rows), "source" (data: numbers of a MERGE's source rows that matched a target row),
 # "origins" (text: path of a file, data: which rows its rows were made of, see `origins`),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: the number of live rows of each of its files, 64 bits each) and "skipped" (key: file
@@ -55,7 +55,7 @@ _REPORT = pa.schema(
     ]
 )
 
-# What is done with a row. The ones below FIRST_WITHOUT_IMAGE write an image.
+# Actions on a row. Those below FIRST_WITHOUT_IMAGE write an image.
 COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
 DELETE, DELETE_BY_SOURCE, KEEP = 10, 11, 12
 
@@ -338,7 +338,7 @@ class Output:
                 self._close_file()
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # The same values by the names that the file has, inside of structs too.
+        # Rename fields as in the file, nested ones too.
         columns = [
             with_field_names(batch.column(i), field.type) for i, field in enumerate(self._schema)
         ]
@@ -502,7 +502,7 @@ class _OpenFile:
             try:
                 if part is not None:
                     part.close()
-            except Exception:  # the cause of the failure is on its way already
+            except Exception:  # the original error is being raised
                 continue
 
 
@@ -526,7 +526,7 @@ def _is_repetitive(sample: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(sample.type):
         return False
     if pa.types.is_floating(sample.type) and len(sample) < _FRACTIONS_MIN:
-        return False  # where one holds a zero, the footer is written twice
+        return False  # a zero in a dictionary makes the footer be written twice
     distinct = len(sample.unique())
     width = sample.nbytes / len(sample)
     repeats: bool = distinct <= len(sample) * _DISTINCT_SHARE_MAX

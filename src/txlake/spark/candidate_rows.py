@@ -141,18 +141,18 @@ class _Search:
         for group, start, rows in _read(self.work, add, self.items, known=self.known):
             count = rows.num_rows
             rows = _with_partitions(snapshot, add, rows)
-            places = np.flatnonzero(rows_may_match(self.known, rows, snapshot.schema))
+            matches = np.flatnonzero(rows_may_match(self.known, rows, snapshot.schema))
             if len(deleted):
-                places = places[~np.isin(places + start, deleted)]
-            is_new = len(places) > 0 and group is not last
-            self._add_up(count, len(places), group.total_byte_size if is_new else 0)
-            if len(places):
+                matches = matches[~np.isin(matches + start, deleted)]
+            is_new = len(matches) > 0 and group is not last
+            self._add_up(count, len(matches), group.total_byte_size if is_new else 0)
+            if len(matches):
                 last = group
                 if self.certain and not _hold(
-                    self.predicate, rows.take(pa.array(places)), snapshot
+                    self.predicate, rows.take(pa.array(matches)), snapshot
                 ):
                     self.certain = False
-                parts.append(places + start)
+                parts.append(matches + start)
         return np.concatenate(parts)
 
     def _add_up(self, rows: int, matches: int, group_bytes: int) -> None:
@@ -162,7 +162,7 @@ class _Search:
             self._group_bytes += group_bytes
             is_large = self.group_bytes_max is not None and self._group_bytes > self.group_bytes_max
             if is_large or self._count > self.rows_max or self._rows_read > _ROWS_MAX:
-                raise ValueError("they aren't few")
+                raise ValueError("too many rows")
 
 
 def live_values(
@@ -177,11 +177,11 @@ def live_values(
     names = {name.lower() for name in snapshot.partition_columns}
     data = [item for item in items if item.name.lower() not in names]
     if not data or not all(map(_is_plain, data)) or files.num_rows > _FILES_MAX:
-        raise ValueError("they can't be read here")
+        raise ValueError("the driver can't read the columns")
     known = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
     for add in adds_of(work.in_zone(files)):
         if not is_local(work, add):
-            raise ValueError("a file is elsewhere")
+            raise ValueError("a file isn't on this machine")
         yield _live_in(work, add, data, known)
 
 
@@ -244,7 +244,7 @@ class _ByteBudget:
         with self._lock:
             self._taken += rows.nbytes
             if self._taken > self.bytes_max:
-                raise ValueError("they are too large to be held")
+                raise ValueError("the rows are too large")
 
 
 def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
@@ -259,11 +259,11 @@ def rows_at(
     """Return the rows of `arrow_rows_at` as a Spark frame."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
-    held = arrow_rows_at(work, files, positions)
-    if held is None:
+    rows = arrow_rows_at(work, files, positions)
+    if rows is None:
         return None
     fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in _extra_names(work))]
-    return work.spark.createDataFrame(held, T.StructType(fields))
+    return work.spark.createDataFrame(rows, T.StructType(fields))
 
 
 def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
@@ -275,12 +275,12 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
     if collated_columns(work.snapshot.schema) or not all(
         item.nullable for item in partition_fields(work.snapshot)
     ):
-        return None  # a scan shows collations, and NOT NULL of partition columns
+        return None  # a scan's schema has collations, and NOT NULL of partition columns
     candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
-    held = None if candidates is None else arrow_rows_at(work, files, candidates.positions)
-    if held is None:
+    found = None if candidates is None else arrow_rows_at(work, files, candidates.positions)
+    if found is None:
         return None
-    rows = held.select(work.snapshot.schema.names)
+    rows = found.select(work.snapshot.schema.names)
     return work.spark.createDataFrame(rows, T.StructType(_fields(work)))
 
 

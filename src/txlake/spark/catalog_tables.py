@@ -22,10 +22,10 @@ from txlake.spark.types import delta_schema
 from txlake.statements import TableName, quoted
 
 _PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-# What Hive notes of its own accord.
+# Properties that Hive adds itself.
 _NOTES = frozenset({"transient_lastDdlTime", "EXTERNAL", "bucketing_version"})
 
-# Names and texts, as a partition's folder says them; None for NULL.
+# A partition's columns and their values as in its folder's name; None for NULL.
 Values = tuple[tuple[str, str | None], ...]
 
 

@@ -73,7 +73,7 @@ def _few_frames(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataF
     frames = []
     for kind, changes in _by_kind(changed).items():
         positions = {
-            place: as_array(rows.positions).astype(np.int64) for place, rows in enumerate(changes)
+            index: as_array(rows.positions).astype(np.int64) for index, rows in enumerate(changes)
         }
         rows = rows_at(work, files_table([rows.file for rows in changes]), positions)
         if rows is None:
@@ -95,7 +95,7 @@ def _frames(work: TableAccess, changed: Sequence[ChangedRows]) -> Iterator[DataF
     """Yield the rows of each kind of change, with the kind, as Spark reads them."""
     for kind, changes in _by_kind(changed).items():
         other_positions = {
-            place: all_but(rows.positions, rows.count) for place, rows in enumerate(changes)
+            index: all_but(rows.positions, rows.count) for index, rows in enumerate(changes)
         }
         frame = work.scan(files_table([rows.file for rows in changes]), deleted=other_positions)
         yield frame.withColumn(CHANGE_TYPE, F.lit(kind))

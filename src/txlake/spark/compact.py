@@ -42,7 +42,7 @@ from txlake.transaction.change import Change
 
 _DELETED_RATIO_MAX = 0.05
 _PURGING: Mapping[str, object] = {"applyPurge": True}  # as Delta Spark's history has it
-# Bins that are small share tasks, but for the first of these.
+# Small bins share tasks once there are this many tasks.
 _TASKS_MIN = 64
 _TASK_BYTES = 64 * 1024 * 1024
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
     frame = work.spark.createDataFrame(table).coalesce(1)
     tasks = min(len(bins), max(_TASKS_MIN, sum(add.size for add in files.values()) // _TASK_BYTES))
     if tasks > 1:
-        frame = frame.repartition(tasks)  # from one partition, so in turn
+        frame = frame.repartition(tasks)  # round robin, as there is one partition
     rows = frame.mapInArrow(travelling(work.spark, task), REPORT_SCHEMA).collect()
     reports = [row.asDict() for row in rows]
     return _outcome(work, bins, reports, written(target, reports))

@@ -49,12 +49,14 @@ def delete_positions(
     all_adds = adds_of(files)
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
-        adds = {ordinal: _counted(work, add) for ordinal, add in adds.items()}
+        adds = {ordinal: _with_row_count(work, add) for ordinal, add in adds.items()}
     deleted = work.with_deleted(adds, replaced)
-    whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
+    whole = [ordinal for ordinal in adds if _covers_file(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
-    partial = (_mark if work.uses_vectors else _rewrite)(work, files, adds, partly, deleted)
+    partial = (_with_vectors if work.uses_vectors else _rewrite_files)(
+        work, files, adds, partly, deleted
+    )
     return Deletions(
         actions=(*removed.actions, *partial.actions),
         files_removed=removed.files_removed + partial.files_removed,
@@ -79,7 +81,7 @@ def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
     )
 
 
-def _counted(work: TableAccess, add: Add) -> Add:
+def _with_row_count(work: TableAccess, add: Add) -> Add:
     """Return the file with statistics that count its rows, as a file with a vector must have.
 
     Not every writer counts them.
@@ -89,11 +91,11 @@ def _counted(work: TableAccess, add: Add) -> Add:
     return structs.replace(add, stats=counted(add.stats, work.footer(add).num_rows))
 
 
-def _covers(add: Add, deleted: BitMap64) -> bool:
+def _covers_file(add: Add, deleted: BitMap64) -> bool:
     return FileStatistics.from_json(add.stats).num_records == len(deleted)
 
 
-def _mark(
+def _with_vectors(
     work: TableAccess,
     files: pa.Table,
     adds: Mapping[int, Add],
@@ -127,7 +129,7 @@ def _mark(
     )
 
 
-def _rewrite(
+def _rewrite_files(
     work: TableAccess,
     files: pa.Table,
     adds: Mapping[int, Add],

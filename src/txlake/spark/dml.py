@@ -42,10 +42,10 @@ from txlake.transaction.row_origins import Origins, origins_of
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024
-# Of files on this machine, which this process reads sooner than a job of Spark's begins to pay.
+# Limits, for files on this machine, up to which the driver is faster than a Spark job.
 _MANY_ROWS = 4_000_000
 _MANY_BYTES = 512 * 1024 * 1024
-# What Spark tells of the file that it reads a row from, and subqueries.
+# Functions and columns about the row's file, and subqueries.
 _NEEDS_MORE_THAN_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
 
 
@@ -86,7 +86,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
         counted = sum(map(len, replaced.values()))
         deletions = delete_positions(work, partly, replaced)
     elif read.predicate is not None and has_opaque(read.predicate):
-        # A condition that Spark refuses is refused whatever rows there are; nothing runs.
+        # Spark refuses an invalid condition even if there are no rows; this only plans.
         _where(work, work.scan(partly, positions=True), condition, alias)
     count = rows_removed + counted
     return delete_change(condition, read, removed, deletions, count)
@@ -226,7 +226,7 @@ def update(
             checked, work.target(), few_rows_max=few_rows_max(files), held=few_rows is not None
         )
     else:
-        # What no row could take is refused whatever rows there are; this plans, and runs nothing.
+        # Spark refuses invalid values even if there are no rows; this only plans.
         frame = _where(work, work.scan(files, positions=True), condition, alias)
         updated_frame(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
@@ -377,7 +377,7 @@ def value_types(work: TableAccess, frame: DataFrame, columns: Sequence[Column]) 
     aliased = [column.alias(f"c{i}") for i, column in enumerate(columns)]
     types = [item.type for item in delta_schema(frame.select(*aliased).schema)]
     try:
-        # Spark's WHERE takes just the expressions that are of one row.
+        # Spark's WHERE takes exactly the expressions that are computed from one row.
         _ = frame.where(F.coalesce(*[column.isNull() for column in columns])).schema
     except AnalysisException as error:
         raise InvalidRequest(

@@ -42,7 +42,7 @@ from txlake.statements import (
     Star,
 )
 
-# Files on this machine that this process reads sooner than a job of Spark's begins to pay.
+# Limits up to which the driver is faster than a Spark job.
 _BYTES_MAX = 512 * 1024 * 1024
 _ROWS_MAX = 250_000
 _POSITION, _NUMBER = "__txlake_position", "__txlake_number"
@@ -130,7 +130,7 @@ def merge_on_driver(
         return None
     if matches is None:
         return None
-    parts = _Parts(work, statement, local_source, files)
+    parts = _ClauseRows(work, statement, local_source, files)
     tables: list[pa.Table | None] = []
     if clauses.update is not None:
         tables.append(parts.updated(clauses.update, matches))
@@ -144,7 +144,7 @@ def merge_on_driver(
     return write_arrow(pa.concat_tables(complete), work.target())
 
 
-# Which rows match
+# Matching
 
 
 def _keys(work: TableAccess, statement: Merge, local_source: LocalSource) -> list[_Key] | None:
@@ -205,7 +205,7 @@ def _matches(
         with lock:
             count += len(places)
         if count > rows_max:
-            raise ValueError("they aren't few")
+            raise ValueError("too many rows")
         return np.concatenate([file_positions for file_positions, _ in parts])[places], numbers
 
     reads = candidate_rows.live_values(work, files, items, possible)
@@ -242,11 +242,11 @@ def _joined(
     return pairs.column(_POSITION).to_numpy(), pairs.column(_NUMBER).to_numpy()
 
 
-# What becomes of them
+# New rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _ClauseRows:
     """The rows that the clauses write, with their control columns."""
 
     work: TableAccess
@@ -272,7 +272,7 @@ class _Parts:
         for name, value in self._values(clause.assignments).items():
             item = self._schema.find(name)
             assert item is not None, "it was resolved"
-            new_values = None if value is None else self._of_pair(value, item, ours, theirs)
+            new_values = None if value is None else self._values_of_pairs(value, item, ours, theirs)
             if new_values is None:
                 return None
             columns[item.name] = new_values
@@ -306,7 +306,7 @@ class _Parts:
         for item in self._schema:
             if item.name in values:
                 value = values[item.name]
-                new_values = None if value is None else self._of_source(value, item, theirs)
+                new_values = None if value is None else self._values_of_source(value, item, theirs)
             else:
                 nulls = pa.chunked_array([pa.nulls(theirs.num_rows, to_arrow_type(item.type))])
                 new_values = nulls if item.nullable or not theirs.num_rows else None
@@ -347,7 +347,7 @@ class _Parts:
             values[name] = value.text if is_plain_sql and isinstance(value, SqlText) else None
         return values
 
-    def _of_pair(
+    def _values_of_pairs(
         self, source_value: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
     ) -> pa.ChunkedArray | None:
         """Return a column's values, computed from pairs of matching rows."""
@@ -355,18 +355,21 @@ class _Parts:
             return self._stored(theirs.column(source_value.name), source_value, item)
         value = parse_value(source_value, is_qualified=True, rules=self.work.rules)
         used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
-        named = None if value is None else self._named(value, ours, theirs, used)
+        named = None if value is None else self._with_unique_names(value, ours, theirs, used)
         if named is None:
             return None
         if isinstance(named, ColumnValue):
             column, values = used[named.name]
             return self._stored(values, column, item)
-        used[""] = (Field("", Primitive("long")), theirs.column(0))  # so that it has its rows
+        used[""] = (
+            Field("", Primitive("long")),
+            theirs.column(0),
+        )  # gives the table its number of rows
         both = pa.table({name: values for name, (_, values) in used.items()})
         schema = Struct(tuple(replace(field, name=name) for name, (field, _) in used.items()))
         return self._computed(named, item, both, schema)
 
-    def _named(
+    def _with_unique_names(
         self,
         value: Value,
         ours: pa.Table,
@@ -389,16 +392,16 @@ class _Parts:
                 used[qualified_name] = (column, (ours if is_ours else theirs).column(column.name))
                 return ColumnValue(qualified_name)
             case Negated(operand):
-                negated = self._named(operand, ours, theirs, used)
+                negated = self._with_unique_names(operand, ours, theirs, used)
                 return None if negated is None else Negated(negated)
             case Operation(operator, first, second):
-                left = self._named(first, ours, theirs, used)
-                right = self._named(second, ours, theirs, used)
+                left = self._with_unique_names(first, ours, theirs, used)
+                right = self._with_unique_names(second, ours, theirs, used)
                 return None if left is None or right is None else Operation(operator, left, right)
             case _:
                 return value
 
-    def _of_source(
+    def _values_of_source(
         self, source_value: str | Field, item: Field, theirs: pa.Table
     ) -> pa.ChunkedArray | None:
         """Return a column's values, computed from source rows."""

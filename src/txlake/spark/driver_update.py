@@ -22,7 +22,7 @@ from txlake.spark.writing import Written, write_arrow
 from txlake.statements import Default, Expression, SqlText
 
 Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
-"""By column, each value with its path inside the column."""
+"""The assigned values by column, each with its path inside the column."""
 _HELD_BYTES_MAX = 256 * 1024 * 1024
 
 

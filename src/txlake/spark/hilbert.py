@@ -13,8 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 
 DIMENSIONS_MAX = 4
-# By the number of dimensions: how many bits of each coordinate count, and how many of them one
-# step takes.
+# By the number of dimensions: the bits of each coordinate that count, and how many a step takes.
 _BITS = {2: (10, 5), 3: (9, 3), 4: (8, 2)}
 
 

@@ -30,11 +30,11 @@ from txlake.spark.writing import Written
 from txlake.transaction.data_plane import Placement
 from txlake.transaction.identities import Drawn
 
-# A task's rows get consecutive values by so many, then go on behind the other tasks' ones.
+# A task's rows get runs of 2 ** _ROWS_BITS consecutive values; the tasks' runs alternate.
 _ROWS_BITS = 20
 _TASKS_BITS = 16
 _BLOCK = 2**44
-# Spark numbers rows by the task's number, and the row's in these last bits.
+# monotonically_increasing_id: the task's number, then the row's number in these last bits.
 _SPARK_ROW_BITS = 33
 
 
@@ -58,7 +58,7 @@ class IdentityValues:
         folded = {name.lower() for name in names}
         return tuple(column for column in self.columns if column.name.lower() not in folded)
 
-    # Rows that are counted
+    # Rows that the driver counts
 
     def values(self, column: IdentityColumn, count: int) -> Sequence[int]:
         """Return `count` values, for rows that the driver holds."""
@@ -120,7 +120,7 @@ class IdentityValues:
         """Return one table as `renumbered` does."""
         return self.renumbered([rows])[0]
 
-    # The end
+    # After writing
 
     def with_marks(self, written: Written) -> Written:
         """Return what was written, with the last values given there (the watermarks)."""

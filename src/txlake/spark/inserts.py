@@ -67,10 +67,10 @@ _ONE_ROW = "__txlake_one_row"
 @translating
 def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Add the rows."""
-    return appending(work, write_rows(work, new, placement))
+    return append_change(work, write_rows(work, new, placement))
 
 
-def appending(work: TableAccess, written: Written) -> Change:
+def append_change(work: TableAccess, written: Written) -> Change:
     """Return the change that adds the rows written."""
     return _change(work, "Append", written, (), ())
 

@@ -42,39 +42,43 @@ if TYPE_CHECKING:
 def as_arrow(frame: object) -> pa.Table | None:
     """Return the rows of a pandas, pyarrow or polars frame; None for any other object."""
     if isinstance(frame, pa.Table):
-        return _plain(frame)
+        return _to_plain_types(frame)
     if isinstance(frame, pa.RecordBatch):
-        return _plain(pa.Table.from_batches([frame]))
+        return _to_plain_types(pa.Table.from_batches([frame]))
     if isinstance(frame, pa.RecordBatchReader):
-        return _plain(_converted(frame.read_all))
-    # Looked up by name first: what the caller doesn't use need not be there, nor be loaded.
+        return _to_plain_types(_convert(frame.read_all))
+    # Looked up by name first, so that a library that the caller doesn't use needn't be installed.
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas":
         import pandas
 
         if isinstance(frame, pandas.DataFrame):
-            return _plain(_converted(lambda: pa.Table.from_pandas(frame, preserve_index=False)))
+            return _to_plain_types(
+                _convert(lambda: pa.Table.from_pandas(frame, preserve_index=False))
+            )
     if module == "polars":
         import polars
 
         if isinstance(frame, polars.DataFrame):
-            return _plain(_converted(lambda: _of_polars(frame)))
+            return _to_plain_types(_convert(lambda: _polars_to_arrow(frame)))
         if isinstance(frame, polars.LazyFrame):
             refused = polars.exceptions.PolarsError
-            return _plain(_converted(lambda: _of_polars(frame.collect()), refused))
+            return _to_plain_types(_convert(lambda: _polars_to_arrow(frame.collect()), refused))
     return None
 
 
-def _of_polars(frame: polars.DataFrame) -> pa.Table:
+def _polars_to_arrow(frame: polars.DataFrame) -> pa.Table:
     import polars
 
     for name, data_type in frame.schema.items():
         if data_type == polars.Object:
-            raise TypeError(f"column {name!r} has Python objects")  # Arrow gets their addresses
+            raise TypeError(
+                f"column {name!r} has Python objects"
+            )  # Arrow would get their addresses
     return frame.to_arrow()
 
 
-def _converted(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.Table:
+def _convert(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.Table:
     """Convert to Arrow.
 
     Raises InvalidRequest for Arrow's and Python's errors of conversion, and for `refusals`.
@@ -90,14 +94,14 @@ def _converted(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> p
         ) from error
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def _to_plain_types(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries, views and large offsets, times in microseconds."""
     schema = pa.schema(
         [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
     )
     if schema == table.schema:
         return table
-    return _converted(lambda: _cast(table, schema))
+    return _convert(lambda: _cast(table, schema))
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -187,13 +191,15 @@ def fit_column(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
             f"the value is {type_text(source.type)}, which can't be stored there; cast it"
         )
-    stored = _in_type(column, source, target)
+    stored = _convert_exactly(column, source, target)
     if stored is None or target.name not in snapshot.partition_columns:
         return stored
     return partition_values(stored, target)
 
 
-def _in_type(column: pa.ChunkedArray, source: Field, target: Field) -> pa.ChunkedArray | None:
+def _convert_exactly(
+    column: pa.ChunkedArray, source: Field, target: Field
+) -> pa.ChunkedArray | None:
     target_type = to_arrow_type(target.type)
     if same_type(source.type, target.type):
         return column if column.type.equals(target_type) else column.cast(target_type)
@@ -252,13 +258,15 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa
     types = {type(cell) for cell in cells if cell is not None}
     if types <= {int} and types:
         small = all(cell is None or -(2**31) <= cell < 2**31 for cell in cells)  # type: ignore[operator]
-        return _checked(cells, pa.int32() if small else pa.int64(), name)
+        return _checked_array(cells, pa.int32() if small else pa.int64(), name)
     if types <= {int, Decimal} and types:
         decimals = [None if cell is None else Decimal(cell) for cell in cells]  # type: ignore[arg-type]
         tuples = [d.as_tuple() for d in decimals if d is not None]
         scale = max(0, *(-int(part.exponent) for part in tuples))
         whole_digits = max(len(part.digits) + int(part.exponent) for part in tuples)
-        return _checked(decimals, pa.decimal128(min(38, max(whole_digits, 1) + scale), scale), name)
+        return _checked_array(
+            decimals, pa.decimal128(min(38, max(whole_digits, 1) + scale), scale), name
+        )
     if types <= {int, Decimal, float} and types:
         floats = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
         return pa.array(floats, pa.float64())
@@ -267,7 +275,7 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa
     return pa.array(cells) if types else pa.nulls(len(cells))
 
 
-def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.Array:
+def _checked_array(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.Array:
     try:
         return pa.array(cells, data_type)
     except (pa.ArrowInvalid, OverflowError) as error:

@@ -37,10 +37,10 @@ BASE_VERSION = "__txlake_base_version"
 _KEY = "__txlake_key"
 _WORDS = "__txlake_deleted"
 _ROWS_UNKNOWN = 1_000_000
-# A vector's bits stand in chunks of 64 words of 64 bits; a chunk without a deleted row is empty.
+# A vector's bits are in chunks of 64 words of 64 bits; a chunk without a deleted row is empty.
 _CHUNK_ROWS = 4096
 _CHUNK_BYTES = _CHUNK_ROWS // 8
-_SLOT_BYTES = 16  # what an empty chunk takes
+_SLOT_BYTES = 16  # of an empty chunk
 _TRAVELLING_BYTES_MAX = 8 * 1024 * 1024
 _BITS = T.ArrayType(T.ArrayType(T.LongType(), False), False)
 
@@ -54,7 +54,7 @@ class FileValues:
         self._fields = [T.StructField(_KEY, T.LongType(), False)]
         self._deleted: Mapping[int, BitMap64] | None = None
 
-    def partition_value(self, item: Field) -> None:
+    def add_partition_value(self, item: Field) -> None:
         """Add the values of a partition column, by its physical name."""
         values = [add.partition_values.get(item.physical_name) for add in self._files.values()]
         parsed = parse_column(pa.array(values, pa.string()), item.type)
@@ -62,7 +62,7 @@ class FileValues:
         self._arrays.append(parsed)
         self._fields.append(T.StructField(item.physical_name, spark_type(item.type), nullable))
 
-    def row_ids(self) -> None:
+    def add_row_ids(self) -> None:
         """Add BASE_ID and BASE_VERSION."""
         adds = self._files.values()
         for name, values in (
@@ -72,11 +72,11 @@ class FileValues:
             self._arrays.append(pa.array(values, pa.int64()))
             self._fields.append(T.StructField(name, T.LongType()))
 
-    def deleted(self, bitmaps: Mapping[int, BitMap64]) -> None:
+    def exclude(self, bitmaps: Mapping[int, BitMap64]) -> None:
         """Leave these positions out of the rows."""
         self._deleted = bitmaps
 
-    def joined(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
+    def join(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
         """Return the rows with the collected columns, without the deleted rows."""
         if self._deleted is None:
             return self._with_columns(spark, frame)
@@ -85,7 +85,7 @@ class FileValues:
             self._arrays.append(words.take(pa.array(self._files, pa.int64())))
             self._fields.append(T.StructField(_WORDS, _BITS))
             return _without_deleted(self._with_columns(spark, frame), _WORDS)
-        # A subquery over rows that the driver holds runs no job; its value travels with the tasks.
+        # A subquery over the driver's rows runs no job; its value is shipped with the tasks.
         list_of_words = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
         words_frame = spark.createDataFrame(
             pa.table({_WORDS: list_of_words}),
@@ -176,18 +176,18 @@ def live_rows(
             vectors[ordinal] = packed_vector(replacements[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
-    import pandas as pd  # here, as most processes need neither
+    import pandas as pd  # here, because most processes need neither import
     from pyspark.sql.pandas.functions import pandas_udf
 
     task = travelling(frame.sparkSession, LiveRowFilter(vectors, dict(options)))
 
-    # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
+    # PySpark 4.0 has no such function of Arrow arrays; pandas shares the numbers without a copy.
     def is_live(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
         pairs = ((pa.array(files), pa.array(rows)) for files, rows in batches)
         for live in task(pairs):
             yield live.to_pandas()
 
-    # PySpark reads the kind of function off its types, and looks for their names in the module.
+    # PySpark derives the kind of function from its types, and resolves their names in the module.
     series = Iterator[pd.Series]
     is_live.__annotations__ = {"batches": Iterator[tuple[pd.Series, pd.Series]], "return": series}
     udf = pandas_udf(is_live, "boolean")  # type: ignore[call-overload]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from txlake.spark.spark_sessions import is_connect
 
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-# Of the JVM; each raises to the driver what it logs.
+# The JVM's loggers of failed tasks; the driver gets each error that they log.
 _TASK_LOGGERS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",

@@ -85,6 +85,6 @@ class Manifests:
     def _temporary(self) -> Path:
         with self._lock:
             if self._folder is None:
-                # Nobody closes the tables that are named by their place, nor every lake.
+                # A temporary folder, because path tables and some lakes are never closed.
                 self._folder = temporary_folder(TEMPORARY)
             return self._folder

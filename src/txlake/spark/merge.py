@@ -68,7 +68,7 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
     work.check_stored()
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
-        evolved = _evolved(work, statement, delta_schema(source.schema))
+        evolved = _evolved_schema(work, statement, delta_schema(source.schema))
         if evolved != work.snapshot.schema:
             schema_actions = evolve(evolved)
             work = work.after(schema_actions)
@@ -77,16 +77,16 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
     with identity_values(work) as generation:
         files, written, read = _written(work, statement, source, local_source, read, generation)
         written = generation.with_marks(written)
-    distinct = _replaced(written)
+    distinct = _replaced_count(written)
     deletions = delete_positions(work, files, written.replaced)
     origins = update_origins(files, written)
-    change = merged(statement, read, written, distinct, deletions, schema_actions, origins)
+    change = merge_change(statement, read, written, distinct, deletions, schema_actions, origins)
     if local_source is None:
-        return change  # to count them, Spark would have to read all of the source once more
+        return change  # to count the source's rows, Spark would have to read it again
     return replace(change, metrics={"numSourceRows": local_source.rows.num_rows, **change.metrics})
 
 
-def merged(
+def merge_change(
     statement: Merge,
     read: Read,
     written: Written,
@@ -179,7 +179,7 @@ def _written(
             images = job.images()
             _ = images.schema
         except AnalysisException:
-            pass  # if that is for a name which only the frame as it was given knows, that one does
+            pass  # the original frame may know names that the local one doesn't: try it
         else:
             written = _in_two_jobs(work, local_source, files, job, images, generation)
             return files, written, key_read
@@ -230,7 +230,7 @@ def _in_two_jobs(
             rows.checked(rest, work.snapshot),
             work.target(),
             few_rows_max=count,
-            few_rows=generation.renumbered_table if job.generates_alike else None,
+            few_rows=generation.renumbered_table if job.generates_uniformly else None,
         )
     except BaseException:
         _discard(work, changed)
@@ -243,7 +243,7 @@ def _in_two_jobs(
 
 
 def _refuse_ambiguous(work: TableAccess, job: MergeJob, written: Written) -> None:
-    if written.replaced_rows > _replaced(written) and not _only_deletes(job.statement):
+    if written.replaced_rows > _replaced_count(written) and not _only_deletes(job.statement):
         _discard(work, written)
         raise InvalidRequest(job.ambiguity())
 
@@ -252,7 +252,7 @@ def _discard(work: TableAccess, written: Written) -> None:
     work.store.delete(paths.decode_path(add.path) for add in written.adds)
 
 
-def _replaced(written: Written) -> int:
+def _replaced_count(written: Written) -> int:
     return sum(len(bitmap) for bitmap in written.replaced.values())
 
 
@@ -263,7 +263,7 @@ def _only_deletes(statement: Merge) -> bool:
     )
 
 
-def _evolved(work: TableAccess, statement: Merge, source: Struct) -> Struct:
+def _evolved_schema(work: TableAccess, statement: Merge, source: Struct) -> Struct:
     """Return the table's schema with the new columns that the clauses write from the source."""
     schema = work.snapshot.schema
     widens = is_evolution if work.snapshot.properties.type_widening else never_widens
@@ -304,7 +304,7 @@ def target_read(
     """
     text = condition_text(statement.on)
     parts = [*_target_parts(work, statement, source), *([] if keys is None else [keys])]
-    by_source = _taken_by_source(work, statement)
+    by_source = _by_source_conditions(work, statement)
     if not parts or by_source is None:
         return Read(text=text)
     matching = parts[0] if len(parts) == 1 else And(tuple(parts))
@@ -324,7 +324,7 @@ def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[P
     return result
 
 
-def _taken_by_source(work: TableAccess, statement: Merge) -> list[Predicate] | None:
+def _by_source_conditions(work: TableAccess, statement: Merge) -> list[Predicate] | None:
     """Return the conditions of the clauses for unmatched target rows; None if they take any row."""
     result: list[Predicate] = []
     for clause in statement.clauses:
@@ -332,7 +332,7 @@ def _taken_by_source(work: TableAccess, statement: Merge) -> list[Predicate] | N
             continue
         try:
             predicate = work.predicate(clause.condition, statement.target_alias)
-        except InvalidRequest:  # the job says what is wrong with it
+        except InvalidRequest:  # the job reports what is wrong
             return None
         if predicate is None:
             return None
@@ -353,7 +353,7 @@ def _counts(written: Written, distinct: int) -> dict[str, int]:
     by = written.actions
     deleted_by_source = by.get(DELETE_BY_SOURCE, 0)
     updated_matched, updated_by_source = by.get(UPDATE, 0), by.get(UPDATE_BY_SOURCE, 0)
-    # A lone unconditional DELETE may meet a row more than once; it is deleted once.
+    # A lone unconditional DELETE may match a row several times; it is deleted once.
     deleted_matched = distinct - deleted_by_source - updated_matched - updated_by_source
     inserted = by.get(INSERT, 0)
     return {

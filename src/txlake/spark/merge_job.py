@@ -82,7 +82,7 @@ def _side_of(clause: MergeClause) -> _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _ClauseColumns:
     """A clause as columns: its index, its condition, and its values by column."""
 
     index: int
@@ -120,7 +120,7 @@ class MergeJob:
         self._generation = generation
         self.statement = statement
         self._schema = work.snapshot.schema
-        self._held = SOURCE_ROW in source.columns
+        self._is_local = SOURCE_ROW in source.columns
         self._source_schema = delta_schema(source.drop(SOURCE_ROW).schema)
         self._source_alias = source_alias
         self._source_names = _names("s", self._source_schema)
@@ -129,7 +129,7 @@ class MergeJob:
         self._target = self._as_target(target).select(
             "*", *[F.col(quote(name)).alias(own) for own, name in self._target_names.items()]
         )
-        self._groups: dict[_Side, list[_Prepared]] = {}
+        self._groups: dict[_Side, list[_ClauseColumns]] = {}
         for index, clause in enumerate(statement.clauses):
             prepared = self._prepared(index, clause)
             self._groups.setdefault(_side_of(clause), []).append(prepared)
@@ -157,18 +157,18 @@ class MergeJob:
         Of a local source, inserted rows are left out. Where it has such rows, SOURCE_ROW of each
         source row that matched is reported, even if no clause takes the row: ACTION is KEEP then.
         """
-        if self._held and not self.changes:
+        if self._is_local and not self.changes:
             return self._joined().select(F.lit(KEEP).cast("int").alias(ACTION), F.col(SOURCE_ROW))
-        return self._images(self._taken(), self._sides())
+        return self._images(self._rows_taken(), self._sides())
 
     def inserted(self, rest: DataFrame) -> DataFrame:
         """Return the images of the rows of a local source that matched no target row."""
         sides = (_Side.SOURCE,)
-        return self._images(self._given(self._as_source(rest), sides), sides)
+        return self._images(self._with_values(self._as_source(rest), sides), sides)
 
     def _sides(self) -> tuple[_Side, ...]:
         """Return the sides whose rows the join yields, as far as clauses take them."""
-        return tuple(s for s in self._groups if not (self._held and s is _Side.SOURCE))
+        return tuple(s for s in self._groups if not (self._is_local and s is _Side.SOURCE))
 
     def _images(self, rows_taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
         action: Column = F.lit(KEEP).cast("int")
@@ -178,7 +178,7 @@ class MergeJob:
         carried = [action.alias(ACTION)]
         if sides != (_Side.SOURCE,):
             file = F.col(FILE)
-            if self._held and self.inserts:
+            if self._is_local and self.inserts:
                 file = F.when(F.col(_CLAUSE).isNotNull(), file).alias(FILE)
                 carried.append(F.col(SOURCE_ROW))
             carried += [file, F.col(ROW)]
@@ -187,7 +187,7 @@ class MergeJob:
         values = {}
         for position, item in enumerate(self._schema):
             value = self._value(sides, position, item)
-            default_clauses = self._asking(item) if _Side.SOURCE in sides else []
+            default_clauses = self._clauses_without_value(item) if _Side.SOURCE in sides else []
             if default_clauses:
                 needs_value = F.col(_CLAUSE).isin(default_clauses)
                 value = F.when(needs_value, self._generation.block(item)).otherwise(value)
@@ -199,7 +199,7 @@ class MergeJob:
         partly_generated = generated & values.keys()
         return rows.filled(rows_taken, values, self._work.snapshot, carried, partly_generated)
 
-    def _asking(self, item: Field) -> list[int]:
+    def _clauses_without_value(self, item: Field) -> list[int]:
         """Return the indexes of inserting clauses that give an identity column no value."""
         if not is_identity(item):
             return []
@@ -207,17 +207,17 @@ class MergeJob:
         return [prepared.index for prepared in inserts if item.name not in prepared.values]
 
     @property
-    def generates_alike(self) -> bool:
+    def generates_uniformly(self) -> bool:
         """Whether each identity column gets values from all inserting clauses, or from none."""
         count = len(self._groups.get(_Side.SOURCE, []))
-        return all(len(self._asking(item)) in {0, count} for item in self._schema)
+        return all(len(self._clauses_without_value(item)) in {0, count} for item in self._schema)
 
     def ambiguity(self) -> str:
         """Return the message for a target row that several source rows change, with that row."""
         matched = [prepared.index for prepared in self._groups.get(_Side.BOTH, [])]
         row = F.struct(*[F.col(own).alias(name) for own, name in self._target_names.items()])
         example = (
-            self._taken()
+            self._rows_taken()
             .where(F.col(_CLAUSE).isin(matched))
             .groupBy(FILE, ROW)
             .agg(F.count(F.lit(1)).alias("n"), F.first(F.to_json(row)).alias("row"))
@@ -238,7 +238,7 @@ class MergeJob:
     def _joined(self) -> DataFrame:
         on = self._work.column_of(self.statement.on)
         by_source = _Side.TARGET in self._groups
-        if self._held:
+        if self._is_local:
             how = "left_outer" if by_source else "inner"
             return self._target.join(F.broadcast(self._source), on, how)
         if not self.changes:
@@ -251,21 +251,21 @@ class MergeJob:
         }[self.inserts, by_source]
         return self._target.join(self._source, on, how)
 
-    def _taken(self) -> DataFrame:
+    def _rows_taken(self) -> DataFrame:
         """Return the joined rows that a clause takes, or whose SOURCE_ROW is to be reported."""
-        return self._given(self._joined(), self._sides())
+        return self._with_values(self._joined(), self._sides())
 
-    def _given(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
+    def _with_values(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
         """Return the rows that a clause takes: _CLAUSE, and the values of each side's clauses."""
         joined = sides != (_Side.SOURCE,)
-        separate = [side for side in sides if joined and self._needs_its_side_alone(side)]
+        separate = [side for side in sides if joined and self._is_ambiguous(side)]
         for side in (*(side for side in sides if side not in separate), *separate):
             if side in separate:
-                frame = self._seen_from(frame, side)
+                frame = self._with_names_of(frame, side)
             frame = self._with_clauses(frame, side, sides)
         clause = F.coalesce(*[F.col(_clause_of(side)) for side in sides])
         is_taken = F.col(_CLAUSE).isNotNull()
-        if self._held and self.inserts and sides != (_Side.SOURCE,):
+        if self._is_local and self.inserts and sides != (_Side.SOURCE,):
             is_taken = is_taken | F.col(SOURCE_ROW).isNotNull()
         return frame.withColumn(_CLAUSE, clause).where(is_taken)
 
@@ -286,7 +286,7 @@ class MergeJob:
                 values.append(value.alias(_value_name(side, position)))
         return frame.select("*", *values)
 
-    def _seen_from(self, frame: DataFrame, side: _Side) -> DataFrame:
+    def _with_names_of(self, frame: DataFrame, side: _Side) -> DataFrame:
         """Return the joined rows in which only one side's columns have their names."""
         internal_names = self._source_names if side is _Side.SOURCE else self._target_names
         originals = {*self._schema.names, *self._source_schema.names}
@@ -347,15 +347,15 @@ class MergeJob:
             )
         return value
 
-    def _prepared(self, index: int, clause: MergeClause) -> _Prepared:
+    def _prepared(self, index: int, clause: MergeClause) -> _ClauseColumns:
         condition = None
         if clause.condition is not None:
             ((condition, _),) = self._resolved([clause.condition], _side_of(clause))
         if isinstance(clause, MatchedDelete | BySourceDelete):
-            return _Prepared(index, condition, {})
+            return _ClauseColumns(index, condition, {})
         if isinstance(clause.assignments, Star):
-            return _Prepared(index, condition, self._star(clause))
-        return _Prepared(index, condition, self._explicit(clause, clause.assignments))
+            return _ClauseColumns(index, condition, self._star(clause))
+        return _ClauseColumns(index, condition, self._explicit(clause, clause.assignments))
 
     def _star(self, clause: MergeClause) -> dict[str, Column]:
         values = {}
@@ -450,7 +450,7 @@ class MergeJob:
             case _Side.TARGET:
                 return self._target
 
-    def _needs_its_side_alone(self, side: _Side) -> bool:
+    def _is_ambiguous(self, side: _Side) -> bool:
         """Return whether an expression of the side is ambiguous among both sides' columns."""
         if side is _Side.BOTH:
             return False

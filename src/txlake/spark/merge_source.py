@@ -52,12 +52,12 @@ from txlake.statements import (
     condition_text,
 )
 
-HELD_BYTES_MAX = 32 * 1024 * 1024
+SOURCE_BYTES_MAX = 32 * 1024 * 1024
 _TEXT_BYTES = 20
 _NESTED_BYTES = 100
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
-# What comes back from Arrow as it went there.
-_HELD_TYPES = _INTEGERS | {
+# Types that make the round trip through Arrow unchanged.
+_EXACT_TYPES = _INTEGERS | {
     *("boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz")
 }
 _RANGES_MAX = 64
@@ -75,7 +75,7 @@ _MIRRORED = {
     Operator.GREATER: Operator.LESS,
     Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
 }
-# Compared as they are, when both sides are of one of these.
+# Compared without a cast if both sides have the same one of these types.
 _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
@@ -106,15 +106,15 @@ def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> Lo
     statement but differs between jobs. If None is returned after rows were read, Spark reads the
     source again, and only that reading counts.
     """
-    if _gives_the_time_twice(statement, work.snapshot.schema):
+    if _needs_single_time(statement, work.snapshot.schema):
         return None
     parsed = delta_schema(source.schema)
     folded = [name.lower() for name in parsed.names]
-    if len(set(folded)) < len(folded) or not all(_is_held(item.type) for item in parsed):
+    if len(set(folded)) < len(folded) or not all(_is_exact_in_arrow(item.type) for item in parsed):
         return None
-    rows_max = HELD_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
-    if (estimated_bytes(source) or 0) > HELD_BYTES_MAX:
-        # Spark multiplies what it joins, so it may be few all the same.
+    rows_max = SOURCE_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
+    if (estimated_bytes(source) or 0) > SOURCE_BYTES_MAX:
+        # Spark overestimates joins, so the source may still be small.
         row_count = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
         if row_count > rows_max:
             return None
@@ -125,7 +125,7 @@ def collect_source(work: TableAccess, statement: Merge, source: DataFrame) -> Lo
         if "maxResultSize" in str(error):
             return None
         raise
-    if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
+    if rows.num_rows > rows_max or rows.nbytes > 4 * SOURCE_BYTES_MAX:
         return None
     alias = statement.source_alias or _alias_of(work, statement, source)
     return LocalSource(rows, frame.schema, alias)
@@ -148,7 +148,7 @@ def _nullable_inside(source: DataFrame) -> DataFrame:
     )
 
 
-def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:
+def _needs_single_time(statement: Merge, schema: Struct) -> bool:
     """Return whether both inserted and other rows depend on when the statement runs."""
     defaults = [str(item.metadata.get(CURRENT_DEFAULT)) for item in schema]
     inserting, others = list(defaults), [condition_text(statement.on)]
@@ -168,17 +168,19 @@ def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:
     return all(any(map(_CLOCK.search, texts)) for texts in (inserting, others))
 
 
-def _is_held(data_type: DataType) -> bool:
+def _is_exact_in_arrow(data_type: DataType) -> bool:
     match data_type:
         case Primitive(name):
-            return name in _HELD_TYPES or data_type.decimal is not None
+            return name in _EXACT_TYPES or data_type.decimal is not None
         case Array(element, _):
-            return _is_held(element)
+            return _is_exact_in_arrow(element)
         case Map(key, value, _):
-            return _is_held(key) and _is_held(value)
+            return _is_exact_in_arrow(key) and _is_exact_in_arrow(value)
         case Struct(fields):
             names = {item.name.lower() for item in fields}
-            return len(names) == len(fields) and all(_is_held(item.type) for item in fields)
+            return len(names) == len(fields) and all(
+                _is_exact_in_arrow(item.type) for item in fields
+            )
 
 
 def _width(data_type: DataType) -> int:
@@ -225,7 +227,7 @@ def key_predicate(work: TableAccess, statement: Merge, local_source: LocalSource
     ]
     try:
         parts = [
-            _one_of(comparison.ours, _values(local_source, comparison))
+            _in_values(comparison.ours, _values(local_source, comparison))
             for comparison in compared
             if comparison.operator is Operator.EQUAL
         ]
@@ -236,7 +238,7 @@ def key_predicate(work: TableAccess, statement: Merge, local_source: LocalSource
             parts.append(
                 _in_ranges(ranges, [_values(local_source, comparison) for comparison in ranges])
             )
-    except (OverflowError, ValueError):  # a moment that Python has no value for
+    except (OverflowError, ValueError):  # a time beyond Python's range
         return Always(True)
     return And(tuple(work.bound(part) for part in parts)) if parts else Always(True)
 
@@ -276,9 +278,8 @@ def _columns_compared(
     if len({name.lower() for name in qualifiers if name is not None}) < 2:
         return None
     if statement.source_alias is None and source.find(str(alias)) is not None:
-        return (
-            None  # a frame shows its alias by its columns alone, and a struct's fields look alike
-        )
+        # `alias` was found by its columns alone, and a struct's fields look the same.
+        return None
     left, operator, right = texts
     sides = [
         _side(text, (target, source), (qualifiers[0], qualifiers[1])) for text in (left, right)
@@ -367,7 +368,7 @@ def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
     return ours.type.name in _TIMES or ours.type.decimal is not None
 
 
-def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
+def _in_values(item: Field, values: pa.ChunkedArray) -> Predicate:
     """Return that the column is one of the values: an IN of a few, else some ranges of values."""
     path = (item.name,)
     distinct = pc.unique(values).drop_null()
@@ -432,5 +433,5 @@ def _cuts(distinct: pa.Array) -> np.ndarray:
         places: np.ndarray = np.arange(1, _RANGES_MAX) * len(distinct) // _RANGES_MAX - 1
         return places
     numbers = distinct.cast(pa.int64()).to_numpy().view(np.uint64)
-    gaps = numbers[1:] - numbers[:-1]  # right also where it leaves the range of signed numbers
+    gaps = numbers[1:] - numbers[:-1]  # unsigned, so that large differences don't overflow
     return np.sort(np.argpartition(gaps, -(_RANGES_MAX - 1))[-(_RANGES_MAX - 1) :])

@@ -83,7 +83,7 @@ def install_explanations() -> None:
     py4j raises the JVM's errors in one function. PySpark wraps it to translate them, anew with each
     session that it makes. Every other error stays as it is.
     """
-    from py4j import protocol  # not where Spark is reached by Connect
+    from py4j import protocol  # missing with Spark Connect
     from pyspark.errors.exceptions.captured import install_exception_handler
 
     original: Callable[..., object] = protocol.get_return_value

@@ -23,8 +23,8 @@ def module_loader(package: Package, *, carries: bool = False) -> Callable[[str],
     name, archive = package.name, package.archive
     install = _installing(name, Path(archive).read_bytes()) if carries else None
 
-    # Of plain values alone, so that it can go anywhere by value.
-    def module(place: str) -> Any:  # noqa: ANN401 - the caller knows the module
+    # Refers to plain values only, so that it can be pickled by value.
+    def module(module_name: str) -> Any:  # noqa: ANN401 - the caller knows the module
         import sys
         from importlib import import_module
         from importlib.util import find_spec
@@ -34,7 +34,7 @@ def module_loader(package: Package, *, carries: bool = False) -> Callable[[str],
                 sys.path.insert(0, archive)
             else:
                 install()
-        return import_module(f"{name}.{place}")
+        return import_module(f"{name}.{module_name}")
 
     return module
 
@@ -46,7 +46,7 @@ def _installing(name: str, data: bytes) -> Callable[[], None]:
     would remove a file of theirs.
     """
 
-    # By value too.
+    # Pickled by value too.
     def install() -> None:
         import importlib.util
         import io
@@ -80,9 +80,9 @@ def _installing(name: str, data: bytes) -> Callable[[], None]:
 
             def get_code(self, fullname: str) -> Any:  # noqa: ANN401
                 compiled = f"{self.file_of(fullname)}c"
-                found = archive.read(compiled) if compiled in files else b""
-                if found[:4] == importlib.util.MAGIC_NUMBER:
-                    return marshal.loads(found[16:])
+                compiled_code = archive.read(compiled) if compiled in files else b""
+                if compiled_code[:4] == importlib.util.MAGIC_NUMBER:
+                    return marshal.loads(compiled_code[16:])
                 return self.source_to_code(self.get_source(fullname), compiled[:-1])
 
         sys.meta_path.append(Archive())

@@ -58,9 +58,11 @@ def rewrite_rows(
     The rows are sorted by `place`; rows of one place, or all without it, keep their order.
     """
     records_sources = source_row_count(work, files) is not None
-    rows = work.scan(files_table(files), positions=True)  # starts Spark, which columns need
+    rows = work.scan(
+        files_table(files), positions=True
+    )  # starts Spark, without which there are no columns
     partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
-    # Rows of one place are told apart by where they stood, so that they can go to several files.
+    # File and position order rows of one place, so that they can be split among several files.
     order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
     rows = rows.withColumn(_PLACE, F.lit(0) if place is None else place)
     rows = rows.repartitionByRange(number, *order).sortWithinPartitions(*order).drop(_PLACE)
@@ -95,9 +97,9 @@ def with_source_tags(work: TableAccess, files: Sequence[Add], written: Written) 
             positions_id=ids.get(id(piece)),
         )
 
-    return tuple(_tagged(add, map(source, written.pieces[add.path])) for add in written.adds)
+    return tuple(_with_tag(add, map(source, written.pieces[add.path])) for add in written.adds)
 
 
-def _tagged(add: Add, sources: Iterable[Source]) -> Add:
+def _with_tag(add: Add, sources: Iterable[Source]) -> Add:
     tags = {**(add.tags or {}), SOURCES_TAG: sources_text(sources)}
     return msgspec.structs.replace(add, tags=tags)

@@ -200,19 +200,19 @@ def _branch(
     as_they_are = not (positions or decode or partitions)
     if as_they_are and all(isinstance(column, str) for column in columns):
         return frame
-    lookup = FileValues(files)
+    file_values = FileValues(files)
     for item in looked_up:
-        lookup.partition_value(item)
+        file_values.add_partition_value(item)
     if scan.row_ids:
-        lookup.row_ids()
+        file_values.add_row_ids()
     if has_deleted and scan.where is not None:
         for condition in prefilters(scan.where, reading.columns(snapshot.partition_columns)):
             frame = frame.where(condition)
     if has_deleted and broadcast_bytes(files.values()) > scan.settings.broadcast_vector_bytes_max:
         frame = live_rows(frame, scan.store, scan.reach, files, scan.deleted, scan.storage_options)
     elif has_deleted:
-        lookup.deleted(_deleted(scan, files))
-    return lookup.joined(spark, frame).select(*columns)
+        file_values.exclude(_deleted(scan, files))
+    return file_values.join(spark, frame).select(*columns)
 
 
 def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:

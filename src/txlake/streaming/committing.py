@@ -130,7 +130,7 @@ def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -
             )
         _require_kept(work.snapshot.table, handle.store, staged.reports)
         found = written(work.target(), staged.reports)
-        made = inserts.overwrite_change if commit.overwrite else inserts.appending
+        made = inserts.overwrite_change if commit.overwrite else inserts.append_change
         changes.append(made(work, found))
         context.transaction.user_metadata = commit.user_metadata
         for change in changes:

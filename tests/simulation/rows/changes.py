@@ -196,7 +196,7 @@ def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc,
 
 def append(work: RowAccess, new: Any, placement: Placement) -> Change:
     """Adds the rows."""
-    return inserts.appending(work, _written(work, new, placement))
+    return inserts.append_change(work, _written(work, new, placement))
 
 
 def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:

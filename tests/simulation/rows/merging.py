@@ -35,7 +35,7 @@ from txlake.spark.identities import (
     refuse_explicit_values,
 )
 from txlake.spark.merge_job import _ACTIONS
-from txlake.spark.merge_source import LocalSource, _gives_the_time_twice
+from txlake.spark.merge_source import LocalSource, _needs_single_time
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.types import spark_schema
 from txlake.statements import (
@@ -70,7 +70,7 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
     rows = Rows(given.visible, given.rows).qualified(statement.source_alias)
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
-        wanted = of_spark._evolved(work, statement, rows.schema)
+        wanted = of_spark._evolved_schema(work, statement, rows.schema)
         if wanted != work.snapshot.schema:
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
@@ -84,14 +84,16 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
         written = replace(images, adds=adds, replaced=job.replaced, actions=job.actions)
         written = generation.with_marks(written)
     deletions = delete_positions(work, files, job.replaced)
-    distinct, origins = of_spark._replaced(written), update_origins(files, written)
-    return of_spark.merged(statement, read, written, distinct, deletions, schema_actions, origins)
+    distinct, origins = of_spark._replaced_count(written), update_origins(files, written)
+    return of_spark.merge_change(
+        statement, read, written, distinct, deletions, schema_actions, origins
+    )
 
 
 def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
     """What the statement depends on: with a source that is held, rows of its keys alone."""
     read = of_spark.target_read(work, statement, source.schema)
-    if _gives_the_time_twice(statement, work.snapshot.schema):
+    if _needs_single_time(statement, work.snapshot.schema):
         return read
     held = LocalSource(_table(source), spark_schema(source.schema), statement.source_alias)
     return of_spark.narrowed_read(work, statement, read, held)

@@ -215,7 +215,7 @@ def test_other_options_travel_along() -> None:
 @pytest.mark.parametrize("other", [{"replaceWhere": "p = 1"}, {"replaceUsing": "p"}])
 def test_null_partitions_stay_in_a_dynamic_overwrite_alone(other: dict[str, object]) -> None:
     dynamic = {"partitionOverwriteMode": "dynamic", "useNullIntolerantEqualityWithDPO": True}
-    assert write_options(dynamic).null_partitions_stay
+    assert write_options(dynamic).keep_null_partitions
     with pytest.raises(InvalidRequest, match=r"DELTA_ILLEGAL_OPTION.*not with replace"):
         write_options({**other, "useNullIntolerantEqualityWithDPO": "false"})
     with pytest.raises(UnsupportedFeature, match="isn't an option of a stream's writer"):

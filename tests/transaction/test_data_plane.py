@@ -156,7 +156,7 @@ def test_partitions_are_replaced(tmp_path: Path, plane: DataPlane) -> None:
 def test_null_partitions_are_replaced_or_stay(tmp_path: Path, plane: DataPlane, stay: bool) -> None:
     t = made(tmp_path, plane, partitioned_by="p")
     new = pa.table({"id": [8, 9], "p": [None, "a"], "n": pa.array([80, 90], pa.int32())})
-    change = t.work().overwrite_partitions(new, Placement(), null_partitions_stay=stay)
+    change = t.work().overwrite_partitions(new, Placement(), keep_null_partitions=stay)
     t.commit(change)
     left = [(4, None, None)] if stay else []
     assert t.rows() == [(3, "b", 30), *left, (8, None, 80), (9, "a", 90)]

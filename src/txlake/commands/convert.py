@@ -98,7 +98,7 @@ def convert_folder(
 def read_files(store: Store, objects: Iterable[StoredObject]) -> list[ParquetFile]:
     """Read the footers of files, in order. Raises InvalidRequest for a file that isn't Parquet."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda stored: _read(store, stored), objects))
+        return list(pool.map(lambda stored: _read_parquet_file(store, stored), objects))
 
 
 def required_features(schema: Struct, files: Iterable[ParquetFile]) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class ParquetFile:
     schema: Struct
 
 
-def _read(store: Store, stored: StoredObject) -> ParquetFile:
+def _read_parquet_file(store: Store, stored: StoredObject) -> ParquetFile:
     try:
         footer = read_footer(partial(store.get_range, stored.path), stored.size_bytes)
         return ParquetFile(stored, footer, _schema_of(footer))
@@ -322,7 +322,7 @@ def _check_same(file_type: DataType, merged_type: DataType, path: Path, file: st
 
 
 def _statistics(file: ParquetFile, columns: Collection[str], properties: TableProperties) -> str:
-    """Return a file's statistics of the columns with these names (lower case)."""
+    """Return a file's statistics of the columns with these names (lower case), as JSON."""
     footer = file.footer
     if _leaf_count(file.schema) != footer.num_columns:
         return FileStatistics(num_records=footer.num_rows).to_json()

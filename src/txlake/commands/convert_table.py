@@ -100,7 +100,7 @@ def convert_catalog_table(
             f"{table}: {', '.join(collated)} has a collation, which txlake doesn't write; CREATE "
             "TABLE ... AS SELECT makes a table of plain texts"
         )
-    partitions = tuple(_field(schema, name) for name in catalog_table.partition_by)
+    partitions = tuple(_require_column(schema, name) for name in catalog_table.partition_by)
     stated = partition_fields(statement.partition_columns, table)
     if stated and _lower_case(stated) != _lower_case(partitions):
         raise InvalidRequest(
@@ -152,7 +152,7 @@ def convert_catalog_table(
     )
 
 
-def _field(schema: Struct, name: str) -> Field:
+def _require_column(schema: Struct, name: str) -> Field:
     column = schema.find(name)
     assert column is not None, (schema, name)
     return column
@@ -206,7 +206,7 @@ def _check_fits(
             continue
         column = file.schema.find(item.name)
         if column is not None:
-            _check_declared(column.type, item.type, (item.name,), file_label)
+            _check_declared_type(column.type, item.type, (item.name,), file_label)
         elif item.name in old_defaults:
             raise InvalidRequest(
                 f"{file_label} hasn't column {item.name!r}, whose default value "
@@ -214,7 +214,9 @@ def _check_fits(
             )
 
 
-def _check_declared(file_type: DataType, declared_type: DataType, path: Path, file: str) -> None:
+def _check_declared_type(
+    file_type: DataType, declared_type: DataType, path: Path, file: str
+) -> None:
     match file_type, declared_type:
         case Struct(fields), Struct(declared_fields):
             names = [item.name for item in declared_fields]
@@ -224,17 +226,17 @@ def _check_declared(file_type: DataType, declared_type: DataType, path: Path, fi
                         f"{file}: column {column_text((*path, item.name))} isn't in the table's "
                         "schema in Spark's catalog; rewrite the file without it"
                     )
-                _check_declared(
+                _check_declared_type(
                     item.type,
                     declared_fields[names.index(item.name)].type,
                     (*path, item.name),
                     file,
                 )
         case Array(), Array():
-            _check_declared(file_type.element, declared_type.element, (*path, "element"), file)
+            _check_declared_type(file_type.element, declared_type.element, (*path, "element"), file)
         case Map(), Map():
-            _check_declared(file_type.key, declared_type.key, (*path, "key"), file)
-            _check_declared(file_type.value, declared_type.value, (*path, "value"), file)
+            _check_declared_type(file_type.key, declared_type.key, (*path, "key"), file)
+            _check_declared_type(file_type.value, declared_type.value, (*path, "value"), file)
         case _ if file_type != declared_type and file_type != Primitive("void"):
             raise InvalidRequest(
                 f"{file}: column {column_text(path)} has type {short_text(file_type)}, in Spark's "

@@ -124,7 +124,7 @@ def _read(
     context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
 ) -> tuple[DataFrame, TableData]:
     """Return the files' rows, and the work on the table with `mergeSchema` applied."""
-    frame = _rows(context, statement, [url for url, _ in new])
+    frame = _read_rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
         work = merge_schema(context, handle, work, context.plane.schema_of(frame), "COPY INTO")
@@ -158,6 +158,7 @@ def _is_on(statement: CopyInto, option: str) -> bool:
 
 
 def _with_file_marks(context: Context, change: Change, new: Sequence[_File]) -> Change:
+    """Return the change with an application id for each copied file."""
     now_ms = context.engine.system.now_ms()
     marks = tuple(
         Txn(app_id=_APP_PREFIX + url, version=stored.modified_ms, last_updated=now_ms)
@@ -213,7 +214,7 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
+def _read_rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
     frame = context.plane.files(statement.file_format, dict(statement.format_options), urls)
     if statement.fields is not None:
         return _fields(statement, frame)

@@ -177,8 +177,8 @@ def insert(context: Context, statement: Insert) -> Counts:
             condition = SqlText(_equality_condition(values, context.rules))
         dynamic = dynamic or (statement.overwrite and not static)
     is_partial = dynamic and condition is None
-    stay = _null_partitions_stay(work, statement, statement.overwrite, is_partial)
-    change = _write_rows(work, rows, placement, condition, statement.overwrite, dynamic, stay)
+    keep_nulls = _keeps_null_partitions(work, statement, statement.overwrite, is_partial)
+    change = _write_rows(work, rows, placement, condition, statement.overwrite, dynamic, keep_nulls)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -209,25 +209,26 @@ def _write_rows(
     condition: Expression | None,
     overwrite: bool,
     dynamic: bool,
-    null_partitions_stay: bool,
+    keep_null_partitions: bool,
 ) -> Change:
     if condition is not None:
         return work.replace_where(rows, placement, condition)
     if dynamic:
-        return work.overwrite_partitions(rows, placement, null_partitions_stay=null_partitions_stay)
+        return work.overwrite_partitions(rows, placement, keep_null_partitions=keep_null_partitions)
     if overwrite:
         return work.overwrite(rows, placement)
     return work.append(rows, placement)
 
 
-def _null_partitions_stay(
+def _keeps_null_partitions(
     work: TableData, statement: Insert | Write, overwrites: bool, dynamic: bool
 ) -> bool:
     """Return whether a dynamic overwrite keeps the rows of partitions with a NULL.
 
-    Raises InvalidRequest where the statement asks for it without being a dynamic overwrite.
+    Raises InvalidRequest where the statement says it, but is no dynamic overwrite of a partitioned
+    table.
     """
-    requested = statement.null_partitions_stay
+    requested = statement.keep_null_partitions
     snapshot = work.snapshot
     if requested is not None and overwrites and not (dynamic and snapshot.partition_columns):
         raise InvalidRequest(
@@ -330,7 +331,7 @@ def source_rows(context: Context, source: Source) -> Rows:
 
 def write(context: Context, statement: Write) -> Counts:
     """Carry out `lake.write`: write rows by column name; create the table if there is none."""
-    nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
+    no_rows = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
     if context.is_homeless(statement.table):
@@ -340,7 +341,7 @@ def write(context: Context, statement: Write) -> Counts:
     handle = locate_target(context, statement.table, statement.location)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
-        return nothing
+        return no_rows
     if exists and statement.mode == "error":
         is_path = isinstance(statement.table, TablePath)
         kind = "DELTA_PATH_EXISTS" if is_path else "TABLE_OR_VIEW_ALREADY_EXISTS"
@@ -364,7 +365,7 @@ def write(context: Context, statement: Write) -> Counts:
     if statement.batch is not None:
         marker = _as_stream_update(marker, statement.batch)
     if is_duplicate(context, handle, statement, marker):
-        return nothing
+        return no_rows
     if statement.batch is not None and statement.batch.reads_target:
         context.transaction.open(handle).read()
     work = _with_evolved_schema(context, handle, statement, rows, exists)
@@ -378,9 +379,11 @@ def write(context: Context, statement: Write) -> Counts:
         and _replaces_partitions(context, statement)
     )
     is_partial = dynamic and statement.replace_where is None
-    stay = _null_partitions_stay(work, statement, overwrites, is_partial)
+    keep_nulls = _keeps_null_partitions(work, statement, overwrites, is_partial)
     placement = Placement(by_name=True)
-    change = _write_rows(work, rows, placement, statement.replace_where, overwrites, dynamic, stay)
+    change = _write_rows(
+        work, rows, placement, statement.replace_where, overwrites, dynamic, keep_nulls
+    )
     if statement.batch is not None:
         change = _as_stream_update(change, statement.batch)
     if not statement.data_change:
@@ -566,6 +569,7 @@ def _write_locks(statement: Write) -> Sequence[TableLock]:
 
 
 def _leaves_existing(statement: Write) -> bool:
+    """Return whether the write leaves an existing table unchanged."""
     return statement.mode in ("error", "ignore")
 
 

@@ -81,7 +81,7 @@ def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> No
 def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -> None:
     table = context.snapshot(handle)
     steps = _steps(name, table)
-    is_long = bool(steps) or name == PROTECTION or _trace(name, handle, table) is not None
+    is_long = bool(steps) or name == PROTECTION or _newest_trace(name, handle, table) is not None
     if context.transaction.explicit and is_long:
         raise InvalidRequest(
             f"dropping the feature {name} takes more than one commit here, which can't be part of "
@@ -92,7 +92,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
             pass
     if steps:
         table = handle.log.latest()
-    trace = _trace(name, handle, table)
+    trace = _newest_trace(name, handle, table)
     if not steps and trace is None and name != PROTECTION:
         context.transaction.stage(handle, dropping(statement, table))
         return
@@ -109,7 +109,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
         _end_with_checkpoint(handle.log)
 
 
-def _trace(name: str, handle: Handle, table: Snapshot) -> int | None:
+def _newest_trace(name: str, handle: Handle, table: Snapshot) -> int | None:
     if name not in TRACES or handle.is_new:
         return None
     return newest_trace(name, handle.log, table.version)
@@ -181,7 +181,7 @@ def _purge(context: Context, handle: Handle) -> Change | None:
 def _rewrite_files_with_vectors(context: Context, handle: Handle) -> Change | None:
     """Rewrite the files that a purge leaves, which only Spark reads correctly."""
     work = context.work(handle)
-    return _rewritten(work, _files_with_vectors(work.snapshot), work.snapshot)
+    return _rewrite_change(work, _files_with_vectors(work.snapshot), work.snapshot)
 
 
 def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
@@ -203,7 +203,7 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
 
         with ThreadPoolExecutor(_THREADS) as pool:
             narrow = list(pool.map(is_narrow, adds_of(files)))
-    change = _rewritten(work, files.filter(pa.array(narrow, pa.bool_())), table)
+    change = _rewrite_change(work, files.filter(pa.array(narrow, pa.bool_())), table)
     actions: tuple[Action, ...] = () if change is None else change.actions
     return Change(
         operation="REORG",
@@ -225,7 +225,7 @@ def _rename_in_files(context: Context, handle: Handle) -> Change | None:
     validate_schema(schema, after.partition_columns, mapped=False)
     paths = clustered_by(table.schema, table.domains, table=table.table)
     domains = [clustering_domain(schema, paths)] if paths else []
-    change = _rewritten(work, table.select(None), table.apply([after, *domains]))
+    change = _rewrite_change(work, table.select(None), table.apply([after, *domains]))
     return Change(
         operation="REMOVE COLUMN MAPPING",
         actions=(after, *domains, *(() if change is None else change.actions)),
@@ -235,7 +235,7 @@ def _rename_in_files(context: Context, handle: Handle) -> Change | None:
     )
 
 
-def _rewritten(work: TableData, files: pa.Table, onto: Snapshot) -> Change | None:
+def _rewrite_change(work: TableData, files: pa.Table, onto: Snapshot) -> Change | None:
     return work.rewrite(files, onto) if files.num_rows else None
 
 
@@ -306,9 +306,9 @@ def _truncate(context: Context, handle: Handle, name: str) -> None:
         return
     raise InvalidRequest(
         f"feature {name} isn't used any more, but versions in the log up to {trace} need readers "
-        f"that know it, and are too young to be deleted. Run this again in {_hours(handle)} "
-        "(delta.dropFeatureTruncateHistory.retentionDuration); without TRUNCATE HISTORY they stay "
-        "readable, and the table gets checkpointProtection "
+        f"that know it, and are too young to be deleted. Run this again in "
+        f"{_retention_text(handle)} (delta.dropFeatureTruncateHistory.retentionDuration); without "
+        "TRUNCATE HISTORY they stay readable, and the table gets checkpointProtection "
         "[DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD]"
     )
 
@@ -325,7 +325,7 @@ def _truncate_protected(context: Context, handle: Handle) -> None:
     if not _is_truncated(handle, before):
         raise InvalidRequest(
             f"feature {PROTECTION} protects the versions before {before}, which are too young "
-            f"to be deleted. Run this again in {_hours(handle)} "
+            f"to be deleted. Run this again in {_retention_text(handle)} "
             "(delta.dropFeatureTruncateHistory.retentionDuration) "
             "[DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD]"
         )
@@ -363,5 +363,5 @@ def _end_with_checkpoint(log: TableLog) -> None:
         _log.warning("%s: no checkpoint after DROP FEATURE: %s", log.name, error)
 
 
-def _hours(handle: Handle) -> str:
+def _retention_text(handle: Handle) -> str:
     return f"{_retention_ms(handle) / _HOUR_MS:g} hours"

@@ -81,7 +81,7 @@ def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
     finally:
         analysis_context.close()
     rows: list[tuple[object, ...]] = [
-        ("statement", "reads", _reads(intent), None),
+        ("statement", "reads", _reads_text(intent), None),
         ("statement", "does", intent.effect.value, None),
         ("statement", "isolation", intent.level.value, None),
         ("statement", "grain", intent.grain.value, _granularity_reason(intent)),
@@ -173,7 +173,7 @@ class _Analysis:
         )
 
 
-def _reads(intent: PlannedStatement) -> str:
+def _reads_text(intent: PlannedStatement) -> str:
     if not intent.reads:
         return "nothing"
     texts = (

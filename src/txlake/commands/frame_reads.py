@@ -43,7 +43,7 @@ def record_frame_reads(context: Context, statement: object) -> None:
     """
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
         for lineage in lineage_of(frame):
-            _record(context, lineage)
+            _record_read(context, lineage)
 
 
 def _frames_in(part: object) -> Iterator[DataFrame]:
@@ -75,7 +75,7 @@ def _may_be_temporary(table: TableName) -> bool:
     return len(table.parts) == 1 or table.parts[0].lower() == "global_temp"
 
 
-def _record(context: Context, lineage: ScanLineage) -> None:
+def _record_read(context: Context, lineage: ScanLineage) -> None:
     engine, transaction = context.engine, context.transaction
     own_lake = engine.catalog.lake_id
     if lineage.lake not in (None, own_lake):
@@ -102,9 +102,9 @@ def _record(context: Context, lineage: ScanLineage) -> None:
     handle = engine.find(TablePath(lineage.url), context.database)
     assert handle is not None, "a place is always found"
     if not handle.in_lake and _is_dropped(context, lineage):
-        raise _gone(lineage, "that table was dropped")
+        raise _version_gone(lineage, "that table was dropped")
     version = _snapshot_of(handle, lineage)
-    transaction.shows(handle, version, _read(context, version, lineage))
+    transaction.shows(handle, version, _read_by(context, version, lineage))
 
 
 def _is_dropped(context: Context, lineage: ScanLineage) -> bool:
@@ -120,20 +120,20 @@ def _snapshot_of(handle: Handle, lineage: ScanLineage) -> Snapshot:
     try:
         snapshot = handle.log.snapshot(lineage.version)
     except InvalidRequest as error:
-        raise _gone(lineage, str(error)) from error
+        raise _version_gone(lineage, str(error)) from error
     if snapshot.metadata.id != lineage.table_id:
-        raise _gone(lineage, "that table was dropped, and another is at its place")
+        raise _version_gone(lineage, "that table was dropped, and another is at its place")
     return snapshot
 
 
-def _gone(lineage: ScanLineage, why: str) -> InvalidRequest:
+def _version_gone(lineage: ScanLineage, why: str) -> InvalidRequest:
     return InvalidRequest(
         f"the DataFrame shows version {lineage.version} of {lineage.table}, which is gone: {why}. "
         "Read the table again"
     )
 
 
-def _read(context: Context, version: Snapshot, lineage: ScanLineage) -> Read:
+def _read_by(context: Context, version: Snapshot, lineage: ScanLineage) -> Read:
     if lineage.condition is None:
         return Read()
     text, names = lineage.condition

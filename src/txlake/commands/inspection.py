@@ -47,7 +47,7 @@ def show_databases(context: Context, statement: ShowDatabases) -> Rows:
     """Carry out SHOW DATABASES."""
     databases = context.engine.catalog.databases()
     names = [(entry.name,) for entry in databases if matches(entry.name, statement.pattern)]
-    return Rows(schema=_texts("namespace"), rows=names)
+    return Rows(schema=_text_columns("namespace"), rows=names)
 
 
 def show_tables(context: Context, statement: ShowTables) -> Rows:
@@ -109,7 +109,7 @@ def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
     if statement.extended:
         properties = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
         rows.append(("Properties", f"({', '.join(properties)})" if entry.properties else ""))
-    return Rows(schema=_texts("info_name", "info_value"), rows=rows)
+    return Rows(schema=_text_columns("info_name", "info_value"), rows=rows)
 
 
 def describe_query(context: Context, statement: DescribeQuery) -> Rows:
@@ -120,19 +120,19 @@ def describe_query(context: Context, statement: DescribeQuery) -> Rows:
 def show_table(context: Context, statement: Inspection) -> Rows:
     """Carry out a SHOW or DESCRIBE of one table or view."""
     if isinstance(statement, DescribeTable | ShowColumns | ShowCreateTable) and (
-        view := _view(context, statement.table)
+        view := _find_view(context, statement.table)
     ):
         return describe_view(context, statement, view)
     return context.described(statement)
 
 
-def _view(context: Context, table: Table) -> Viewed | None:
+def _find_view(context: Context, table: Table) -> Viewed | None:
     if not isinstance(table, TableName) or context.find(table) is not None:
         return None
     return context.viewed(table)
 
 
-def _texts(*names: str) -> Struct:
+def _text_columns(*names: str) -> Struct:
     return Struct(tuple(Field(name, _TEXT, False) for name in names))
 
 

@@ -496,6 +496,7 @@ def _parent_locks(constraints: Sequence[KeyConstraint | CheckConstraint]) -> Seq
 
 
 def _leaves_existing(statement: CreateTable | CreateTableLike | Clone) -> bool:
+    """Return whether the statement leaves an existing table unchanged."""
     return statement.mode in ("create", "if_not_exists")
 
 

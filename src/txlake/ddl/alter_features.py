@@ -211,7 +211,7 @@ def _check_constraints(table: Snapshot) -> _Removal:
     return _Removal(table.metadata)
 
 
-def _no_field_has(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Removal]:
+def _require_no_field_with(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Removal]:
     def clean(table: Snapshot) -> _Removal:
         names = [item.name for item in all_fields(table.schema) if key in item.metadata]
         if names:
@@ -324,10 +324,10 @@ _REMOVALS: dict[str, Callable[[Snapshot], _Removal]] = {
     "columnMapping": _without_mapping,
     VECTORS: _without_vectors,
     "domainMetadata": _without_domains(),
-    "generatedColumns": _no_field_has(
+    "generatedColumns": _require_no_field_with(
         GENERATION, "generatedColumns", "write the rows to a new table"
     ),
-    "identityColumns": _no_field_has(
+    "identityColumns": _require_no_field_with(
         "delta.identity.step", "identityColumns", "write the rows to a new table"
     ),
     "inCommitTimestamp": _without_properties(

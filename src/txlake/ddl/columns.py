@@ -116,7 +116,7 @@ def schema_of_specs(specs: Iterable[ColumnSpec], environment: Environment) -> St
         generation = item.metadata.get(GENERATION)
         if isinstance(generation, str):
             check_generation(item, generation, schema)
-            _check_type(item, generation, plain, environment)
+            _check_generated_type(item, generation, plain, environment)
         default = item.metadata.get(CURRENT_DEFAULT)
         if isinstance(default, str):
             check_default_type(item, default, environment)
@@ -135,7 +135,7 @@ def check_default_type(item: Field, text: str, environment: Environment) -> None
         )
 
 
-def _check_type(item: Field, text: str, plain: Struct, environment: Environment) -> None:
+def _check_generated_type(item: Field, text: str, plain: Struct, environment: Environment) -> None:
     if environment.type_of is None:
         return
     expression_type = environment.type_of(text, plain)

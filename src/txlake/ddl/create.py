@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from txlake.ddl.clustering import clustering_paths
 from txlake.ddl.columns import same_type, schema_of_specs
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.keys import primary_columns, with_keys
+from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table_actions, with_table_name
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
@@ -299,15 +299,11 @@ def _creation_change(
         parameters={
             "isManaged": "true" if managed else "false",
             "description": final.description,
-            "partitionBy": _json(final.partition_columns),
-            "clusterBy": _json(cluster_by or ()),
-            "properties": _json(final.configuration),
+            "partitionBy": as_json(final.partition_columns),
+            "clusterBy": as_json(cluster_by or ()),
+            "properties": as_json(final.configuration),
         },
         actions=(*actions, *removes),
         metrics={"numRemovedFiles": len(removes)} if removes else {},
         reads=() if existing is None else (EVERY_ROW,),
     )
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -116,24 +116,24 @@ def replacement_change(
 
 @translating
 def overwrite_partitions(
-    work: TableAccess, new: Rows, placement: Placement, *, null_partitions_stay: bool = False
+    work: TableAccess, new: Rows, placement: Placement, *, keep_null_partitions: bool = False
 ) -> Change:
     """Implement `TableData.overwrite_partitions`."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = write_rows(work, new, placement)
-    return partition_overwrite_change(work, written, null_partitions_stay=null_partitions_stay)
+    return partition_overwrite_change(work, written, keep_null_partitions=keep_null_partitions)
 
 
 def partition_overwrite_change(
-    work: TableAccess, written: Written, *, null_partitions_stay: bool
+    work: TableAccess, written: Written, *, keep_null_partitions: bool
 ) -> Change:
     """Return the change that replaces the partitions of the rows written."""
     key_of = _partition_keys(work.snapshot)
     keys = {
         key
         for add in written.adds
-        if None not in dict(key := key_of(add)).values() or not null_partitions_stay
+        if None not in dict(key := key_of(add)).values() or not keep_null_partitions
     }
     replaced = [add for add in work.snapshot.files.adds() if key_of(add) in keys]
     removed = remove_files(work, replaced)

@@ -204,7 +204,7 @@ def _asked(options: Mapping[str, str]) -> WriteOptions:
         ("overwriteSchema", asked.overwrite_schema or None),
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("dataChange", asked.data_change is False or None),
-        (NULL_PARTITIONS_STAY, asked.null_partitions_stay),
+        (NULL_PARTITIONS_STAY, asked.keep_null_partitions),
     ):
         if value is not None:
             raise UnsupportedFeature(

@@ -133,7 +133,7 @@ class WriteOptions:
 
     Attributes:
         data_change: False where rows are only rearranged.
-        null_partitions_stay: a dynamic overwrite adds rows to partitions with a NULL, and replaces
+        keep_null_partitions: a dynamic overwrite adds rows to partitions with a NULL, and replaces
             none there.
         properties: of a table that is made: the options that begin with `delta.`.
     """
@@ -147,7 +147,7 @@ class WriteOptions:
     app_version: int | None = None
     user_metadata: str | None = None
     data_change: bool = True
-    null_partitions_stay: bool | None = None
+    keep_null_partitions: bool | None = None
     path: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -224,7 +224,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         app_version=options.number("txnVersion"),
         user_metadata=options.text("userMetadata"),
         data_change=options.flag("dataChange", default=True) is not False,
-        null_partitions_stay=options.flag(NULL_PARTITIONS_STAY),
+        keep_null_partitions=options.flag(NULL_PARTITIONS_STAY),
         path=options.text("path"),
         properties=table_properties(given),
         storage=options.storage(),
@@ -235,10 +235,10 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
             "txnAppId and txnVersion go together: give both, or neither",
         )
     partial = "replaceUsing" if found.replace_using else "replaceWhere"
-    if found.null_partitions_stay is not None and (found.replace_using or found.replace_where):
+    if found.keep_null_partitions is not None and (found.replace_using or found.replace_where):
         raise _illegal(
             NULL_PARTITIONS_STAY,
-            str(found.null_partitions_stay).lower(),
+            str(found.keep_null_partitions).lower(),
             f"it goes with partitionOverwriteMode 'dynamic', not with {partial}",
         )
     if found.partition_overwrite == "dynamic":
@@ -307,7 +307,7 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("txnAppId", asked.app_id),
         ("dataChange", asked.data_change is False or None),
-        (NULL_PARTITIONS_STAY, asked.null_partitions_stay),
+        (NULL_PARTITIONS_STAY, asked.keep_null_partitions),
     ):
         if value is not None:
             raise UnsupportedFeature(

@@ -170,11 +170,11 @@ def _identity(cursor: Cursor, always: bool) -> Identity:
         if cursor.accept("START", "WITH"):
             start = cursor.integer()
         elif cursor.accept("INCREMENT", "BY"):
-            place = cursor.token
+            token = cursor.token
             step = cursor.integer()
             if step == 0:
                 cursor.refuse(
-                    "[DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP] an identity's step can't be 0", place
+                    "[DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP] an identity's step can't be 0", token
                 )
         else:
             cursor.fail("START WITH n, INCREMENT BY n or )")

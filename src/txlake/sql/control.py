@@ -234,16 +234,16 @@ def lock(cursor: Cursor) -> LockTable:
 def kill(cursor: Cursor) -> Kill:
     """KILL session"""
     cursor.expect("KILL")
-    place = cursor.token
-    if place.kind is Kind.STRING:
+    start = cursor.token
+    if start.kind is Kind.STRING:
         text = cursor.string()
         if not text.strip().isdecimal():
-            cursor.refuse(_KILL_TAKES, place)
+            cursor.refuse(_KILL_TAKES, start)
         session_id = int(text)
-    elif place.kind is Kind.NUMBER and place.text.isdecimal():
+    elif start.kind is Kind.NUMBER and start.text.isdecimal():
         session_id = cursor.integer()
     else:
-        cursor.refuse(_KILL_TAKES, place)
+        cursor.refuse(_KILL_TAKES, start)
     if cursor.at("WITH"):
         cursor.refuse("KILL ends a session's transactions at once: there is no status of it to ask")
     cursor.expect_end()
@@ -262,10 +262,10 @@ def set_statement(cursor: Cursor) -> Statement:
         cursor.expect_end()
         return SetIsolation(level, spelling)
     if cursor.accept("LOCK_TIMEOUT"):
-        place = cursor.token
+        start = cursor.token
         timeout_ms = cursor.integer("milliseconds, or -1 to wait without end")
         if timeout_ms < -1:
-            cursor.refuse("a lock timeout is -1, 0 or more milliseconds", place)
+            cursor.refuse("a lock timeout is -1, 0 or more milliseconds", start)
         cursor.expect_end()
         return SetLockTimeout(timeout_ms)
     if cursor.accept("XACT_ABORT"):

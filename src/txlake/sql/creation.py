@@ -64,7 +64,7 @@ def create(cursor: Cursor) -> Statement:
             cursor.refuse("OR REPLACE and IF NOT EXISTS exclude each other")
         cursor.expect("IF", "NOT", "EXISTS")
         mode = "if_not_exists"
-    statement = _table(cursor, mode)
+    statement = _table_statement(cursor, mode)
     if external and not isinstance(statement, Clone) and statement.location is None:
         cursor.refuse("an EXTERNAL table needs a LOCATION", start)
     return statement
@@ -73,7 +73,7 @@ def create(cursor: Cursor) -> Statement:
 def replace_table(cursor: Cursor) -> Statement:
     """REPLACE TABLE, of a table that exists"""
     cursor.expect("REPLACE", "TABLE")
-    return _table(cursor, "replace")
+    return _table_statement(cursor, "replace")
 
 
 def drop(cursor: Cursor) -> Statement:
@@ -126,17 +126,17 @@ class _Clauses:
     comment: str | None = None
 
 
-def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | Clone:
+def _table_statement(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | Clone:
     table = cursor.table()
     if cursor.at_any("SHALLOW", "DEEP", "CLONE"):
         return _clone(cursor, table, mode)
     if cursor.accept("AS", "CLONE", "OF"):
         return _clone_of(cursor, table, mode)
     if cursor.accept("LIKE"):
-        return _like(cursor, table, mode)
+        return _create_like(cursor, table, mode)
     clauses = _Clauses()
     if cursor.at("(") and cursor.ahead().upper not in QUERY_WORDS:
-        cursor.parenthesized(lambda: _element(cursor, clauses))
+        cursor.parenthesized(lambda: _table_element(cursor, clauses))
     _table_clauses(cursor, clauses)
     query = None
     if cursor.accept("AS") or cursor.at_any(*QUERY_WORDS) or cursor.at("("):
@@ -160,7 +160,7 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
     )
 
 
-def _element(cursor: Cursor, clauses: _Clauses) -> None:
+def _table_element(cursor: Cursor, clauses: _Clauses) -> None:
     if cursor.at("CONSTRAINT") or cursor.at("CHECK", "(") or cursor.at("UNIQUE", "("):
         parsed = constraint(cursor)
         if isinstance(parsed, KeyConstraint):
@@ -308,7 +308,7 @@ def _utc_moment(text: str) -> str | None:
     return time_text(parsed.wall, zoned=True) if parsed.offset_s is None else text
 
 
-def _like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:
+def _create_like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:
     if mode not in {"create", "if_not_exists"}:
         cursor.refuse("CREATE TABLE ... LIKE can't replace a table")
     source = cursor.table()

@@ -153,8 +153,8 @@ class Cursor:
         """Read a table: its name, or ``delta.`/place` ``."""
         first = self.token
         parts = self.path(what)
-        quoted_place = self._tokens[self._index - 1].kind is Kind.QUOTED
-        if len(parts) == 2 and first.upper == "DELTA" and quoted_place:
+        quoted_location = self._tokens[self._index - 1].kind is Kind.QUOTED
+        if len(parts) == 2 and first.upper == "DELTA" and quoted_location:
             return TablePath(parts[1])
         if len(parts) > _PARTS_MAX:
             self.refuse(

@@ -125,13 +125,13 @@ def _csv(
     )
 
 
-def _characters(cursor: Cursor, text: str, place: Token) -> str:
+def _characters(cursor: Cursor, text: str, token: Token) -> str:
     """Return a separator from its text or hexadecimal form (`0x0D0A`). Never empty."""
     if text[:2].lower() == "0x":
         try:
             text = bytes.fromhex(text[2:]).decode("ascii")
         except ValueError:
-            cursor.refuse(f"{text!r} is no ASCII text in hexadecimal", place)
+            cursor.refuse(f"{text!r} is no ASCII text in hexadecimal", token)
     if not text or "\\" in text:
-        cursor.refuse("a separator is one or more characters, and no backslash", place)
+        cursor.refuse("a separator is one or more characters, and no backslash", token)
     return text

@@ -68,10 +68,10 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
     replace_using: tuple[str, ...] = ()
     source: Source | None = None
     if cursor.at("REPLACE"):
-        place = cursor.advance()
+        replace_token = cursor.advance()
         if overwrite or partition is not None:
             cursor.refuse(
-                "REPLACE WHERE, USING and ON go with INSERT INTO, without PARTITION", place
+                "REPLACE WHERE, USING and ON go with INSERT INTO, without PARTITION", replace_token
             )
         word = cursor.expect_any("WHERE", "USING", "ON")
         if word == "WHERE":
@@ -120,17 +120,17 @@ def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
     """Read an expression up to the query after it, which may be in parentheses."""
     tokens = cursor.remaining()
     depth = 0
-    for place, token in enumerate(tokens):
-        first = next((inner for inner in tokens[place:] if inner.text != "("), token)
+    for index, token in enumerate(tokens):
+        first = next((inner for inner in tokens[index:] if inner.text != "("), token)
         if not depth and first.kind is Kind.WORD and first.upper in QUERY_WORDS:
             break
         depth += {"(": 1, ")": -1}.get(token.text, 0)
     else:
         cursor.fail("a condition and a query", tokens[-1] if tokens else None)
-    if not place:
+    if not index:
         cursor.fail("a condition")
-    cursor.back(cursor.mark + place)
-    return expression_text(cursor.source, tokens[:place], scope)
+    cursor.back(cursor.mark + index)
+    return expression_text(cursor.source, tokens[:index], scope)
 
 
 def copy_into(cursor: Cursor) -> CopyInto:
@@ -196,7 +196,7 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
     cursor.advance()
     tokens = cursor.skip()
     cursor.expect(")")
-    place = next(
+    location_token = next(
         (
             token
             for before, token in pairwise(tokens)
@@ -204,18 +204,18 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
         ),
         None,
     )
-    if place is None:
+    if location_token is None:
         cursor.refuse("this query must read FROM 'place'", tokens[0])
     # For sqlglot the location becomes a table's name of the same length.
     masked = replace(
         cursor.source,
-        text=cursor.source.text[: place.start]
-        + "`" + "x" * (place.end - place.start - 2) + "`"
-        + cursor.source.text[place.end :],
+        text=cursor.source.text[: location_token.start]
+        + "`" + "x" * (location_token.end - location_token.start - 2) + "`"
+        + cursor.source.text[location_token.end :],
     )  # fmt: skip
     masked_tokens = tuple(
         replace(token, kind=Kind.QUOTED, text=masked.text[token.start : token.end])
-        if token is place
+        if token is location_token
         else token
         for token in tokens
     )
@@ -225,9 +225,9 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
     start = tokens[0].start
     return replace(
         statement,
-        location=_string(cursor, place),
+        location=_string(cursor, location_token),
         select=SqlText(cursor.source.text[start : tokens[-1].end]),
-        location_span=(place.start - start, place.end - start),
+        location_span=(location_token.start - start, location_token.end - start),
     )
 
 
@@ -239,11 +239,11 @@ def _copy_columns(cursor: Cursor, statement: CopyInto) -> CopyInto:
     def number() -> None:
         if cursor.at("DEFAULT"):
             cursor.refuse("COPY INTO has no defaults; the column's own, by ALTER COLUMN, counts")
-        place = cursor.token
-        if place.kind is Kind.NUMBER:
+        start = cursor.token
+        if start.kind is Kind.NUMBER:
             fields.append(cursor.integer())
             if fields[-1] < 1:
-                cursor.refuse("the fields of a file count from 1", place)
+                cursor.refuse("the fields of a file count from 1", start)
 
     columns = _columns(cursor, number)
     if fields and len(fields) < len(columns):
@@ -277,10 +277,10 @@ def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
     columns: set[str] = set()
 
     def partition_value() -> PartitionValue:
-        place = cursor.token
+        token = cursor.token
         column = cursor.name("a partition column")
         if column.lower() in columns:
-            cursor.refuse(f"partition column {column} is named twice", place)
+            cursor.refuse(f"partition column {column} is named twice", token)
         columns.add(column.lower())
         if not cursor.accept("="):
             return PartitionValue(column, dynamic=True)
@@ -372,22 +372,23 @@ def _computed_values(cursor: Cursor, columns: tuple[str, ...] | None) -> Compute
     rows: list[tuple[SqlText | Default, ...]] = []
 
     def cell() -> SqlText | Default:
-        place = cursor.token
+        start = cursor.token
         expression_or_default = value(cursor, ())
         if isinstance(expression_or_default, SqlText) and expression_or_default.references:
             cursor.refuse(
-                "beside DEFAULT a value can't have a query of a table; use INSERT ... SELECT", place
+                "beside DEFAULT a value can't have a query of a table; use INSERT ... SELECT", start
             )
         return expression_or_default
 
     while True:
-        place = cursor.token
+        row_start = cursor.token
         if not cursor.at("("):
             cursor.fail("a row in parentheses")
         rows.append(cursor.parenthesized(cell))
         if len(rows[-1]) != len(rows[0]):
             cursor.refuse(
-                f"row {len(rows)} has {len(rows[-1])} values, the first has {len(rows[0])}", place
+                f"row {len(rows)} has {len(rows[-1])} values, the first has {len(rows[0])}",
+                row_start,
             )
         if not cursor.accept(","):
             break

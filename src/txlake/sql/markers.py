@@ -131,16 +131,16 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
         case numbers.Integral():
             number = int(value)
             if -(2**63) <= number < 2**63:
-                return _signed(str(number))
-            return _decimal(Decimal(number), name)
+                return _number_literal(str(number))
+            return _decimal_literal(Decimal(number), name)
         case float():
             if math.isfinite(value):
-                return _signed(f"{float.__repr__(value)}D")
+                return _number_literal(f"{float.__repr__(value)}D")
             return f"CAST('{float.__repr__(value)}' AS DOUBLE)"
         case Decimal():
-            return _decimal(value, name)
+            return _decimal_literal(value, name)
         case str():
-            return _text(value, rules)
+            return _string_literal(value, rules)
         case bytes() | bytearray():
             return f"X'{value.hex()}'"
         case datetime.datetime():
@@ -161,22 +161,22 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
             )
 
 
-def _decimal(value: Decimal, name: str) -> str:
+def _decimal_literal(value: Decimal, name: str) -> str:
     if not value.is_finite():
         raise InvalidRequest(f"{name} is the decimal {value}, which SQL can't hold")
     plain = f"{value:f}"
     digits = len(plain.replace("-", "").replace(".", "").lstrip("0"))
     if digits > 38:
         raise InvalidRequest(f"{name} has {digits} digits: a SQL decimal has at most 38")
-    return _signed(f"{plain}BD")
+    return _number_literal(f"{plain}BD")
 
 
-def _signed(number: str) -> str:
+def _number_literal(number: str) -> str:
     # `a-:p` must not become `a--1`, which is a comment.
     return f"({number})" if number.startswith("-") else number
 
 
-def _text(value: str, rules: TextRules) -> str:
+def _string_literal(value: str, rules: TextRules) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     literal = f"'{escaped}'"
     # A literal of bytes means the same under every setting.

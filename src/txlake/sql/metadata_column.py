@@ -30,8 +30,8 @@ def names_metadata(text: str) -> bool:
     return any(token.name.lower() == COLUMN for token in tokens)
 
 
-def exclude_metadata(sql: SqlText, places: Collection[int]) -> SqlText:
-    """Return the query with `*` excluding the hidden column of the tables that start at `places`.
+def exclude_metadata(sql: SqlText, starts: Collection[int]) -> SqlText:
+    """Return the query with `*` excluding the hidden column of the tables that start at `starts`.
 
     Raises InvalidRequest for a `*` where that is ambiguous.
     """
@@ -39,10 +39,10 @@ def exclude_metadata(sql: SqlText, places: Collection[int]) -> SqlText:
     ends = [
         token.end
         for index, token in enumerate(tokens)
-        if _is_star(tokens, index) and _includes_column(tokens, index, places)
+        if _is_star(tokens, index) and _includes_column(tokens, index, starts)
     ]
     for index, token in enumerate(tokens):
-        if token.start in places and tokens[index - 1].upper == "TABLE":
+        if token.start in starts and tokens[index - 1].upper == "TABLE":
             raise InvalidRequest(f"{_ADVICE}; found TABLE {token.text}")
     return _with_except(sql, ends)
 
@@ -61,7 +61,7 @@ def _is_star(tokens: Sequence[Token], index: int) -> bool:
     )
 
 
-def _includes_column(tokens: Sequence[Token], index: int, places: Collection[int]) -> bool:
+def _includes_column(tokens: Sequence[Token], index: int, starts: Collection[int]) -> bool:
     """Return whether a `*` includes the hidden column of its SELECT's table.
 
     Raises InvalidRequest where the SELECT reads other tables too.
@@ -73,7 +73,7 @@ def _includes_column(tokens: Sequence[Token], index: int, places: Collection[int
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if depth:
             continue
-        tables += token.start in places
+        tables += token.start in starts
         others += token.text == "," or token.upper == "JOIN"
     following = tokens[index + 1].upper
     in_call = tokens[index - 1].text == "("
@@ -86,13 +86,13 @@ def _sources(tokens: Sequence[Token], index: int) -> Sequence[Token]:
     """Return the tokens after FROM of the SELECT that a `*` belongs to."""
     depth = 0
     start = None
-    for place in range(index, len(tokens)):
-        token = tokens[place]
+    for position in range(index, len(tokens)):
+        token = tokens[position]
         word = token.upper if token.kind is Kind.WORD else ""
         if depth <= 0 and start is None and word == "FROM":
-            start, depth = place + 1, 0
+            start, depth = position + 1, 0
         elif start is not None and (depth < 0 or (not depth and word in _AFTER_SOURCES)):
-            return tokens[start:place]
+            return tokens[start:position]
         depth += {"(": 1, ")": -1}.get(token.text, 0)
     return () if start is None else tokens[start:]
 

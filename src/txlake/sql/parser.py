@@ -75,12 +75,12 @@ def statements_with_positions(source: SourceText) -> Iterator[tuple[Statement, i
             statement, index = scripting.atomic(source, tokens, index, _parse_statement)
             yield statement, first.start, tokens[index - 1].end
         elif end > index:
-            place = tokens[end - 1].end
+            end_position = tokens[end - 1].end
             statement = _parse_statement(
-                source, (*tokens[index:end], Token(Kind.END, "", place, place))
+                source, (*tokens[index:end], Token(Kind.END, "", end_position, end_position))
             )
             index = end
-            yield statement, first.start, place
+            yield statement, first.start, end_position
         if tokens[index].text == ";":
             index += 1
 

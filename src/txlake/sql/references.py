@@ -75,8 +75,8 @@ def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = 
         inside = None  # a query without the parentheses that make it a value
     if isinstance(inside, exp.Alias):
         start = inside.args["alias"].meta.get("start")
-        place = part.start if start is None else start + part.offset
-        raise source.error("an expression has no alias here", place)
+        position = part.start if start is None else start + part.offset
+        raise source.error("an expression has no alias here", position)
     if not isinstance(inside, exp.Expr) or isinstance(inside, (exp.Aliases, exp.Tuple, exp.Star)):
         raise source.error("expected one expression", part.start)
     return part.sql_text(scope)
@@ -275,20 +275,20 @@ class _TokenRange:
             return None
         description = self.descriptions.get(span.end)
         if description is not None:
-            place = (description.start - self.start, description.end - self.start)
+            bounds = (description.start - self.start, description.end - self.start)
             statement = description.statement
-            return Reference(statement.table, None, *place, description=statement)
+            return Reference(statement.table, None, *bounds, description=statement)
         call = self.changes.get(span.end)
         if call is not None:
-            place = (call.start - self.start, call.end - self.start)
-            return Reference(call.table, None, *place, changes=call.change_range)
+            bounds = (call.start - self.start, call.end - self.start)
+            return Reference(call.table, None, *bounds, changes=call.change_range)
         clause = self.travels.pop(span.end, None)
         travel = clause.travel if clause is not None else None
         table: Table = TableName(span.parts)
-        quoted_place = self.tokens[last].kind is Kind.QUOTED and len(span.parts) == 2
-        if quoted_place and span.parts[0].lower() == "delta":
-            table, travel = self._path(span, travel, clause)
-        elif quoted_place and span.parts[0].lower() in _FILE_FORMATS and is_place(span.parts[1]):
+        quoted_location = self.tokens[last].kind is Kind.QUOTED and len(span.parts) == 2
+        if quoted_location and span.parts[0].lower() == "delta":
+            table, travel = self._path_table(span, travel, clause)
+        elif quoted_location and span.parts[0].lower() in _FILE_FORMATS and is_place(span.parts[1]):
             return None
         index = last + 1
         if clause is not None:
@@ -334,7 +334,7 @@ class _TokenRange:
         ]
         return replace(reference, possible_qualifiers=tuple(possible))
 
-    def _path(
+    def _path_table(
         self, span: _TableSpan, travel: TimeTravel | None, clause: Clause | None
     ) -> tuple[TablePath, TimeTravel | None]:
         location, suffix = path_suffix(span.parts[1])

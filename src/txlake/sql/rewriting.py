@@ -76,7 +76,7 @@ def resolve_identifiers(source: SourceText) -> SourceText:
             text = _string_value(cursor)
             if text is not None and cursor.at(")"):
                 end = cursor.advance().end
-                name = _name(source, start, text, is_function=cursor.at("("))
+                name = _identifier_text(source, start, text, is_function=cursor.at("("))
                 edits.append((token.start, end, name))
             elif index and tokens[index - 1].upper in _BEFORE_TABLES:
                 cursor.fail(
@@ -115,14 +115,14 @@ def _string_value(cursor: Cursor) -> str | None:
 
     None for an expression that Spark has to evaluate.
     """
-    text = _operand(cursor)
+    text = _string_operand(cursor)
     while text is not None and cursor.accept("||"):
-        more = _operand(cursor)
+        more = _string_operand(cursor)
         text = None if more is None else text + more
     return text
 
 
-def _operand(cursor: Cursor) -> str | None:
+def _string_operand(cursor: Cursor) -> str | None:
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     cursor.accept("CONCAT")
@@ -135,7 +135,7 @@ def _operand(cursor: Cursor) -> str | None:
     return text if cursor.accept(")") else None
 
 
-def _name(source: SourceText, place: Token, text: str, *, is_function: bool) -> str:
+def _identifier_text(source: SourceText, token: Token, text: str, *, is_function: bool) -> str:
     name_source = replace(source, text=text, original=text, edits=())
     try:
         cursor = Cursor(name_source, tokenize(name_source))
@@ -144,7 +144,7 @@ def _name(source: SourceText, place: Token, text: str, *, is_function: bool) -> 
     except InvalidRequest:
         raise source.error(
             f"{text!r} is no name: IDENTIFIER takes one like 'column' or 'database.table'",
-            place.start,
+            token.start,
         ) from None
     return ".".join(
         quoted(part, always=not is_function and part.lower() != "delta") for part in parts

@@ -89,7 +89,7 @@ class _BlockParser:
         return token.upper
 
     def _accept(self, *expected: str) -> bool:
-        if not all(self._word(place) == word for place, word in enumerate(expected)):
+        if not all(self._word(offset) == word for offset, word in enumerate(expected)):
             return False
         self.index += len(expected)
         return True
@@ -109,8 +109,8 @@ class _BlockParser:
     def _rest(self) -> Cursor:
         """Return a cursor over the tokens up to the next `;`."""
         end = self._end()
-        place = self._tokens[end - 1].end if end > self.index else self._tokens[end].start
-        closing = Token(Kind.END, "", place, place)
+        end_position = self._tokens[end - 1].end if end > self.index else self._tokens[end].start
+        closing = Token(Kind.END, "", end_position, end_position)
         return Cursor(self._source, (*self._tokens[self.index : end], closing))
 
     @contextmanager
@@ -216,7 +216,7 @@ class _BlockParser:
             case "DECLARE":
                 self._rest().refuse("DECLARE stands in a block: put BEGIN ... END around it")
             case "SET" if self._sets_variable():
-                return (self._set(),)
+                return (self._set_variables(),)
             case "LEAVE" | "ITERATE":
                 return (self._jump(),)
             case "SIGNAL" | "RESIGNAL":
@@ -256,7 +256,7 @@ class _BlockParser:
         while True:
             condition = self._condition("THEN")
             if subject is not None:
-                condition = _equal(subject, condition)
+                condition = _equality(subject, condition)
             branches.append(Branch(condition, self._steps(["WHEN", "ELSE", "END"], opening)))
             if not self._accept("WHEN"):
                 break
@@ -312,13 +312,13 @@ class _BlockParser:
     def _jump(self) -> Jump:
         with self._step_cursor() as cursor:
             kind = cursor.expect_any("LEAVE", "ITERATE")
-            place = cursor.token
+            start = cursor.token
             label = cursor.name("a label").lower()
             if not any(
                 label == known and (loops or kind == "LEAVE") for known, loops in self._labels
             ):
                 what = "loop" if kind == "ITERATE" else "block or loop"
-                cursor.refuse(f"{kind} names the label of a {what} around it", place)
+                cursor.refuse(f"{kind} names the label of a {what} around it", start)
         return Jump("LEAVE" if kind == "LEAVE" else "ITERATE", label)
 
     # Variables, errors
@@ -330,7 +330,7 @@ class _BlockParser:
             if cursor.accept("CONDITION"):
                 state = USER_STATE
                 if cursor.accept("FOR"):
-                    state = _state(cursor)
+                    state = _sqlstate(cursor)
                 self._conditions.update({name.upper(): state for name in names})
                 return ()
             kind = None if cursor.at_any("DEFAULT", "=") or cursor.at_end else data_type(cursor)
@@ -346,7 +346,7 @@ class _BlockParser:
             return True
         return self._word(2) == "=" and self._word(1) not in _SETTINGS
 
-    def _set(self) -> SetVariables:
+    def _set_variables(self) -> SetVariables:
         with self._step_cursor() as cursor:
             cursor.expect("SET")
             if cursor.ahead().text != "=":
@@ -388,7 +388,7 @@ class _BlockParser:
         cursor = self._rest()
         mark = cursor.mark
         if cursor.at("SQLSTATE"):
-            state = _state(cursor)
+            state = _sqlstate(cursor)
         else:
             name = cursor.name("SQLEXCEPTION, NOT FOUND, SQLSTATE or a condition's name").upper()
             state = self._conditions.get(name, name)
@@ -402,13 +402,13 @@ class _BlockParser:
             cursor.expect("SIGNAL")
             condition = None
             if cursor.at("SQLSTATE"):
-                state = _state(cursor)
+                state = _sqlstate(cursor)
             else:
-                place = cursor.token
+                start = cursor.token
                 condition = cursor.name("SQLSTATE or a condition's name")
                 known = self._conditions.get(condition.upper())
                 if known is None:
-                    cursor.refuse(f"there is no condition {condition}; DECLARE it", place)
+                    cursor.refuse(f"there is no condition {condition}; DECLARE it", start)
                 state = known
             message = None
             if cursor.accept("SET"):
@@ -417,13 +417,13 @@ class _BlockParser:
         return Signal(state=state, condition=condition, message=message)
 
 
-def _state(cursor: Cursor) -> str:
+def _sqlstate(cursor: Cursor) -> str:
     cursor.expect("SQLSTATE")
     cursor.accept("VALUE")
-    place = cursor.token
+    start = cursor.token
     state = cursor.string("a SQLSTATE in quotes").upper()
     if len(state) != 5 or not state.isalnum() or not state.isascii() or state.startswith("00"):
-        cursor.refuse("a SQLSTATE has five digits or letters, and isn't 00000", place)
+        cursor.refuse("a SQLSTATE has five digits or letters, and isn't 00000", start)
     return state
 
 
@@ -435,7 +435,7 @@ def _value_query(source: SourceText, cursor: Cursor) -> SqlText:
     return as_query(expression_text(source, tokens))
 
 
-def _equal(subject: SqlText, value: SqlText) -> SqlText:
+def _equality(subject: SqlText, value: SqlText) -> SqlText:
     start = f"({subject.text}) = ("
     return SqlText(
         f"{start}{value.text})",

@@ -46,8 +46,8 @@ def parse_spark_statement(
     source = resolve_identifiers(bind(text, args, rules))
     tokens = tokenize(source)
     while len(tokens) > 1 and tokens[-2].text == ";":
-        place = tokens[-2].start
-        tokens = (*tokens[:-2], Token(Kind.END, "", place, place))
+        position = tokens[-2].start
+        tokens = (*tokens[:-2], Token(Kind.END, "", position, position))
     cursor = Cursor(source, tokens)
     if cursor.accept("CREATE"):
         return _create(cursor)

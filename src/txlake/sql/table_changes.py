@@ -49,8 +49,8 @@ def _call(source: SourceText, tokens: Sequence[Token], index: int) -> TableChang
     table = _table(cursor, by_path=tokens[index].upper == _BY_PATH)
     if not cursor.accept(","):
         cursor.fail(f", and {_MOMENT} from which on changes are asked for")
-    first = _moment(source, cursor)
-    last = _moment(source, cursor) if cursor.accept(",") else None
+    first = _time_travel(source, cursor)
+    last = _time_travel(source, cursor) if cursor.accept(",") else None
     if not cursor.at(")"):
         cursor.fail(")")
     return TableChangesCall(table, ChangeRange(first, last), tokens[index].start, cursor.token.end)
@@ -69,7 +69,7 @@ def _table(cursor: Cursor, *, by_path: bool) -> Table:
         raise cursor.source.error(str(error), token.start) from error
 
 
-def _moment(source: SourceText, cursor: Cursor) -> TimeTravel:
+def _time_travel(source: SourceText, cursor: Cursor) -> TimeTravel:
     tokens = cursor.skip(comma=True)
     if not tokens:
         cursor.fail(_MOMENT)

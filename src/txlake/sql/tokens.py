@@ -99,10 +99,10 @@ class SourceText:
 
     def error(self, problem: str, position: int) -> InvalidRequest:
         """Return an error that shows the position: line, column, the line itself and a caret."""
-        place = self.original_position(position)
+        offset = self.original_position(position)
         starts = [0, *(match.end() for match in re.finditer(r"\n", self.original))]
-        line = bisect_right(starts, place)
-        column = place - starts[line - 1] + 1
+        line = bisect_right(starts, offset)
+        column = offset - starts[line - 1] + 1
         line_text = self.original[starts[line - 1] :].split("\n", 1)[0].rstrip()
         first = max(0, column - 81)
         window = line_text[first : first + 120].replace("\t", " ")

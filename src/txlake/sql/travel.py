@@ -92,7 +92,7 @@ def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
     match = _PATH_SUFFIX.fullmatch(location)
     if match is None:
         return location, None
-    return match[1], _moment(match[2], match[3])
+    return match[1], _time_travel(match[2], match[3])
 
 
 def _clause(source: SourceText, tokens: Sequence[Token], index: int) -> Clause | None:
@@ -120,10 +120,10 @@ def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
     match = re.fullmatch(r"v(\d+)|(\d{17})", moment.text, re.IGNORECASE)
     if match is None:
         return None
-    return Clause(_moment(match[1], match[2]), name.end, sign.start, moment.end)
+    return Clause(_time_travel(match[1], match[2]), name.end, sign.start, moment.end)
 
 
-def _moment(version: str | None, digits: str) -> TimeTravel:
+def _time_travel(version: str | None, digits: str) -> TimeTravel:
     if version is not None:
         return TimeTravel(version=int(version))
     day = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"

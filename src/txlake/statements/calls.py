@@ -222,7 +222,7 @@ def _each_token(text: str) -> Iterator[_Token]:
         if match is None or (
             match[0] in _DOUBTFUL and text.startswith(_DOUBTFUL[match[0]], position)
         ):
-            raise _unclear(text, position)
+            raise _unclear_text(text, position)
         position = match.end()
         if match.lastgroup == "space":
             continue
@@ -235,7 +235,7 @@ def _each_token(text: str) -> Iterator[_Token]:
         yield _Token(kind, value)
 
 
-def _unclear(text: str, position: int) -> InvalidRequest:
+def _unclear_text(text: str, position: int) -> InvalidRequest:
     return InvalidRequest(
         f"{text[position : position + 20]!r} isn't understood, so that it can't be known which "
         "functions the text calls"

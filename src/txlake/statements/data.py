@@ -71,7 +71,7 @@ class Insert:
             setting where columns are matched by name.
         dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
             rows fall into; None leaves it to the session's setting.
-        null_partitions_stay: whether such an overwrite keeps the rows of partitions with a NULL;
+        keep_null_partitions: whether such an overwrite keeps the rows of partitions with a NULL;
             has to be None for any other statement.
         app_id, app_version: the statement is carried out once per pair (idempotent writes).
     """
@@ -90,7 +90,7 @@ class Insert:
     if_not_exists: bool = False
     schema_evolution: bool | None = None
     dynamic_partition_overwrite: bool | None = None
-    null_partitions_stay: bool | None = None
+    keep_null_partitions: bool | None = None
     app_id: str | None = None
     app_version: int | None = None
 
@@ -119,7 +119,7 @@ class Write:
         location: the location of a named table; a new table is created there.
         merge_schema: add new columns to the table; None leaves it to the session's setting.
         properties: of a new table, and of a table whose schema is overwritten.
-        dynamic_partition_overwrite, null_partitions_stay: as in `Insert`.
+        dynamic_partition_overwrite, keep_null_partitions: as in `Insert`.
         data_change: False where the rows are the same that they replace, in other files.
         batch: the micro-batch of a stream that this writes; None for other writes.
     """
@@ -133,7 +133,7 @@ class Write:
     properties: Properties = ()
     replace_where: Expression | None = None
     dynamic_partition_overwrite: bool | None = None
-    null_partitions_stay: bool | None = None
+    keep_null_partitions: bool | None = None
     overwrite_schema: bool = False
     merge_schema: bool | None = None
     app_id: str | None = None

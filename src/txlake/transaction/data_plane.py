@@ -186,11 +186,11 @@ class TableData(Protocol):
         """Replaces every row."""
 
     def overwrite_partitions(
-        self, new: Rows, placement: Placement, *, null_partitions_stay: bool = False
+        self, new: Rows, placement: Placement, *, keep_null_partitions: bool = False
     ) -> Change:
         """Replaces the partitions that the rows fall into, and no others.
 
-        With `null_partitions_stay` none that has a NULL in a partition column: rows are added.
+        With `keep_null_partitions` none that has a NULL in a partition column: rows are added.
         """
 
     def replace_where(self, new: Rows, placement: Placement, condition: Expression) -> Change:

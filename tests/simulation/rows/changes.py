@@ -205,14 +205,14 @@ def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
 
 
 def overwrite_partitions(
-    work: RowAccess, new: Any, placement: Placement, *, null_partitions_stay: bool = False
+    work: RowAccess, new: Any, placement: Placement, *, keep_null_partitions: bool = False
 ) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = _written(work, new, placement)
     return inserts.partition_overwrite_change(
-        work, written, null_partitions_stay=null_partitions_stay
+        work, written, keep_null_partitions=keep_null_partitions
     )
 
 

@@ -509,7 +509,10 @@ _NOT_RUN = ("log", "EXPLAIN CONFLICTS", "SET")
 
 
 def _halved(
-    work: Callable[[Sequence[Item]], Sequence[Found]], items: Sequence[Item]
+    work: Callable[[Sequence[Item]], Sequence[Found]],
+    items: Sequence[Item],
+    *,
+    is_repeated: bool = False,
 ) -> list[Found | Failed]:
     """The work on all items at once; where it fails, on the halves, down to single ones."""
     if not items:
@@ -517,6 +520,8 @@ def _halved(
     try:
         return list(work(items))
     except Exception as error:
+        if len(items) == 1 and _SOCKET in str(error) and not is_repeated:
+            return _halved(work, items, is_repeated=True)
         if len(items) == 1:
             return [Failed.of(error)]
     middle = len(items) // 2

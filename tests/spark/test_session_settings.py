@@ -167,3 +167,13 @@ def test_texts_with_long_offsets_are_written_as_others(lake: txlake.Lake) -> Non
             "WHEN MATCHED THEN UPDATE SET s = s.s"
         )
     assert lake.sql("SELECT * FROM t ORDER BY id").collect() == [(0, "m", ["a"]), (1, "1X", ["a"])]
+
+
+def test_rows_are_written_where_keywords_are_reserved(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id BIGINT, p INT) PARTITIONED BY (p)")
+    with _made(lake, "ansi.enforceReservedKeywords", "true"):
+        lake.sql("INSERT INTO t SELECT id, id % 2 FROM range(100)")
+        lake.sql("INSERT INTO t REPLACE WHERE p = 1 SELECT id, 1 FROM range(1000, 1010)")
+        lake.sql("UPDATE t SET id = id + 1 WHERE pmod(hash(id), 2) >= 0")
+        lake.sql("OPTIMIZE t")
+        assert lake.sql("SELECT count(*), min(id), max(id) FROM t").collect() == [(60, 1, 1010)]

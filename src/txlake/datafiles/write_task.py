@@ -39,9 +39,10 @@ from txlake.protocol.types import DataType
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: the number of live rows of each of its files, 64 bits each) and "skipped" (key: file
 # ordinal, text: why the file stays as it is); of rows that were sorted "piece" (`sort_task`).
+# Quoted, because a session may reserve SQL's keywords.
 REPORT_SCHEMA = (
-    "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
-    "group bigint"
+    "`kind` string, `key` bigint, `count` bigint, `text` string, `values` array<string>, "
+    "`data` binary, `group` bigint"
 )
 _REPORT = pa.schema(
     [

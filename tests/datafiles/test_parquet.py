@@ -45,9 +45,7 @@ OLD_DAY, NEW_DAY = date(1582, 10, 14), date(1582, 10, 15)
         ({b"org.apache.spark.legacyINT96": b""}, True),
     ],
 )
-def test_whose_times_may_be_of_the_old_calendar(
-    footer: dict[bytes, bytes] | None, expected: bool
-) -> None:
+def test_legacy_calendar_of_footers(footer: dict[bytes, bytes] | None, expected: bool) -> None:
     assert is_legacy(footer) is expected
 
 
@@ -85,7 +83,7 @@ def test_old_times_are_never_read_as_others() -> None:
         assert _read(file, pa.schema([("n", pa.int64())]), exact=True) == [{"n": 1}]
 
 
-def test_who_must_know_exactly_reads_no_time_of_an_old_file() -> None:
+def test_exact_readers_refuse_times_of_old_files() -> None:
     rows = pa.table({"day": [NEW_DAY]})
     assert _read(_file(rows), DAYS, exact=True) == [{"day": NEW_DAY}]
     with pytest.raises(ValueError, match="calendar of old Spark versions"):

@@ -69,7 +69,7 @@ def test_what_the_source_raises_comes_after_what_it_gave() -> None:
             next(numbers)
 
 
-def test_who_fails_in_the_middle_leaves_no_thread() -> None:
+def test_a_failing_consumer_leaves_no_thread() -> None:
     before = threading.active_count()
 
     def write() -> None:

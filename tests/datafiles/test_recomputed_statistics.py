@@ -1,4 +1,4 @@
-"""Statistics made anew from the footers of files that others wrote."""
+"""Statistics recomputed from the footers of files that other engines wrote."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_bounds_are_not_tight_beside_a_deletion_vector_or_loose_ones() -> None:
     assert recomputed_statistics(written, add(), table).tight_bounds
 
 
-def test_without_statistics_in_the_footer_what_was_told_stays() -> None:
+def test_old_statistics_stay_without_statistics_in_the_footer() -> None:
     written = footer(pa.table({"a": [1, 2]}), write_statistics=False)
     before = {"numRecords": 5, "minValues": {"a": 0}, "maxValues": {"a": 9}, "nullCount": {"a": 1}}
     found = recomputed_statistics(written, add(before), snapshot("a int"))

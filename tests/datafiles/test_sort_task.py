@@ -60,7 +60,7 @@ def _batches(found: list[tuple[int, int]], ends: list[int], parts: int) -> list[
     st.integers(1, 3),
     st.booleans(),
 )
-def test_every_row_is_found_where_the_report_puts_it(
+def test_the_report_gives_the_place_of_every_row(
     found: list[tuple[int, int]], ends: list[int], group: int, parts: int, partitioned: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -75,11 +75,11 @@ def test_every_row_is_found_where_the_report_puts_it(
                 pieces[row["text"]] += [(row["key"], place) for place in places]
         assert set(pieces) == set(written)
         everything = []
-        for path, told in pieces.items():
+        for path, positions in pieces.items():
             file = pq.ParquetFile(Path(folder) / path)
             values = file.read()["v"].to_pylist()
-            assert [found[value] for value in values] == told
-            assert written[path]["count"] == len(told)
+            assert [found[value] for value in values] == positions
+            assert written[path]["count"] == len(positions)
             everything += values
             low = -1
             for number in range(file.num_row_groups):  # row groups keep the order
@@ -114,7 +114,7 @@ def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_files_end_with_their_partition(tmp_path: Path) -> None:
-    """Positions are told of the file of a partition: it has to be one."""
+    """Positions are reported per partition, which has to have a single file."""
     write = _task(tmp_path, rows=3, partitioned=False).write
     with pytest.raises(ValueError, match="rows_max=2"):
         SortTask(replace(write, rows_max=2))

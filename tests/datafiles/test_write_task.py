@@ -57,8 +57,8 @@ def test_replaced_positions_are_reported_in_order_and_once() -> None:
     replaced = write_task.ReplacedPositions()
     for files, rows in (([4, 4], [7, 9]), ([4, 5, None], [7, 1, None]), ([4, 4], [3, 8])):
         replaced.collect(pa.array(files, pa.int64()), pa.array(rows, pa.int64()))
-    found: dict[Any, Any] = {one["key"]: one for one in replaced.report()}
-    assert {key: one["count"] for key, one in found.items()} == {4: 5, 5: 1}
+    found: dict[Any, Any] = {table["key"]: table for table in replaced.report()}
+    assert {key: table["count"] for key, table in found.items()} == {4: 5, 5: 1}
     assert [unpack_positions(found[key]["data"]).tolist() for key in (4, 5)] == [[3, 7, 8, 9], [1]]
 
 
@@ -129,19 +129,21 @@ def test_a_new_file_for_each_partition_and_limit(tmp_path: Path) -> None:
     assert sorted(_files(tmp_path).values()) == [[1, 2], [3], [4], [5]]
 
 
-def test_partition_columns_are_held_in_files_where_they_are_materialized(tmp_path: Path) -> None:
+def test_materialized_partition_columns_are_in_files(tmp_path: Path) -> None:
     day = pa.schema([pa.field("p-day", pa.date32(), metadata={"PARQUET:field_id": "7"})])
     materialized = Materialized(day.serialize().to_pybytes(), (Primitive("date"),))
     task = _task(tmp_path, Layout(data=1, partition=(1,)), materialized=materialized)
     rows = _batch(v=pa.array([1, 2, 3], V), p=["2020-01-02", "2020-01-02", None])
     files = [row for row in _run(task, rows) if row["kind"] == "file"]
     assert [file["values"] for file in files] == [["2020-01-02"], [None]]
-    held = [pq.read_table(tmp_path / file["text"], partitioning=None) for file in files]
-    assert [one.to_pydict() for one in held] == [
+    tables = [pq.read_table(tmp_path / file["text"], partitioning=None) for file in files]
+    assert [table.to_pydict() for table in tables] == [
         {"v": [1, 2], "p-day": [datetime.date(2020, 1, 2)] * 2},
         {"v": [3], "p-day": [None]},
     ]
-    assert all(one.schema.field("p-day").metadata == {b"PARQUET:field_id": b"7"} for one in held)
+    assert all(
+        table.schema.field("p-day").metadata == {b"PARQUET:field_id": b"7"} for table in tables
+    )
 
 
 def test_only_rows_with_an_image_are_written(tmp_path: Path) -> None:

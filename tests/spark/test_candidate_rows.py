@@ -1,4 +1,4 @@
-"""Rows that this process finds itself are those that Spark finds, with the same values."""
+"""Rows that the driver finds are those that Spark finds, with the same values."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         assert read.predicate is not None
         found = candidate_rows.find_candidates(work, files, read.predicate, 1000)
         assert found is not None
-        held = candidate_rows.rows_at(work, files, found.positions)
-        assert held is not None
+        frame = candidate_rows.rows_at(work, files, found.positions)
+        assert frame is not None
         matching = work.scan(files, positions=True).where(condition)
-        _same(held if found.certain else held.where(condition), matching)
+        _same(frame if found.certain else frame.where(condition), matching)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
@@ -158,13 +158,13 @@ def test_groups_whose_numbers_rule_a_row_out_are_not_read(
     pq.write_table(pq.read_table(path), path, row_group_size=2)
     read: list[list[int]] = []
 
-    def told(
+    def recording_rows(
         file: pq.ParquetFile, columns: parquet.Columns, groups: list[int]
     ) -> Iterator[pa.RecordBatch]:
         read.append(groups)
         yield from parquet.iter_rows(file, columns, groups)
 
-    monkeypatch.setattr(candidate_rows, "iter_rows", told)
+    monkeypatch.setattr(candidate_rows, "iter_rows", recording_rows)
     for condition, groups, places in (
         ("id = 4", [[2]], [4]),
         ("id < 1 OR id > 4", [[0], [2]], [0, 5]),
@@ -174,7 +174,7 @@ def test_groups_whose_numbers_rule_a_row_out_are_not_read(
         ("id = 4 AND length(s) > 0", [[2]], [4]),
     ):
         read.clear()
-        found = _found(t, condition)
+        found = _candidates(t, condition)
         assert found is not None, condition
         assert read == groups, condition
         assert [list(each) for each in found.positions.values()] == ([places] if places else [])
@@ -187,14 +187,12 @@ def test_groups_without_statistics_are_read(tmp_path: Path, spark: SparkSession)
     (add,) = t.adds()
     path = t.folder / decode_path(add.path)
     pq.write_table(pq.read_table(path), path, row_group_size=2, write_statistics=False)
-    found = _found(t, "id = 3")
+    found = _candidates(t, "id = 3")
     assert found is not None
     assert [list(each) for each in found.positions.values()] == [[3]]
 
 
-def test_a_scan_of_large_groups_is_left_to_spark(
-    odd: PathTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_scans_large_row_groups(odd: PathTable, monkeypatch: pytest.MonkeyPatch) -> None:
     def few(condition: str) -> DataFrame | None:
         work = odd.work()
         predicate = work.predicate(SqlText(condition), None)
@@ -205,10 +203,12 @@ def test_a_scan_of_large_groups_is_left_to_spark(
     monkeypatch.setattr(candidate_rows, "_GROUP_BYTES_MAX", 10)
     assert few("id = 3") is None
     assert few("id = 99") is not None
-    assert _found(odd, "id = 3") is not None  # as an UPDATE looks for it
+    assert _candidates(odd, "id = 3") is not None  # as an UPDATE looks for it
 
 
-def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidate_rows.Candidates | None:
+def _candidates(
+    t: PathTable, condition: str, rows_max: int = 1000
+) -> candidate_rows.Candidates | None:
     work = t.work()
     read = work.read(SqlText(condition), None)
     assert read.predicate is not None
@@ -228,30 +228,30 @@ def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidate_rows
         "id IN (SELECT 1)",
     ],
 )
-def test_what_says_nothing_of_a_column_is_left_to_spark(odd: PathTable, condition: str) -> None:
-    assert _found(odd, condition) is None
+def test_spark_handles_conditions_without_a_known_column(odd: PathTable, condition: str) -> None:
+    assert _candidates(odd, condition) is None
 
 
 @pytest.mark.parametrize(
     ("limit", "value"), [("_FILES_MAX", 0), ("_ROWS_MAX", 5), ("_LOCAL", "s3://")]
 )
-def test_much_and_far_is_left_to_spark(
+def test_spark_handles_many_large_or_remote_files(
     odd: PathTable, limit: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _found(odd, "id > 0") is not None
+    assert _candidates(odd, "id > 0") is not None
     monkeypatch.setattr(candidate_rows, limit, value)
-    assert _found(odd, "id > 0") is None
+    assert _candidates(odd, "id > 0") is None
 
 
-def test_many_rows_are_left_to_spark(odd: PathTable) -> None:
-    assert _found(odd, "id < 3", 4) is not None
-    assert _found(odd, "id < 3", 3) is None
+def test_spark_handles_many_rows(odd: PathTable) -> None:
+    assert _candidates(odd, "id < 3", 4) is not None
+    assert _candidates(odd, "id < 3", 3) is None
 
 
-def test_large_rows_are_left_to_spark(odd: PathTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_handles_large_rows(odd: PathTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidate_rows, "_HELD_BYTES_MAX", 10)
     work = odd.work()
-    found = _found(odd, "id = 3")
+    found = _candidates(odd, "id = 3")
     assert found is not None
     files = work.snapshot.select(work.predicate(SqlText("id = 3"), None))
     assert candidate_rows.rows_at(work, files, found.positions) is None
@@ -265,11 +265,11 @@ def test_rows_are_read_a_few_at_a_time(
     monkeypatch.setattr(parquet, "_TEXT_BATCH_ROWS", rows)
     work = odd.work()
     files = work.snapshot.select(work.predicate(SqlText("id IN (1, 6)"), None))
-    found = _found(odd, "id IN (1, 6)")
+    found = _candidates(odd, "id IN (1, 6)")
     assert found is not None
-    held = candidate_rows.rows_at(work, files, found.positions)
-    assert held is not None
-    _same(held, work.scan(files, positions=True).where("id IN (1, 6)"))
+    frame = candidate_rows.rows_at(work, files, found.positions)
+    assert frame is not None
+    _same(frame, work.scan(files, positions=True).where("id IN (1, 6)"))
 
 
 COLUMNS_OF_FILE = pa.schema([("id", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
@@ -317,7 +317,7 @@ def _with_two_of_a_name(path: Path, rows: pa.Table) -> None:
         *("old", "twice", "odd", "gone"),
     ],
 )
-def test_files_that_spark_may_read_otherwise_are_left_to_it(
+def test_spark_reads_files_that_pyarrow_may_read_differently(
     tmp_path: Path,
     spark: SparkSession,
     write: Callable[[Path, pa.Table], None],
@@ -329,13 +329,13 @@ def test_files_that_spark_may_read_otherwise_are_left_to_it(
     path = t.folder / decode_path(add.path)
     rows = pq.read_table(path).cast(COLUMNS_OF_FILE)
     write(path, rows)
-    found = _found(t, "id >= 3 AND t IS NOT NULL")
+    found = _candidates(t, "id >= 3 AND t IS NOT NULL")
     assert (found is not None) == is_read
     if found is not None:
         assert [places.tolist() for places in found.positions.values()] == [[3, 4]]
-        held = candidate_rows.rows_at(t.work(), t.snapshot.select(None), found.positions)
-        assert held is not None
-        assert sorted(row.id for row in held.collect()) == [3, 4]
+        frame = candidate_rows.rows_at(t.work(), t.snapshot.select(None), found.positions)
+        assert frame is not None
+        assert sorted(row.id for row in frame.collect()) == [3, 4]
 
 
 def test_rows_that_only_spark_can_read_are_changed_alone(
@@ -359,11 +359,11 @@ def test_rows_that_only_spark_can_read_are_changed_alone(
         (NativeColumn("x"), False),
     ],
 )
-def test_values_that_may_depend_on_more_than_the_row_are_left_to_spark(
+def test_spark_computes_values_that_may_depend_on_more_than_the_row(
     odd: PathTable, value: SqlText | NativeColumn, is_held: bool
 ) -> None:
     work = odd.work()
     condition = SqlText("id = 1")
     files = work.snapshot.select(work.predicate(condition, None))
-    found = _found(odd, "id = 1")
+    found = _candidates(odd, "id = 1")
     assert (dml._few_candidate_rows(work, files, found, [value, condition]) is not None) == is_held

@@ -67,7 +67,7 @@ def _days(*days: date, legacy: bool = False) -> pa.Table:
 
 
 @pytest.mark.no_interop("delta-rs knows no other calendar")
-def test_files_that_cannot_be_taken_over_stay_as_they_are(
+def test_files_that_cannot_be_copied_exactly_stay(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     t = table(tmp_path / "t", spark, "d DATE", properties=VECTORS)

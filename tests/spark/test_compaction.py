@@ -79,7 +79,7 @@ def _ordered(t: PathTable) -> list[tuple[int, int]]:
 
 
 @MODES
-def test_order_is_kept_and_told(
+def test_order_is_kept_and_recorded(
     tmp_path: Path, spark: SparkSession, properties: Mapping[str, str]
 ) -> None:
     t = _table(tmp_path, spark, properties)

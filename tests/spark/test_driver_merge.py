@@ -1,4 +1,4 @@
-"""A MERGE that this process carries out does what Spark's does."""
+"""A MERGE that the driver carries out has the same result as Spark's."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BY_SPARK = (
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each MERGE with a held source, whether this process carried it out."""
+    """Whether the driver carried out each MERGE with a local source."""
     noted: list[bool] = []
     carry_out = driver_merge.merge_on_driver
 
@@ -89,8 +89,8 @@ def rows(t: PathTable) -> list[str]:
 def counts(t: PathTable) -> dict[str, object]:
     """What the last statement said it did to rows."""
     change = t.changes[-1]
-    told = {key: value for key, value in change.metrics.items() if "Rows" in key}
-    return {**change.affected, **told}
+    row_metrics = {key: value for key, value in change.metrics.items() if "Rows" in key}
+    return {**change.affected, **row_metrics}
 
 
 @pytest.mark.parametrize("kind", ["plain", "partitioned", "no vectors", "row tracking"])
@@ -155,7 +155,9 @@ def test_values_of_every_kind(
     assert len(found[0]) == 2
 
 
-def test_what_is_left_to_spark(tmp_path: Path, spark: SparkSession, here: list[bool]) -> None:
+def test_spark_carries_out_other_merges(
+    tmp_path: Path, spark: SparkSession, here: list[bool]
+) -> None:
     for place, merge in enumerate(BY_SPARK):
         t = made(tmp_path / str(place), spark, properties=VECTORS)
         t.run(f"MERGE INTO t USING {SOURCE} AS s {merge}")
@@ -174,7 +176,7 @@ def test_source_rows_with_one_key_are_sparks(
     assert counts(t)["num_deleted_rows"] == 1
 
 
-def test_what_cannot_be_stored_is_told_by_spark(
+def test_spark_reports_values_that_cannot_be_stored(
     tmp_path: Path, spark: SparkSession, here: list[bool]
 ) -> None:
     t = table(tmp_path / "t", spark, "k INT, n INT NOT NULL", properties=VECTORS)

@@ -1,4 +1,4 @@
-"""New images that this process makes are those that Spark makes."""
+"""New images that the driver writes are those that Spark writes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: N
     """Each row on its own: what fails for one of them is left to Spark for all."""
     frame = full.frame().orderBy("id")
     rows = frame.toArrow()
-    told = 0
+    computed_count = 0
     for text in VALUES:
         value = parse_value(text, aliases=())
         assert value is not None, text
@@ -75,8 +75,8 @@ def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: N
                 theirs = frame.where(f"id = {place + 1}").selectExpr(f"{text} AS v").toArrow()["v"]
                 assert found.type == theirs.type, text
                 assert str(found[0]) == str(theirs[0]), (text, place)
-                told += 1
-    assert told > 180
+                computed_count += 1
+    assert computed_count > 180
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_rows_of_values(tmp_path: Path, spark: SparkSession) -> None:
         "INSERT INTO t (id) SELECT 7L",
     ],
 )
-def test_given_values_are_refused(tmp_path: Path, spark: SparkSession, rows: str) -> None:
+def test_explicit_values_are_refused(tmp_path: Path, spark: SparkSession, rows: str) -> None:
     t = table(tmp_path / "t", spark, f"{ALWAYS}, n LONG")
     with pytest.raises(InvalidRequest, match=r"^t: \[DELTA_\w+\] column 'id' is GENERATED ALWAYS"):
         t.run(rows)
@@ -297,7 +297,7 @@ def test_more_tasks_than_have_a_place_are_refused(
 # Statistics
 
 
-def test_the_mark_is_told_where_there_are_no_statistics(
+def test_the_mark_is_reported_without_statistics(
     tmp_path: Path, spark: SparkSession, bulk: None
 ) -> None:
     for step, furthest in ((2, max), (-2, min)):

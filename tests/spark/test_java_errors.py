@@ -84,7 +84,7 @@ def test_the_server_of_spark_connect_tells_the_causes_in_a_trace(is_shown: bool)
     ]
 
 
-def test_no_credential_is_shown() -> None:
+def test_no_text_has_a_credential() -> None:
     [cause] = causes_of(Raised("no access with secret_access_key=wJalrXUtnFEMI"))
     assert "wJalr" not in cause.text
 

@@ -192,7 +192,7 @@ def test_times_of_values_are_of_the_sessions_zone(
     assert seen[0] == shown
 
 
-def test_what_is_not_exact_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_does_inexact_conversions(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "i INT, s STRING, d DECIMAL(4,1)")
     for rows in (
         pa.table({"i": [1.5]}),

@@ -63,7 +63,7 @@ def test_only_what_this_thread_catches_goes_unlogged(name: str, kept: list[str])
     assert logger.level == level
 
 
-def test_logging_is_asked_for_its_loggers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loggers_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt there may leave its lock taken: every other thread that logs then waits."""
 
     def refuse(_: str) -> None:

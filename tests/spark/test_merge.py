@@ -291,7 +291,7 @@ def test_clauses(
         assert change.actions == ()
 
 
-def test_the_rows_of_a_source_that_is_held_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_rows_of_a_local_source_are_counted(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "k INT, v INT", properties=VECTORS)
     t.append(_frame(spark, [(i, i) for i in range(6)]).repartition(1))
     source = pa.table({"k": pa.array([1, 9, 10], pa.int32()), "v": pa.array([0, 0, 0], pa.int32())})

@@ -56,7 +56,7 @@ def t(tmp_path: Path, spark: SparkSession) -> PathTable:
     return made
 
 
-def test_a_source_made_by_chance_is_read_once(t: PathTable) -> None:
+def test_a_nondeterministic_source_is_read_once(t: PathTable) -> None:
     sql = (
         "MERGE INTO t USING (SELECT CAST(rand() * 40 AS INT) k, 7 v FROM range(400)) s"
         " ON t.k = s.k WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (k, v) VALUES (k, v)"
@@ -136,7 +136,7 @@ def test_frames_keep_their_names(t: PathTable, spark: SparkSession) -> None:
                   source["k"]), clauses=own.clauses[:1])) == wanted[:1]  # fmt: skip
 
 
-def test_which_sources_are_held(
+def test_which_sources_are_collected(
     t: PathTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one(select: str, clauses: str = "WHEN MATCHED THEN DELETE") -> bool:
@@ -156,7 +156,9 @@ def test_which_sources_are_held(
     assert not one("SELECT 1 k, repeat('x', 5000) v")
 
 
-def test_a_null_beside_structs_of_literals_is_held(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_null_beside_structs_of_literals_is_collected(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     kinds = "k INT, s STRUCT<x: INT>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>"
     t = table(tmp_path / "t", spark, kinds)
     one = "named_struct('x', 1)"
@@ -181,7 +183,7 @@ def test_the_time_is_one_to_a_statement(tmp_path: Path, spark: SparkSession) -> 
     assert first == second
 
 
-def test_row_numbers_of_what_is_left(spark: SparkSession) -> None:
+def test_row_numbers_of_the_remaining_rows(spark: SparkSession) -> None:
     rows = pa.table({"k": ["a", None, "c"]})
     frame = spark.createDataFrame(rows)
     source = LocalSource(rows, frame.schema, None)

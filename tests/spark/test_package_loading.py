@@ -1,4 +1,4 @@
-"""Code of ours in processes that Spark runs without txlake."""
+"""Code of txlake in Spark processes that have no txlake."""
 
 from __future__ import annotations
 

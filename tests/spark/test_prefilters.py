@@ -1,4 +1,4 @@
-"""Conditions asked before deleted rows are left out: the same rows, and no failure of theirs."""
+"""Conditions evaluated before deleted rows are filtered out: same rows, and no failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAPPED = {"delta.columnMapping.mode": "name"}
         ("1 / n > 0 AND n > 0", 1),
     ],
 )
-def test_what_cannot_fail_is_asked_first(
+def test_infallible_conditions_are_evaluated_first(
     tmp_path: Path, spark: SparkSession, condition: str, asked: int
 ) -> None:
     t = table(tmp_path / "t", spark, SCHEMA)

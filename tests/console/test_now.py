@@ -21,7 +21,7 @@ def _catalog(lake: PlainLake) -> Catalog:
 
 
 def test_open_transactions_say_what_they_read_and_write(lake: PlainLake, browser: Browser) -> None:
-    assert "Nobody waits" in browser.page("/")
+    assert "No session waits" in browser.page("/")
     session = lake.another()
     lake.sql("BEGIN; SELECT * FROM stock; UPDATE orders SET pieces = 0 WHERE id = 1", session)
     text = browser.page("/now")
@@ -86,7 +86,7 @@ def test_who_waits_is_shown_behind_the_head_blocker(lake: PlainLake, writer: Bro
     assert done.status_code == 200
     thread.join(DEADLINE_S)
     assert answers == [[]]
-    assert "Nobody waits" in writer.page("/now")
+    assert "No session waits" in writer.page("/now")
 
 
 def test_a_session_without_anything_open_is_not_killed(lake: PlainLake, writer: Browser) -> None:

@@ -83,7 +83,7 @@ def test_clustered_files_are_skipped_by_their_bounds(lake: PlainLake, browser: B
     (across,) = skipping_of(_latest(lake, "c"))
     assert across.share is not None
     assert across.share > 0.25
-    assert "A look for one value of <b>id</b> reads" in browser.page("/tables/default.c")
+    assert "A lookup by one value of <b>id</b> reads" in browser.page("/tables/default.c")
 
 
 def test_every_feature_has_words() -> None:
@@ -118,7 +118,7 @@ def test_restore_does_nothing_where_the_table_has_changed_since(
     lake.sql("INSERT INTO orders VALUES (4, 'x', 1)")
     answer = writer.send(path, {"version": "0", "newest": "1"}, page=f"{path}?version=0")
     assert answer.status_code == 400
-    assert "is at version 2 by now" in answer.text
+    assert "is at version 2 now" in answer.text
     assert len(lake.sql("SELECT * FROM orders")) == 4
 
 

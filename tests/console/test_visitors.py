@@ -132,7 +132,7 @@ def test_only_who_may_change_the_lake_kills(lake: PlainLake) -> None:
         assert "Kill" not in reader.page("/")
         answer = reader.send("/kill", {"session": number}, page="/")
         assert answer.status_code == 403
-        assert "may only look" in answer.text
+        assert "read-only" in answer.text
     assert lake.sql("SELECT * FROM txlake.transactions")
 
 

@@ -67,7 +67,7 @@ Isolation = Annotated[
     str | None,
     typer.Option(
         show_default=False,
-        help="The level of transactions that ask for none: serializable, write_serializable or "
+        help="The level of transactions that set none: serializable, write_serializable or "
         "snapshot.",
     ),
 ]
@@ -130,7 +130,7 @@ def sql(
         typer.Option(
             min=0,
             metavar="N",
-            help="Run a transaction that a conflict ended again, at most N times, from its BEGIN.",
+            help="Repeat a transaction that a conflict ended, at most N times, from its BEGIN.",
         ),
     ] = 0,
     rows: Annotated[
@@ -151,10 +151,10 @@ def sql(
     form: Form = None,
     as_json: Json = False,
 ) -> None:
-    """Run SQL: the text or script given, standard input, or a prompt on a terminal.
+    """Run SQL: the given text or script, standard input, or a prompt on a terminal.
 
-    A script stops at its first error. What it says in a transaction that is still open then, or
-    when it ends, is rolled back.
+    A script stops at its first error. A transaction that is open then, or at the script's end, is
+    rolled back.
     """
     if sum(source is not None for source in (statements, file, execute)) > 1:
         raise typer.BadParameter("give SQL, --execute or --file, not several of them")
@@ -190,7 +190,7 @@ def history(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """What the commits of a table say of themselves, newest first."""
+    """Show a table's commits, newest first."""
     from txlake.cli import lakes
 
     connection = _connection(lake, catalog, None, storage_option)
@@ -206,7 +206,7 @@ def locks(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """The locks held and waited for, as sys.dm_tran_locks shows them."""
+    """Show the locks held and waited for, as sys.dm_tran_locks does."""
     from txlake.cli import lakes
 
     connection = _lake_connection(lake, catalog, None, storage_option)
@@ -218,7 +218,7 @@ def transactions(
     kill: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", show_default=False, help="End this transaction; nothing of it is kept."
+            metavar="ID", show_default=False, help="End this transaction; it is rolled back."
         ),
     ] = None,
     lake: Lake = None,
@@ -226,7 +226,7 @@ def transactions(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """The open transactions, oldest first; or the end of one."""
+    """Show the open transactions, oldest first, or end one."""
     from txlake.cli import lakes
 
     connection = _lake_connection(lake, catalog, None, storage_option)
@@ -246,7 +246,7 @@ def conflicts(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """The conflicts that transactions lost by, oldest first."""
+    """Show the conflicts that aborted transactions, oldest first."""
     from txlake.cli import lakes
 
     connection = _lake_connection(lake, catalog, None, storage_option)
@@ -266,7 +266,7 @@ def recover(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Bring a catalog that was lost, or is from a backup, up to the logs of the tables."""
+    """Recover a catalog that was lost, or restored from a backup, from the tables' logs."""
     from txlake.cli import lakes
 
     connection = _lake_connection(lake, catalog, None, storage_option)
@@ -276,15 +276,15 @@ def recover(
 Warehouse = Annotated[
     str | None, typer.Argument(metavar="[WAREHOUSE]", show_default=False, help="As --lake.")
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")]
 Host = Annotated[
-    str, typer.Option(help="The address to listen at; another one than this needs tokens.")
+    str, typer.Option(help="The address to listen at; any other than this needs tokens.")
 ]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
         show_default=False,
-        help="Who may call: a JSON list of objects with token, name, read_only and expires.",
+        help="The callers: a JSON list of objects with token, name, read_only and expires.",
     ),
 ]
 Certificate = Annotated[
@@ -310,12 +310,10 @@ def serve(
             help="Give the lake's own storage options to clients that may write.",
         ),
     ] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, help="How many requests are carried out at once.")
-    ] = 8,
+    workers: Annotated[int, typer.Option(min=1, help="How many requests run at once.")] = 8,
     statement_timeout: Annotated[
         float,
-        typer.Option(min=1, metavar="SECONDS", help="How long a script of SQL may run."),
+        typer.Option(min=1, metavar="SECONDS", help="How long a script may run."),
     ] = 300,
     lake: Lake = None,
     catalog: Catalog = None,
@@ -353,7 +351,7 @@ def console(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Show a lake in a browser: who works, waits and lost, its history, tables and a playground."""
+    """Show a lake in a browser: transactions, waits, conflicts, history, tables, a playground."""
     from txlake.cli import lakes
     from txlake.cli.lakes import ServerArguments
 
@@ -451,7 +449,7 @@ def _output(as_json: bool, rows: int) -> Output:
 def _output_for(form: Kind | None, as_json: bool, rows: int) -> Output:
     """Return the output for the results of SQL. Raises BadParameter."""
     if as_json and form not in {None, "json"}:
-        raise typer.BadParameter(f"--json is --format json; found --format {form} besides")
+        raise typer.BadParameter(f"--json is --format json; found --format {form} as well")
     if form == "csv" or form == "parquet":
         from txlake.cli.export import ExportOutput
 

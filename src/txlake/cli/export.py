@@ -116,7 +116,7 @@ def parquet_file(result: Result) -> bytes:
 def _array(column: Column, values: Sequence[object]) -> pa.Array:
     try:
         kind = parse_type(column.json)
-        return pa.array([_arrow_value(one, kind) for one in values], to_arrow_type(kind))
+        return pa.array([_arrow_value(value, kind) for value in values], to_arrow_type(kind))
     except (TxlakeError, pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidRequest(
             f"--format parquet: column {column.name!r} is {column.type}, which can't be written to "

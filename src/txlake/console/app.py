@@ -233,10 +233,10 @@ class _App:
     def _read_only(self, visitor: Visitor) -> str:
         if self._requires_tokens:
             assert visitor.caller is not None
-            return f"The token of {visitor.caller.name!r} may only look."
+            return f"The token of {visitor.caller.name!r} is read-only."
         return (
-            "This console only shows: one that was started with --token-file lets those change "
-            "something whose token isn't read_only."
+            "This console is read-only. Start it with --token-file, and log in with a token that "
+            "isn't read_only, to change something."
         )
 
     async def _read_body(self, request: Request) -> bytes:
@@ -257,11 +257,11 @@ class _App:
     async def _in_thread(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """Run the work in a thread, if there is capacity. A page that times out isn't waited
-        for.
-        """
+        """Run the work in a thread, up to a limit. A page that times out isn't waited for."""
         if self._in_flight >= self._limits.workers + self._limits.waiting_max:
-            return self._error_page(visitor, 503, "Too many look at once. Try again in a moment.")
+            return self._error_page(
+                visitor, 503, "Too many requests at once. Try again in a moment."
+            )
         self._in_flight += 1
         future = asyncio.get_running_loop().run_in_executor(
             self._threads, self._run, work, request, visitor, *args

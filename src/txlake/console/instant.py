@@ -139,8 +139,8 @@ def _file(action: Add | Remove) -> FileChange:
 def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
     if info is None:
         return []
-    found = [(title, info.values.get(key)) for key, title in _FACT_TITLES.items()]
-    facts = [(title, str(value)) for title, value in found if value not in (None, "")]
+    values = [(title, info.values.get(key)) for key, title in _FACT_TITLES.items()]
+    facts = [(title, str(value)) for title, value in values if value not in (None, "")]
     parameters = info.values.get("operationParameters")
     if isinstance(parameters, Mapping):
         facts += [

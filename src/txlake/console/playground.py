@@ -276,8 +276,8 @@ class Playgrounds:
             raise InvalidRequest("the console is about to end")
         if len(self._open) >= self._count_max:
             raise InvalidRequest(
-                f"{self._count_max} playgrounds are in use, and no more may be; one that nobody "
-                f"uses for {self._idle_ms // 60_000} minutes ends, so try again later"
+                f"{self._count_max} playgrounds are in use, and no more may be; one that is idle "
+                f"for {self._idle_ms // 60_000} minutes ends, so try again later"
             )
 
     def sweep(self) -> None:

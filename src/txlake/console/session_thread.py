@@ -139,7 +139,7 @@ class SessionThread:
         try:
             rows = LakeSession(self.session)._answered(statement.text, None, AsRows())
             assert isinstance(rows, Rows), "there is no Spark that could have made a DataFrame"
-            kept = held(rows, ROWS_MAX)
+            result = held(rows, ROWS_MAX)
         except TxlakeError as error:
             self.session.fail(error)
             statement.error = statement_error(error)
@@ -150,5 +150,5 @@ class SessionThread:
                 error=type(error).__name__, message="txlake failed; the console's log says why"
             )
         else:
-            names = tuple(column.name for column in kept.columns)
-            statement.result = StatementResult(columns=names, rows=kept.rows, total=kept.total)
+            names = tuple(column.name for column in result.columns)
+            statement.result = StatementResult(columns=names, rows=result.rows, total=result.total)

@@ -176,11 +176,13 @@ def layout(snapshot: Snapshot, target_bytes: int) -> FileLayout:
     bins = list(pack(list(adds), snapshot.properties.target_file_size or target_bytes))
     packed = [add for bin_ in bins for add in bin_.files]
     is_sampled = len(adds) < len(snapshot.files)
-    known = [count for count in counts if count is not None]
+    recorded = [count for count in counts if count is not None]
     return FileLayout(
         files=len(snapshot.files),
         size_bytes=sum(add.size for add in adds),
-        rows=sum(known) - sum(deleted) if len(known) == len(adds) and not is_sampled else None,
+        rows=sum(recorded) - sum(deleted)
+        if len(recorded) == len(adds) and not is_sampled
+        else None,
         deleted=sum(deleted),
         sizes=_size_bars([add.size for add in adds]),
         shares=_share_bars(
@@ -229,7 +231,9 @@ def health(handle: Handle, newest: Snapshot) -> LogHealth:
     since = newest.version + 1 if checkpoint is None else newest.version - checkpoint
     advice = ""
     if unpublished:
-        advice = "whoever opens the table next publishes them; txlake's commits do it at once"
+        advice = (
+            "the next process that opens the table publishes them; txlake's commits do so at once"
+        )
     elif since > 10 * max(1, newest.properties.checkpoint_interval or 100):
         advice = "checkpoints don't come: the log of the process that commits says why"
     return LogHealth(
@@ -279,7 +283,7 @@ def restore(request: PageRequest) -> str:
     current = handle.log.latest().version
     if current != newest:
         raise InvalidRequest(
-            f"{handle.name} is at version {current} by now, and was at {newest} when you were "
+            f"{handle.name} is at version {current} now, and was at {newest} when you were "
             "asked; "
             "look at it, and ask again"
         )

@@ -82,12 +82,12 @@ class Visitors:
         """Return the visitor with a cookie; a new one for a cookie that this server can't have
         set.
         """
-        is_known = cookie is not None and len(cookie) == _ID_LENGTH and cookie.isascii()
-        key = cookie if is_known and cookie is not None else secrets.token_urlsafe(_ID_BYTES)
+        is_valid = cookie is not None and len(cookie) == _ID_LENGTH and cookie.isascii()
+        key = cookie if is_valid and cookie is not None else secrets.token_urlsafe(_ID_BYTES)
         caller = self._caller(key)
         return Visitor(
             key=key,
-            is_new=not is_known,
+            is_new=not is_valid,
             csrf=hmac.new(self._secret, key.encode(), hashlib.sha256).hexdigest(),
             caller=caller,
             may_change=self._tokens.are_required and caller is not None and not caller.read_only,

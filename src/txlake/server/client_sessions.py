@@ -134,7 +134,7 @@ class ClientSessions:
 def _no_such_session() -> ApiError:
     return ApiError(
         "NotFoundException",
-        "there is no such session: it was ended, or nobody used it for too long; what it had open "
+        "there is no such session: it was ended, or was idle for too long; its open transaction "
         "was rolled back",
     )
 

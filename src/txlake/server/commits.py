@@ -275,6 +275,7 @@ def _name(handle: Handle) -> TableName:
 
 
 def _staged(commit: StagedCommit) -> Staged:
+    """Return the commit as a value. Raises ApiError for an invalid file name or number."""
     if not _STAGED_FILE_NAME.fullmatch(commit.file_name):
         raise ApiError(
             "InvalidParameterValueException",
@@ -313,7 +314,7 @@ def _commit_fields(commit: StagedCommit) -> dict[str, object]:
 def _check_published(handle: Handle, table: TableState, update: Update) -> None:
     """Raise ApiError for a version that isn't ratified.
 
-    The catalog looks itself at what is published, so the reported version isn't recorded.
+    The reported version isn't recorded: the catalog itself checks what is published.
     """
     version = update.latest_published_version
     if version is None or version < 0:

@@ -63,7 +63,9 @@ def find_table(call: Call, database: str, name: str) -> Handle:
 
 
 def config(call: Call) -> ApiResponse:
-    """Return the API's version and endpoints."""
+    """Return the API's version and endpoints. Raises ApiError for a client of another major
+    version.
+    """
     call.check_catalog(call.required("catalog"))
     client_versions = [version.strip() for version in call.required("protocol-versions").split(",")]
     majors = [version.partition(".")[0] for version in client_versions if version]
@@ -121,7 +123,9 @@ def _name(handle: Handle) -> TableName:
 
 
 def metrics(call: Call) -> ApiResponse:
-    """Accept a client's report of a commit, and discard it: the log has the same facts."""
+    """Discard a client's report of a commit, whose facts are in the log. Raises ApiError for
+    another id.
+    """
     handle = requested_table(call)
     assert handle.entry is not None
     table_id = call.body(Metrics).table_id

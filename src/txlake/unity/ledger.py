@@ -315,9 +315,7 @@ class UnityLedger:
     def _find_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int]
     ) -> Ratified | Moved | None:
-        """Return whose commits are at the versions; None if there are none yet, or it is
-        unknown.
-        """
+        """Return whose commits are at the versions; None if unknown, or if there are none yet."""
         first = staged[0]
         version = first.commit.version
         try:
@@ -396,7 +394,7 @@ class UnityLedger:
                     return Moved(heads=current)
                 self._create_table(first, request.commits)
             case DroppedTable() | RenamedTable() if not request.commits:
-                self._change_name(first)
+                self._send_name_change(first)
             case _:
                 raise InvalidRequest(
                     "a Unity Catalog can't do this to a name and commit to its table at once"
@@ -449,7 +447,7 @@ class UnityLedger:
             )
         )
 
-    def _change_name(self, change: NameChange) -> None:
+    def _send_name_change(self, change: NameChange) -> None:
         assert isinstance(change, DroppedTable | RenamedTable)
         known = self._known[change.id]
         path = self.path(known.schema, known.name)

@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 import txlake
 from bench.stage import NotHere
 from txlake.catalog import Catalog, TableEntry
-from txlake.catalog.admission import Entrant
+from txlake.catalog.admission import StatementTransaction
 from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
@@ -120,12 +120,12 @@ class StagedTransaction:
     def _admitted(self, names: Sequence[str]) -> Mapping[str, int]:
         """The tables' versions at the newest instant, locked as an INSERT locks them."""
         admission = self.lake.catalog.admissions.admit(
-            Entrant(id=self.id, session_id=self.lake.session, is_new=True, pins=True),
+            StatementTransaction(id=self.id, session_id=self.lake.session, is_new=True, pins=True),
             LookupRequest(names=frozenset(("default", name) for name in names)),
             _locks,
             timeout_ms=-1,
         )
-        seen = admission.seen
+        seen = admission.view
         return {entry.name: seen.versions[entry.id] for entry in seen.tables.values()}
 
     def commit(self) -> CommittedTogether:

@@ -323,8 +323,8 @@ def two_locks(stage: Stage, number: int) -> float:
             locks.acquire(lake.session, transaction_id, wanted, -1)
             took.append(time.perf_counter() - start)
             lake.catalog.transactions.end(transaction_id)
-            locks.ended(transaction_id)
-        stage.expect(locks.listed(), [], "locks")
+            locks.forget_owner(transaction_id)
+        stage.expect(locks.entries(), [], "locks")
     return _tell(stage, "two locks", took)
 
 

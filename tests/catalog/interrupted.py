@@ -284,7 +284,7 @@ def run(place: str, count: int, seed: int) -> dict[str, int]:
         _judge(session, client.rans, counts, beside.rows)
         session.begin().rollback()  # what nobody holds any more has ended then
         catalog = session.engine.catalog.of_lake()
-        assert catalog.transactions.listed() == []
+        assert catalog.transactions.entries() == []
     counts.update(interrupts=client.timer.raised, watched=int(rounds), beside=beside.rows)
     assert not counts["swallowed"], counts
     return dict(sorted(counts.items()))

@@ -87,7 +87,7 @@ class User:
 
 def living(transactions: Transactions) -> set[str]:
     """The ids of the open transactions that nobody has killed."""
-    return {one.id for one in transactions.listed() if one.state == "active"}
+    return {one.id for one in transactions.entries() if one.state == "active"}
 
 
 def version(table_id: str, number: int) -> TableCommit:

@@ -56,7 +56,7 @@ class Party:
 
     def entries(self) -> list[LockEntry]:
         """Its requests."""
-        return [one for one in self.locks.listed() if one.transaction_id == self.transaction]
+        return [one for one in self.locks.entries() if one.transaction_id == self.transaction]
 
     def ends(self) -> None:
         """Releases all that it has."""
@@ -75,7 +75,7 @@ class Parties:
         """What one more process has."""
         on = Database(self.url, System())
         sessions = Sessions(on, lease_ms)
-        transactions = Transactions(on, Fence(on.shown), sessions)
+        transactions = Transactions(on, Fence(on.display_url), sessions)
         made = Process(
             on=on, sessions=sessions, transactions=transactions, locks=Locks(on), pool=self.pool
         )
@@ -106,7 +106,7 @@ class Process:
             with self.on.reading() as connection:
                 return not self.locks.is_contested(connection, requests)
 
-        return self.on.shielded(look)
+        return self.on.run_shielded(look)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def parties_on(url: str) -> Iterator[Parties]:
         for one in made.opened:
             one.sessions.stop()
         for one in made.opened:
-            one.locks.ended("")
+            one.locks.forget_owner("")
         made.pool.shutdown()
         for one in made.opened:
             one.on.close()

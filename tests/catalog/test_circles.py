@@ -40,10 +40,10 @@ def test_the_youngest_is_told_when_an_older_one_closes_it(process: Process, scri
 
     def close() -> None:
         script.then(lambda: seen.append((held_by(a), held_by(b))))
-        rung = process.locks._bell.rung
+        rung = process.locks._changes.count
         with pytest.raises(LockTimeout):
             a.takes("IX", 2, timeout_ms=5)
-        assert process.locks._bell.rung >= rung + 2  # of the victim, and when it gave up itself
+        assert process.locks._changes.count >= rung + 2  # of the victim, and when it gave up itself
 
     script.then(close)
     with pytest.raises(Deadlock, match=r"waits for IX on .*number 1.*began last"):
@@ -132,14 +132,14 @@ def test_a_thread_does_not_wait_for_what_it_has_to_end_itself(
 
 def test_a_thread_that_alone_ends_it_is_told_at_once(process: Process, script: Script) -> None:
     a, b, c = (process.party(name) for name in "abc")
-    process.locks.ends_here("a")
+    process.locks.set_ending_thread("a")
     c.takes("Sch-S", 1)
     a.takes("Sch-S", 1)
     with pytest.raises(Deadlock, match=r"transaction a.* holds Sch-S, which this thread has used"):
         b.takes("Sch-M", 1, timeout_ms=-1)
     assert len(script.waits) == 1
-    process.locks.ended("a")
-    assert process.locks._enders == {}
+    process.locks.forget_owner("a")
+    assert process.locks._ending_threads == {}
 
 
 def test_what_another_thread_used_or_ends_may_be_waited_for(
@@ -147,13 +147,13 @@ def test_what_another_thread_used_or_ends_may_be_waited_for(
 ) -> None:
     a, b, c = (process.party(name) for name in "abc")
     a.takes("Sch-M", 1)
-    process.locks.ends_here("a")
-    ending = threading.Thread(target=process.locks.ends_here, args=("a",))
+    process.locks.set_ending_thread("a")
+    ending = threading.Thread(target=process.locks.set_ending_thread, args=("a",))
     ending.start()
     ending.join(60)
     with pytest.raises(LockTimeout):
         b.takes("IX", 1, timeout_ms=5_000)
-    process.locks.ends_here("c")
+    process.locks.set_ending_thread("c")
     using = threading.Thread(target=c.takes, args=("Sch-M", 2))
     using.start()
     using.join(60)
@@ -174,8 +174,8 @@ def test_another_threads_transaction_may_be_waited_for(process: Process, script:
 def test_a_sessions_own_lock_may_be_waited_for(process: Process, script: Script) -> None:
     a, b = process.party("a"), process.party("b")
     process.locks.acquire(a.session, None, wants("Sch-M"), 0)
-    assert process.locks._users == {}
+    assert process.locks._last_threads == {}
     with pytest.raises(LockTimeout):
         b.takes("IX", 1, timeout_ms=12_000)
-    process.locks.leave(a.session, table(9))
+    process.locks.release_session_locks(a.session, table(9))
     b.takes("IX", 1)

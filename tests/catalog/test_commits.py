@@ -118,7 +118,7 @@ def test_a_transaction_whose_session_was_ended_is_refused(user: User, url: str) 
     transaction_id = user.begin()
     execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
     on = user.catalog._on
-    on.shielded(lambda: reap_due(on))
+    on.run_shielded(lambda: reap_due(on))
     with pytest.raises(Unavailable, match=ENDED):
         user.ratify(version("a", 1), transaction_id=transaction_id)
     assert isinstance(user.ratify(version("a", 1)), Ratified)
@@ -170,7 +170,7 @@ def test_a_pin_that_came_later_counts(user: User) -> None:
     user.write(version("a", 1))
     user.catalog.transactions.pin(transaction_id)
     user.write(version("a", 2))
-    [entry] = user.catalog.transactions.listed()
+    [entry] = user.catalog.transactions.entries()
     assert (entry.begin_sequence, entry.sequence) == (1, 2)
     assert user.catalog.ledger.oldest_read("a") == 1
 
@@ -268,8 +268,8 @@ def test_when_the_leader_was_stopped_it_is_looked_for(
 ) -> None:
     sqlite_user.create("a")
     ledger = sqlite_user.catalog.ledger
-    stopped = Stopped(ledger._ratifying, is_done=is_done)
-    monkeypatch.setattr(ledger, "_ratifying", stopped)
+    stopped = Stopped(ledger._group, is_done=is_done)
+    monkeypatch.setattr(ledger, "_group", stopped)
     assert sqlite_user.write(version("a", 1)).sequence == ledger.sequence() == 2
     assert stopped.asked == (1 if is_done else 2)
 
@@ -290,7 +290,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     second = user.create("b")
     third = user.write(version("a", 1), version("b", 1))
     user.catalog.ledger.publishes({"a": Versions(0, 0)})
-    listed = user.catalog.ledger.commits_listed()
+    listed = user.catalog.ledger.newest_commits()
     assert [(entry.sequence, entry.table, entry.version) for entry in listed] == [
         (3, "default.a", 1), (3, "default.b", 1), (2, "default.b", 0), (1, "default.a", 0),
     ]  # fmt: skip
@@ -299,7 +299,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
         third.time_ms, third.time_ms, second.time_ms, first.time_ms,
     ]  # fmt: skip
     assert {entry.operation for entry in listed} == {"WRITE"}
-    assert [entry.version for entry in user.catalog.ledger.commits_listed(limit=1)] == [1]
+    assert [entry.version for entry in user.catalog.ledger.newest_commits(limit=1)] == [1]
 
 
 def test_the_commits_of_a_stretch_of_time(user: User) -> None:
@@ -334,4 +334,4 @@ def test_what_one_instant_made(user: User) -> None:
 def test_an_operation_of_any_length_is_taken(user: User) -> None:
     user.create("a")
     user.write(TableCommit(table_id="a", version=1, content=b"", operation="X" * 500))
-    assert user.catalog.ledger.commits_listed(1)[0].operation == "X" * 64
+    assert user.catalog.ledger.newest_commits(1)[0].operation == "X" * 64

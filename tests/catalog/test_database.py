@@ -15,7 +15,7 @@ from tests.catalog.ledgers import User, execute
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
-from txlake.catalog.prepared import Prepared, together
+from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import facts
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.system import System
@@ -32,7 +32,7 @@ def on(url: str) -> Database:
 def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(on: Database) -> None:
     query = "PRAGMA synchronous" if on.is_sqlite else "SHOW synchronous_commit"
     said = []
-    for transaction in (on.writing, on.noting):
+    for transaction in (on.writing, on.writing_relaxed):
         with transaction() as connection:
             said.append(connection.exec_driver_sql(query).scalar())
     assert said == ([2, 1] if on.is_sqlite else ["on", "off"])
@@ -43,7 +43,7 @@ def test_a_reader_sees_one_state(on: Database) -> None:
     count = sa.text("SELECT count(*) FROM txlake_facts")
     with on.reading() as reader:
         before = reader.execute(count).scalar()
-        with on.noting() as connection:
+        with on.writing_relaxed() as connection:
             connection.exec_driver_sql("INSERT INTO txlake_facts VALUES ('a', 'b')")
         assert reader.execute(count).scalar() == before
     with on.reading() as reader:
@@ -65,10 +65,10 @@ def test_a_transaction_that_fails_leaves_nothing(on: Database) -> None:
 
 
 def test_what_is_sent_together_fails_as_one(on: Database) -> None:
-    addition = Prepared(sa.insert(facts), given=("name", "value"))
+    addition = Prepared(sa.insert(facts), columns=("name", "value"))
 
     def insert(*names: str) -> None:
-        with on.writing() as connection, together(connection):
+        with on.writing() as connection, pipelined(connection):
             for name in names:
                 addition.run(connection, name=name, value="")
 
@@ -100,7 +100,7 @@ def test_threads_of_a_process_wait_for_each_other(tmp_path: object) -> None:
 
     def write() -> None:
         try:
-            with on.noting():
+            with on.writing_relaxed():
                 pass
         except Unavailable as error:
             errors.append(error)

@@ -39,7 +39,7 @@ def end(url: str) -> None:
 
 
 def kept(user: User) -> list[str]:
-    return [one.entry.id for one in user.catalog.dropped.listed()]
+    return [one.entry.id for one in user.catalog.dropped.entries()]
 
 
 def test_a_dropped_table_comes_back_as_it_was(url: str) -> None:
@@ -50,16 +50,16 @@ def test_a_dropped_table_comes_back_as_it_was(url: str) -> None:
     user.write(version("a", 1))
     before = catalog.find("default", "a")
     drop(user, "a")
-    [dropped] = catalog.dropped.listed()
+    [dropped] = catalog.dropped.entries()
     assert catalog.find("default", "a") is None
     assert catalog.tables("default") == []
     assert catalog.ledger.head("a") is None
     assert dropped.entry == before
-    assert (dropped.kept_until_ms - dropped.dropped_ms, dropped.is_over) == (DAY_MS, False)
-    assert not dropped.is_told
-    assert catalog.dropped.note_told("a", dropped.dropped_ms)
-    assert catalog.dropped.listed()[0].is_told
-    catalog.dropped.note_untold("a")
+    assert (dropped.kept_until_ms - dropped.dropped_ms, dropped.is_expired) == (DAY_MS, False)
+    assert not dropped.has_drop_note
+    assert catalog.dropped.record_drop_note("a", dropped.dropped_ms)
+    assert catalog.dropped.entries()[0].has_drop_note
+    catalog.dropped.clear_drop_note("a")
     undrop(user, "a")
     after = catalog.find("default", "a")
     assert before is not None
@@ -70,7 +70,7 @@ def test_a_dropped_table_comes_back_as_it_was(url: str) -> None:
     found = catalog.ledger.head("a")
     assert found is not None
     assert [one.version for one in found.pending] == [0, 1]
-    assert catalog.dropped.listed() == []
+    assert catalog.dropped.entries() == []
     user.write(version("a", 2))
     catalog.close()
 
@@ -80,7 +80,7 @@ def test_what_is_not_kept_does_not_come_back(user: User) -> None:
     assert kept(user) == []
     assert user.catalog.dropped.find("a") is None
     [table] = user.catalog.ledger.dropped_tables()
-    assert not table.is_kept
+    assert not table.is_retained
     with pytest.raises(InvalidRequest, match="its time is over"):
         undrop(user, "a")
 
@@ -89,7 +89,7 @@ def test_each_is_kept_for_its_own_time(user: User) -> None:
     user.create("b")
     drop(user, "a", DAY_MS)
     drop(user, "b", 2 * DAY_MS)
-    dropped = user.catalog.dropped.listed()
+    dropped = user.catalog.dropped.entries()
     assert {one.entry.id: one.kept_until_ms - one.dropped_ms for one in dropped} == {
         "a": DAY_MS,
         "b": 2 * DAY_MS,
@@ -103,7 +103,7 @@ def test_one_has_its_way(user: User, sqlite_url: str, how: str) -> None:
     if how in ("over", "given up"):
         end(sqlite_url)
     if how == "given up":
-        assert user.catalog.dropped.give_up("a")
+        assert user.catalog.dropped.expire("a")
         assert kept(user) == []
     if how == "back":
         undrop(user, "a")
@@ -111,27 +111,27 @@ def test_one_has_its_way(user: User, sqlite_url: str, how: str) -> None:
     said = "another table" if how in ("back", "never dropped") else "came back meanwhile"
     with pytest.raises(InvalidRequest, match=said):
         undrop(user, "a")
-    assert user.catalog.dropped.give_up("a") is (how == "over")
+    assert user.catalog.dropped.expire("a") is (how == "over")
 
 
 def test_what_is_within_its_time_is_not_given_up(user: User) -> None:
     drop(user, "a")
-    assert not user.catalog.dropped.give_up("a")
-    assert not user.catalog.dropped.give_up("nowhere")
+    assert not user.catalog.dropped.expire("a")
+    assert not user.catalog.dropped.expire("nowhere")
     assert kept(user) == ["a"]
     undrop(user, "a")
 
 
 def test_when_what_was_given_up_was_dropped_is_remembered(user: User, sqlite_url: str) -> None:
     drop(user, "a")
-    dropped = user.catalog.dropped.listed()[0].dropped_ms
+    dropped = user.catalog.dropped.entries()[0].dropped_ms
     assert user.catalog.dropped.removed_ms("default", "a") is None
     end(sqlite_url)
-    assert user.catalog.dropped.listed()[0].is_over
-    assert user.catalog.dropped.give_up("a")
+    assert user.catalog.dropped.entries()[0].is_expired
+    assert user.catalog.dropped.expire("a")
     assert user.catalog.dropped.removed_ms("DEFAULT", "A") == dropped
     [table] = user.catalog.ledger.dropped_tables()
-    assert not table.is_kept
+    assert not table.is_retained
 
 
 @pytest.mark.parametrize("by", ["table", "view", "database"])
@@ -161,20 +161,20 @@ def test_a_place_that_another_table_has_is_refused(user: User) -> None:
 
 def test_a_folder_that_was_told_in_between_is_told_back_first(user: User) -> None:
     drop(user, "a")
-    dropped_ms = user.catalog.dropped.listed()[0].dropped_ms
-    assert not user.catalog.dropped.note_told("a", dropped_ms - 1)  # of a drop before
-    assert user.catalog.dropped.note_told("a", dropped_ms)
+    dropped_ms = user.catalog.dropped.entries()[0].dropped_ms
+    assert not user.catalog.dropped.record_drop_note("a", dropped_ms - 1)  # of a drop before
+    assert user.catalog.dropped.record_drop_note("a", dropped_ms)
     with pytest.raises(Unavailable, match="try again"):
         undrop(user, "a")
-    user.catalog.dropped.note_untold("a")
+    user.catalog.dropped.clear_drop_note("a")
     undrop(user, "a")
-    assert not user.catalog.dropped.note_told("a", dropped_ms)
+    assert not user.catalog.dropped.record_drop_note("a", dropped_ms)
 
 
 def test_a_table_comes_back_with_the_version_that_it_has_now(user: User) -> None:
     drop(user, "a", stays=True)
     user.catalog.ledger.publishes({"a": Versions(0, 0)})
-    assert user.catalog.recovery.standing() == []  # others write it now
+    assert user.catalog.recovery.table_states() == []  # others write it now
     user.create("b")
     undrop(user, "a", head=7)
     ledger = user.catalog.ledger
@@ -189,7 +189,7 @@ def test_a_table_comes_back_with_the_version_that_it_has_now(user: User) -> None
 
 def test_what_stays_and_waits_to_be_published_still_stands(user: User) -> None:
     drop(user, "a", stays=True)
-    [standing] = user.catalog.recovery.standing()
+    [standing] = user.catalog.recovery.table_states()
     assert standing.is_dropped
 
 
@@ -199,10 +199,10 @@ def test_a_table_comes_back_to_a_database_of_that_name(user: User) -> None:
     user.create("x", database="shop")
     drop(user, "x")
     catalog.drop_database("shop")
-    [dropped] = catalog.dropped.listed()
+    [dropped] = catalog.dropped.entries()
     assert (dropped.entry.database, dropped.entry.database_number) == ("shop", 0)
     catalog.create_database("SHOP")
-    [dropped] = catalog.dropped.listed()
+    [dropped] = catalog.dropped.entries()
     assert dropped.entry.database == "SHOP"
     undrop(user, "x", database="SHOP")
     assert [one.name for one in catalog.tables("shop")] == ["x"]
@@ -217,5 +217,5 @@ def test_the_newest_drop_comes_first(user: User) -> None:
 
 def test_a_drop_of_long_ago_is_kept_as_long_as_it_was(user: User) -> None:
     user.ratify(names=(DroppedTable(id="a", kept_ms=5, dropped_ms=100),))
-    [dropped] = user.catalog.dropped.listed()
-    assert (dropped.dropped_ms, dropped.kept_until_ms, dropped.is_over) == (100, 105, True)
+    [dropped] = user.catalog.dropped.entries()
+    assert (dropped.dropped_ms, dropped.kept_until_ms, dropped.is_expired) == (100, 105, True)

@@ -96,7 +96,7 @@ def test_a_transaction_sees_commits_that_came_while_it_waited(postgres: Postgres
     other = sa.create_engine(url)
     with other.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE heads AS SELECT 1 AS version")
-    for begin in (database.writing, database.noting):
+    for begin in (database.writing, database.writing_relaxed):
         with begin() as connection:
             before = connection.exec_driver_sql("SELECT version FROM heads").scalar_one()
             with other.begin() as beside:

@@ -67,8 +67,8 @@ def test_what_a_fork_ends_goes_on_in_its_parent(lake: Offline) -> None:
 
     assert in_a_fork(child) == ""
     assert folder.exists()
-    assert [one.id for one in lake.catalog.transactions.listed()] == [transaction.id]
-    assert session.number() in {one.id for one in lake.catalog.sessions.listed()}
+    assert [one.id for one in lake.catalog.transactions.entries()] == [transaction.id]
+    assert session.number() in {one.id for one in lake.catalog.sessions.entries()}
     transaction.commit()
     assert transaction.state is State.COMMITTED
 

@@ -45,7 +45,7 @@ def test_interrupts_block_no_lake_and_lose_nothing(tmp_path: Path, count: int) -
 def test_no_transaction_is_begun_where_a_signal_may_arrive(sqlite_url: str) -> None:
     catalog = Catalog(sqlite_url, System())
     assert shielding.is_interruptible()
-    for begin in (catalog._on.reading, catalog._on.writing, catalog._on.noting):
+    for begin in (catalog._on.reading, catalog._on.writing, catalog._on.writing_relaxed):
         with pytest.raises(AssertionError, match="interrupt"):
             begin().__enter__()
     catalog.close()
@@ -66,7 +66,7 @@ def test_who_waits_for_a_lock_is_interrupted_and_asks_for_nothing_more(
 
     def press() -> None:
         until(
-            lambda: any(one.status.value != "GRANT" for one in sqlite_other.catalog.locks.listed())
+            lambda: any(one.status.value != "GRANT" for one in sqlite_other.catalog.locks.entries())
         )
         signal.pthread_kill(main, signal.SIGUSR1)
 
@@ -79,7 +79,7 @@ def test_who_waits_for_a_lock_is_interrupted_and_asks_for_nothing_more(
     finally:
         presser.join(60)
         signal.signal(signal.SIGUSR1, kept)
-    assert [one.transaction_id for one in locks.listed()] == [holder]
+    assert [one.transaction_id for one in locks.entries()] == [holder]
     sqlite_other.catalog.locks.release(holder)
     locks.acquire(sqlite_user.session, waiter, wants("IX"), 0)
 
@@ -87,7 +87,7 @@ def test_who_waits_for_a_lock_is_interrupted_and_asks_for_nothing_more(
 def test_who_used_a_transaction_is_the_thread_that_asked(sqlite_user: User) -> None:
     locks, transaction = sqlite_user.catalog.locks, sqlite_user.begin()
     locks.acquire(sqlite_user.session, transaction, wants("IX"), 0)
-    assert locks._users == {transaction: threading.current_thread()}
+    assert locks._last_threads == {transaction: threading.current_thread()}
 
 
 class Stop(BaseException):
@@ -101,7 +101,7 @@ def test_a_connection_on_which_a_thread_was_stopped_is_closed(sqlite_url: str) -
     used: list[object] = []
 
     def use(error: BaseException | None = None) -> None:
-        with on.noting() as connection:
+        with on.writing_relaxed() as connection:
             used.append(connection.connection.driver_connection)
             if error is not None:
                 raise error

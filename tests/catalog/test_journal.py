@@ -31,8 +31,8 @@ EVIDENCE = Evidence(
 
 def test_conflicts_are_kept_with_their_evidence(opened: Callable[[], Catalog]) -> None:
     here, there = opened(), opened()
-    here.journal.met("t1", 7, ConcurrentAppendException("rows came", EVIDENCE))
-    here.journal.met("t2", None, Deadlock("victim"))
+    here.journal.record("t1", 7, ConcurrentAppendException("rows came", EVIDENCE))
+    here.journal.record("t2", None, Deadlock("victim"))
     newest, older = there.journal.conflicts()
     assert (newest.transaction_id, newest.session_id, newest.error) == ("t2", None, "Deadlock")
     assert (newest.message, newest.evidence) == ("victim (error 1205)", None)
@@ -55,8 +55,8 @@ def test_of_an_open_transaction_it_is_noted_who_it_was(opened: Callable[[], Cata
     catalog = opened()
     session = catalog.sessions.open()
     number = catalog.transactions.begin("t1", session)
-    (entry,) = catalog.transactions.listed()
-    catalog.journal.met("t1", session, Deadlock("victim"))
+    (entry,) = catalog.transactions.entries()
+    catalog.journal.record("t1", session, Deadlock("victim"))
     catalog.transactions.end("t1")
     (found,) = catalog.journal.conflicts()
     assert (found.transaction_number, found.begin_ms) == (number, entry.begin_ms)
@@ -69,7 +69,7 @@ def test_the_oldest_conflicts_go(
     monkeypatch.setattr(journal, "CONFLICTS_MAX", 3)
     catalog = opened()
     for number in range(5):
-        catalog.journal.met(f"t{number}", None, Deadlock("victim"))
+        catalog.journal.record(f"t{number}", None, Deadlock("victim"))
     assert [entry.transaction_id for entry in catalog.journal.conflicts()] == ["t4", "t3", "t2"]
     assert selected(url, "SELECT count(*) FROM txlake_conflicts") == [(3,)]
 
@@ -79,7 +79,7 @@ def test_a_journal_that_can_not_be_written_is_logged(
 ) -> None:
     catalog = opened()
     execute(url, "DROP TABLE txlake_conflicts")
-    catalog.journal.met("t1", None, Deadlock("victim"))
+    catalog.journal.record("t1", None, Deadlock("victim"))
     assert "the conflict of transaction t1 isn't noted" in caplog.text
     with pytest.raises(Unavailable):
         catalog.journal.conflicts()

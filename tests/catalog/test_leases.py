@@ -123,7 +123,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def look(by: User) -> None:
     """Somebody needs to know who is dead."""
     on = by.catalog._on
-    on.shielded(lambda: reap_due(on))
+    on.run_shielded(lambda: reap_due(on))
 
 
 def is_open(transaction_id: str, to: User) -> bool:
@@ -201,8 +201,8 @@ def test_only_the_living_are_listed(machine: World) -> None:
     dead.begin()
     machine.pass_time(LEASE_MS)
     begun = other.begin()
-    assert [entry.id for entry in other.catalog.sessions.listed()] == [other.session]
-    assert [entry.id for entry in other.catalog.transactions.listed()] == [begun]
+    assert [entry.id for entry in other.catalog.sessions.entries()] == [other.session]
+    assert [entry.id for entry in other.catalog.transactions.entries()] == [begun]
 
 
 def test_a_machine_that_was_started_again_has_no_living_sessions_from_before(
@@ -219,16 +219,18 @@ def test_a_machine_that_was_started_again_has_no_living_sessions_from_before(
 
 def test_a_lease_that_is_too_long_is_cut_and_no_other(machine: World) -> None:
     dead, other = machine.user(), machine.user()
-    before = other.catalog.sessions.listed()
+    before = other.catalog.sessions.entries()
     ahead = f"UPDATE txlake_sessions SET lease_ms = lease_ms + 1 WHERE id = {dead.session}"
     execute(machine.url, ahead)
-    assert other.catalog.sessions.listed() != before
+    assert other.catalog.sessions.entries() != before
     look(other)
-    assert other.catalog.sessions.listed() == before
+    assert other.catalog.sessions.entries() == before
     machine.pass_time(1)
     execute(machine.url, ahead, ahead)
     look(other)
-    cut = [one.lease_ms - was.lease_ms for one, was in zip(other.catalog.sessions.listed(), before)]
+    cut = [
+        one.lease_ms - was.lease_ms for one, was in zip(other.catalog.sessions.entries(), before)
+    ]
     assert cut == [1, 0]
 
 
@@ -295,7 +297,7 @@ def test_a_last_lease_that_a_step_back_made_long_is_cut(server: World) -> None:
 def test_a_long_lease_is_not_cut_by_who_has_short_ones(world: World) -> None:
     user, other = world.user(10 * LEASE_MS), world.user()
     transaction_id = user.begin()
-    assert user.catalog.sessions.listed()[0].length_ms == 10 * LEASE_MS
+    assert user.catalog.sessions.entries()[0].length_ms == 10 * LEASE_MS
     look(other)
     world.pass_time(9 * LEASE_MS)
     assert is_open(transaction_id, other)
@@ -307,7 +309,7 @@ def test_the_time_of_a_ratification_is_the_time_of_day(world: World) -> None:
     made = user.create("a")
     assert made.time_ms == world.clocks.time_of_day_ms
     transaction_id = user.begin()
-    [entry] = user.catalog.transactions.listed()
+    [entry] = user.catalog.transactions.entries()
     assert (entry.id, entry.begin_ms) == (transaction_id, world.clocks.time_of_day_ms)
 
 

@@ -32,10 +32,10 @@ def test_a_sessions_own_locks_are_left_but_for_what_is_kept(process: Process) ->
             process.locks.acquire(one.session, None, [request], 0)
     process.locks.acquire(a.session, None, wants("S", 7), 0)
     a.takes("IX", 7, 9)
-    process.locks.leave(a.session, kept)
+    process.locks.release_session_locks(a.session, kept)
     left = [
         (one.session_id, one.transaction_id, one.resource.type.value, one.resource.entity)
-        for one in process.locks.listed()
+        for one in process.locks.entries()
     ]
     assert left == [
         (a.session, None, "DATABASE", 7),
@@ -48,11 +48,11 @@ def test_a_sessions_own_locks_are_left_but_for_what_is_kept(process: Process) ->
 
 def test_others_are_in_the_way_of_what_they_hold(process: Process) -> None:
     a, b = process.party("a"), process.party("b")
-    assert process.locks.held_by_others(b.session, "b", wants("X")) == []
+    assert process.locks.blocking_locks(b.session, "b", wants("X")) == []
     a.takes("IX", 1)
-    assert process.locks.held_by_others(a.session, "a", wants("X")) == []
-    assert process.locks.held_by_others(b.session, "b", wants("X", 2)) == []
-    [held] = process.locks.held_by_others(b.session, "b", wants("X"))
+    assert process.locks.blocking_locks(a.session, "a", wants("X")) == []
+    assert process.locks.blocking_locks(b.session, "b", wants("X", 2)) == []
+    [held] = process.locks.blocking_locks(b.session, "b", wants("X"))
     assert (held.session_id, held.status) == (a.session, GRANT)
     assert not process.awaits_nobody(wants("X"))
 
@@ -63,7 +63,7 @@ def test_who_only_asks_is_waited_for_and_holds_nothing(process: Process, script:
     seen: list[object] = []
 
     def look() -> None:
-        seen.append(process.locks.held_by_others(0, "c", wants("Sch-S")))
+        seen.append(process.locks.blocking_locks(0, "c", wants("Sch-S")))
         seen.append(process.awaits_nobody(wants("Sch-S")))
         a.ends()
 
@@ -81,7 +81,7 @@ def test_what_messages_call_things(process: Process, sqlite_user: User) -> None:
     of, entity = found.database_number, found.number
     with process.on.reading() as connection:
         called = [
-            lock_rows.named(
+            lock_rows.resource_text(
                 connection,
                 Resource(type=kind, database=of, entity=entity, subtype=sub, description="x"),
             )
@@ -100,7 +100,7 @@ def test_what_messages_call_owners(process: Process, sqlite_user: User, sqlite_u
     execute(sqlite_url, "UPDATE txlake_sessions SET host = 'h', process = 10 + id")
     with process.on.reading() as connection:
         called = [
-            lock_rows.whose(connection, owner)
+            lock_rows.owner_text(connection, owner)
             for owner in (
                 Owner(session=sqlite_user.session),
                 Owner(session=a.session, transaction="a"),

@@ -52,10 +52,10 @@ def test_locks_are_listed_until_their_transaction_ends(process: Process) -> None
     ]
     assert {(one.session_id, one.blocking_session_id) for one in found} == {(a.session, None)}
     assert [one.transaction_number for one in found] == [
-        one.number for one in process.transactions.listed() for _ in found
+        one.number for one in process.transactions.entries() for _ in found
     ]
     a.ends()
-    assert process.locks.listed() == []
+    assert process.locks.entries() == []
 
 
 def test_what_is_held_already_costs_nothing(
@@ -64,14 +64,14 @@ def test_what_is_held_already_costs_nothing(
     a = process.party("a")
     a.takes("IX", 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(process.on, "noting", None)
+        patch.setattr(process.on, "writing_relaxed", None)
         a.takes("IX", 2, 1)
         a.takes("Sch-S")
         with pytest.raises(TypeError):
             a.takes("Sch-M")
     a.ends()
     with monkeypatch.context() as patch:
-        patch.setattr(process.on, "noting", None)
+        patch.setattr(process.on, "writing_relaxed", None)
         with pytest.raises(TypeError):  # not after the end
             a.takes("IX")
 
@@ -81,13 +81,13 @@ def test_one_database_transaction_gets_many_locks(
 ) -> None:
     a = process.party("a")
     asked = []
-    noting = process.on.noting
+    writing_relaxed = process.on.writing_relaxed
 
     def counted() -> AbstractContextManager[sa.Connection]:
         asked.append("a transaction")
-        return noting()
+        return writing_relaxed()
 
-    monkeypatch.setattr(process.on, "noting", counted)
+    monkeypatch.setattr(process.on, "writing_relaxed", counted)
     a.takes("Sch-S", 1, 2, 3, 4)
     assert len(asked) == 1
 
@@ -162,7 +162,7 @@ def test_what_the_rows_say_is_held_is_held(process: Process) -> None:
     a.takes("IX")
     b.takes("Sch-S")
     converting = b.asks("Sch-M")
-    process.locks.ended(a.transaction)
+    process.locks.forget_owner(a.transaction)
     a.takes("IX")
     assert [one.mode for one in a.entries()] == [LockMode.IX]
     a.ends()
@@ -219,7 +219,7 @@ def test_a_waiter_who_is_interrupted_asks_for_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(locks_module._Bell, "wait", interrupted)
+    monkeypatch.setattr(locks_module._ChangeSignal, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         b.takes("Sch-M", timeout_ms=60_000)
     assert b.entries() == []
@@ -260,17 +260,17 @@ def test_a_sessions_own_locks(process: Process) -> None:
     process.locks.acquire(a.session, None, wants("S"), 0)
     a.takes("X")  # nobody waits for himself
     a.ends()
-    found = process.locks.held_by_others(b.session, "b", wants("X", 1, 2))
+    found = process.locks.blocking_locks(b.session, "b", wants("X", 1, 2))
     assert [(one.session_id, one.transaction_id, one.mode) for one in found] == [
         (a.session, None, LockMode.S)
     ]
-    assert process.locks.held_by_others(a.session, "a", wants("X")) == []
-    assert process.locks.held_by_others(b.session, "b", wants("S")) == []
+    assert process.locks.blocking_locks(a.session, "a", wants("X")) == []
+    assert process.locks.blocking_locks(b.session, "b", wants("S")) == []
     [kept] = wants("S", 2)
     process.locks.acquire(a.session, None, [kept], 0)
-    process.locks.leave(a.session, kept.resource)
-    assert process.locks.held_by_others(b.session, "b", wants("X")) == []
-    assert process.locks.held_by_others(b.session, "b", wants("X", 2)) != []
+    process.locks.release_session_locks(a.session, kept.resource)
+    assert process.locks.blocking_locks(b.session, "b", wants("X")) == []
+    assert process.locks.blocking_locks(b.session, "b", wants("X", 2)) != []
     b.takes("Sch-M", timeout_ms=0)
     with pytest.raises(LockTimeout):
         process.locks.acquire(a.session, None, wants("S"), 0)
@@ -280,7 +280,7 @@ def test_what_others_only_ask_for_they_dont_hold(process: Process) -> None:
     a, b, c = (process.party(name) for name in "abc")
     a.takes("Sch-S")
     waiting = b.asks("Sch-M")
-    assert process.locks.held_by_others(c.session, "c", wants("Sch-S")) == []
+    assert process.locks.blocking_locks(c.session, "c", wants("Sch-S")) == []
     assert not process.awaits_nobody(wants("Sch-S"))
     a.ends()
     waiting.result(30)
@@ -408,9 +408,9 @@ def test_a_lock_goes_with_its_sessions_lease(process: Process) -> None:
     assert a.entries() == []
     assert "a" not in living(process.transactions)
     lease_ends(process, b.session)
-    assert process.locks.listed() == []
+    assert process.locks.entries() == []
     assert process.awaits_nobody(wants("Sch-M"))
-    assert process.locks.held_by_others(c.session, "c", wants("Sch-M")) == []
+    assert process.locks.blocking_locks(c.session, "c", wants("Sch-M")) == []
     c.takes("Sch-M", timeout_ms=0)
 
 

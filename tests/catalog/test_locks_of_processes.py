@@ -27,7 +27,7 @@ from txlake.system import System
 
 on = Database(sys.argv[1], System())
 sessions = Sessions(on, int(sys.argv[2]))
-transactions, locks = Transactions(on, Fence(on.shown), sessions), Locks(on)
+transactions, locks = Transactions(on, Fence(on.display_url), sessions), Locks(on)
 session = sessions.open()
 for line in sys.stdin:
     what, *arguments = line.split()
@@ -106,7 +106,7 @@ def test_processes_wait_for_each_other_and_a_deadlock_has_one_victim(
         assert one.does(f"take Sch-M {number}") == "done"
     a.tell("take IX 1")
     c.tell("take IX 0")
-    until(lambda: sum(one.status is LockStatus.WAIT for one in looking.locks.listed()) == 2)
+    until(lambda: sum(one.status is LockStatus.WAIT for one in looking.locks.entries()) == 2)
     b.tell("take IX 2")
     assert c.answers() == "Deadlock"
     assert c.does("end") == "done"
@@ -126,4 +126,4 @@ def test_a_killed_processes_locks_go_when_its_lease_ends(
     waiting = mine.asks("IX")
     holder.process.kill()
     waiting.result(30)
-    assert [one.transaction_id for one in mine.locks.listed()] == ["mine"]
+    assert [one.transaction_id for one in mine.locks.entries()] == ["mine"]

@@ -78,7 +78,7 @@ def test_a_commit_that_happened_is_found(user: User, line: Line) -> None:
     made = user.ratify(names=(new("c"),))
     assert isinstance(made, Ratified)
     assert made.sequence == user.catalog.ledger.sequence() == 3
-    newest = user.catalog.ledger.commits_listed(1)[0]
+    newest = user.catalog.ledger.newest_commits(1)[0]
     assert (newest.sequence, newest.version) == (2, 1)
 
 
@@ -128,7 +128,7 @@ def test_who_came_too_late_is_told_so_though_nothing_can_be_seen(user: User, lin
         for name, number in (("a", 1), ("b", 7))
     ]
     line.lost_after = 100
-    first, second = user.catalog.ledger._ratified(requests)
+    first, second = user.catalog.ledger._ratify_batch(requests)
     assert isinstance(first, OutcomeUnknown)
     assert second == Moved(heads={"b": 0})
 

@@ -41,20 +41,20 @@ def other(opened: Callable[[], Catalog]) -> User:
 
 
 def test_sessions_are_listed_by_all(user: User, other: User) -> None:
-    first, second = other.catalog.sessions.listed()
+    first, second = other.catalog.sessions.entries()
     assert (first.id, second.id) == (user.session, other.session) == (1, 2)
     assert (first.host, first.process) == (socket.gethostname(), os.getpid())
     assert (first.length_ms, first.warned) == (30_000, False)
     user.catalog.sessions.close(user.session)
-    assert other.catalog.sessions.listed() == [second]
+    assert other.catalog.sessions.entries() == [second]
 
 
 def test_a_catalog_that_is_closed_ends_its_sessions(user: User, other: User) -> None:
     user.begin()
     other.catalog.close()
-    assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
+    assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]
     user.catalog.close()
-    assert user.catalog.transactions.listed() == []
+    assert user.catalog.transactions.entries() == []
 
 
 def test_transactions_are_listed_by_all(user: User, other: User) -> None:
@@ -66,7 +66,7 @@ def test_transactions_are_listed_by_all(user: User, other: User) -> None:
     other.create("a")
     assert transactions.pin("x") == 1
     transactions.kill("x")
-    first, second = other.catalog.transactions.listed()
+    first, second = other.catalog.transactions.entries()
     assert (first.id, first.number, first.session_id) == ("x", number, user.session)
     assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 1)
     assert (first.read_only, first.explicit, first.state) == (True, False, "killed")
@@ -76,7 +76,7 @@ def test_transactions_are_listed_by_all(user: User, other: User) -> None:
     assert (second.read_only, second.explicit) == (False, True)
     transactions.end("x")
     transactions.end("x")
-    assert [entry.id for entry in transactions.listed()] == [later]
+    assert [entry.id for entry in transactions.entries()] == [later]
 
 
 def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User) -> None:
@@ -93,7 +93,7 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
         here.require_open(killed)
     assert killed not in living(user.catalog.transactions)
     assert here.pin(killed) == here.pin("nobody") == 0
-    assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
+    assert [(entry.state, entry.sequence) for entry in here.entries()] == [("killed", None)]
     assert not there.kill("nobody")
 
 
@@ -109,20 +109,20 @@ def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
     for one in gone:
         transactions.abandon(one)
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "noting", refuse)
+        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
         with pytest.raises(Unavailable):
             transactions.end_abandoned()
-    assert [entry.id for entry in other.catalog.transactions.listed()] == gone
+    assert [entry.id for entry in other.catalog.transactions.entries()] == gone
     assert transactions.end_abandoned() == gone
-    assert other.catalog.transactions.listed() == []
+    assert other.catalog.transactions.entries() == []
 
 
 def test_a_session_that_is_not_heard_of_is_void(user: User, other: User, url: str) -> None:
     transaction_id = user.begin()
     execute(url, DEAD + str(user.session))
     assert transaction_id not in living(other.catalog.transactions)
-    assert other.catalog.transactions.listed() == []
-    assert [entry.id for entry in other.catalog.sessions.listed()] == [other.session]
+    assert other.catalog.transactions.entries() == []
+    assert [entry.id for entry in other.catalog.sessions.entries()] == [other.session]
 
 
 def test_a_late_heartbeat_is_in_time_while_nobody_asked(user: User, url: str) -> None:
@@ -150,7 +150,7 @@ def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url:
     transactions = other.catalog.transactions
     assert transactions.others_open("").begin_ms is None
     killed, oldest, newer = user.begin(), user.begin(), other.begin()
-    times = {entry.id: entry.begin_ms for entry in transactions.listed()}
+    times = {entry.id: entry.begin_ms for entry in transactions.entries()}
     transactions.kill(killed)
     assert transactions.others_open("").begin_ms == times[oldest]
     assert transactions.others_open(oldest).begin_ms == times[newer]
@@ -169,11 +169,11 @@ def test_leases_can_not_be_renewed_for_a_while(
     def refuse() -> None:
         raise Unavailable("catalog: it rains")
 
-    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
     user.catalog.sessions.renew()
     assert "were not renewed: catalog: it rains" in caplog.text
     monkeypatch.undo()
-    assert len(user.catalog.sessions.listed()) == 1
+    assert len(user.catalog.sessions.entries()) == 1
 
 
 def test_leases_go_by_the_databases_clock(postgres_url: str) -> None:
@@ -181,7 +181,7 @@ def test_leases_go_by_the_databases_clock(postgres_url: str) -> None:
     users = [User(early), User(late)]
     begun = [user.begin() for user in users]
     for user in users:
-        assert len(user.catalog.sessions.listed()) == 2
+        assert len(user.catalog.sessions.entries()) == 2
         assert living(user.catalog.transactions) >= set(begun)
         assert user.catalog.transactions.others_open("").begin_ms is not None
     first, second = users[0].create("a"), users[1].create("b")

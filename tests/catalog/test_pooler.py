@@ -73,7 +73,7 @@ def test_no_setting_of_one_transaction_reaches_another(pooler: sa.URL) -> None:
     """A ratification that doesn't wait for the disk would be lost with the server."""
     database = Database(pooler, System(), busy_timeout_s=7.0)
     for _ in range(2 * CONNECTIONS):
-        with database.noting() as connection:
+        with database.writing_relaxed() as connection:
             assert shown(connection, "synchronous_commit") == "off"
             assert shown(connection, "lock_timeout") == "7s"
         with database.writing() as connection:
@@ -93,10 +93,10 @@ def test_a_direct_connection_is_set_once(postgres_url: str) -> None:
     """What a server's own connection keeps costs no request in each transaction."""
     database = Database(postgres_url, System(), busy_timeout_s=7.0)
     sent: list[str] = []
-    with database.noting():
+    with database.writing_relaxed():
         pass
     sa.event.listen(database._light, "before_cursor_execute", lambda *given: sent.append(given[2]))
-    with database.noting() as connection:
+    with database.writing_relaxed() as connection:
         assert shown(connection, "synchronous_commit") == "off"
     database.close()
     assert sent == ["SHOW synchronous_commit"]

@@ -7,14 +7,14 @@ import sqlalchemy as sa
 
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
-from txlake.catalog.prepared import Prepared, together
+from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import bare, databases, facts, tables
 from txlake.errors import InvalidRequest
 from txlake.system import System
 
 pytestmark = pytest.mark.usefixtures("direct")
 
-ADDITION = Prepared(sa.insert(facts), given=("name", "value"))
+ADDITION = Prepared(sa.insert(facts), columns=("name", "value"))
 AMONG = Prepared(
     lambda names: sa.select(facts).where(facts.c.name.in_(names)).order_by(facts.c.name), "names"
 )
@@ -73,7 +73,7 @@ def test_values_come_back_as_what_they_are(on: Database) -> None:
     """A truth value is one on both kinds of database, not SQLite's number."""
     added = Prepared(
         sa.insert(tables),
-        given=[one.name for one in tables.c if one.name not in ("is_told", "published")],
+        columns=[one.name for one in tables.c if one.name not in ("is_told", "published")],
     )
     row = dict.fromkeys((one.name for one in tables.c), None) | {
         "id": "t", "number": 1, "folded_name": "t", "name": "T", "location": "/t",
@@ -89,17 +89,17 @@ def test_values_come_back_as_what_they_are(on: Database) -> None:
 
 
 def test_what_is_sent_together_is_answered_in_its_order(on: Database) -> None:
-    with on.writing() as connection, together(connection):
-        first = AMONG.sent(connection, names=["a", "b"])
+    with on.writing() as connection, pipelined(connection):
+        first = AMONG.send(connection, names=["a", "b"])
         ADDITION.run_all(connection, [{"name": name, "value": "1"} for name in ("a", "b")])
-        second = AMONG.sent(connection, names=["a", "b"])
+        second = AMONG.send(connection, names=["a", "b"])
         assert [row.name for row in second()] == ["a", "b"]
         assert first() == []
     on.close()
 
 
 def test_an_error_of_the_driver_is_one_of_the_catalog(on: Database) -> None:
-    statement = Prepared(sa.insert(bare), given=("transaction_id", "sequence", "time_ms"))
+    statement = Prepared(sa.insert(bare), columns=("transaction_id", "sequence", "time_ms"))
     row = {"transaction_id": "a", "sequence": 1, "time_ms": 1}
 
     def twice() -> None:

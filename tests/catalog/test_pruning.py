@@ -122,7 +122,7 @@ def test_what_is_left_of_forgotten_tables_goes(user: User, url: str) -> None:
     written(user, "b", 1, 5)
     pruned(user, 2)
     assert versions(url, "a") == []
-    assert [one.table_id for one in user.catalog.ledger.commits_listed()] == ["b", "b"]
+    assert [one.table_id for one in user.catalog.ledger.newest_commits()] == ["b", "b"]
 
 
 def test_what_a_forgotten_table_did_of_late_is_shown(user: User, url: str) -> None:
@@ -183,7 +183,7 @@ def test_what_was_interrupted_is_gone_the_next_time(user: User, url: str) -> Non
     user.create("a")
     written(user, "a", 1, 9)
     pruner = Pruner(user.catalog._on, 2)
-    assert pruner._raised()
+    assert pruner._raise_floor()
     assert len(versions(url, "a")) == 10
     written(user, "a", 10, 11)
     pruned(user, 2)
@@ -225,7 +225,7 @@ def test_who_prunes_at_the_same_time_lowers_nothing(
         return lock_sequence(connection)
 
     monkeypatch.setattr(pruning, "lock_sequence", later)
-    assert not Pruner(user.catalog._on, 4)._raised()
+    assert not Pruner(user.catalog._on, 4)._raise_floor()
     assert floor(url) == 9
 
 
@@ -233,11 +233,11 @@ def test_who_ratifies_and_pins_between_the_steps(user: User, url: str) -> None:
     user.create("a")
     written(user, "a", 1, 9)
     pruner = Pruner(user.catalog._on, 1)
-    assert pruner._raised()
+    assert pruner._raise_floor()
     reader = user.begin()
     assert user.catalog.transactions.pin(reader) == 10
     written(user, "a", 10, 12)
-    while pruner._deleted():
+    while pruner._delete_stale():
         pass
     assert versions(url, "a") == [9, 10, 11, 12]
     assert user.catalog.ledger.version_at("a", 10) == 9
@@ -297,16 +297,16 @@ def test_a_trace_that_may_be_gone_settles_nothing(user: User) -> None:
     lost = user.begin()
     user.ratify(version("a", 1), transaction_id=lost)
     user.catalog.ledger.publishes({"a": Versions(0, 1)})
-    assert user.catalog.ledger._looked_up([lost])[lost].sequence == 2
+    assert user.catalog.ledger._find_ratified([lost])[lost].sequence == 2
     written(user, "a", 2, 9)
     there = user.begin()
     pruned(user, 2)
     with pytest.raises(OutcomeUnknown, match=rf"{lost} were ratified .* from instant 9 on"):
-        user.catalog.ledger._looked_up([lost, there])
+        user.catalog.ledger._find_ratified([lost, there])
     with pytest.raises(OutcomeUnknown):
-        user.catalog.ledger._looked_up([lost], 8)
-    assert user.catalog.ledger._looked_up([lost], 9) == {}  # or it would be seen
-    assert user.catalog.ledger._looked_up([there]) == {}  # it is still to be ratified
+        user.catalog.ledger._find_ratified([lost], 8)
+    assert user.catalog.ledger._find_ratified([lost], 9) == {}  # or it would be seen
+    assert user.catalog.ledger._find_ratified([there]) == {}  # it is still to be ratified
 
 
 def test_what_was_looked_for_from_its_own_instant_on_is_settled(
@@ -318,10 +318,10 @@ def test_what_was_looked_for_from_its_own_instant_on_is_settled(
     pruned(user, 2)
     request = Ratification(transaction_id="gone", commits=(version("a", 10),))
     made = Ratified(sequence=11, time_ms=0)
-    [decision] = user.catalog.ledger._settled([request], [made], CommitUnsettled("lost"))
+    [decision] = user.catalog.ledger._resolve_unknown([request], [made], CommitUnsettled("lost"))
     assert type(decision) is Unavailable
     made = Ratified(sequence=8, time_ms=0)
-    [decision] = user.catalog.ledger._settled([request], [made], CommitUnsettled("lost"))
+    [decision] = user.catalog.ledger._resolve_unknown([request], [made], CommitUnsettled("lost"))
     assert type(decision) is OutcomeUnknown
 
 
@@ -386,7 +386,7 @@ def test_one_look_when_there_is_nothing_to_do(
     sqlite_user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite_user.create("a")
-    for kind in ("writing", "noting"):
+    for kind in ("writing", "writing_relaxed"):
         monkeypatch.setattr(sqlite_user.catalog._on, kind, None)
     pruned(sqlite_user, 1_000)
 

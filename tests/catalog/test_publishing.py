@@ -11,8 +11,8 @@ import pytest
 from tests.catalog.ledgers import User, version
 from tests.catalog.locking import until
 from txlake.catalog import Catalog
-from txlake.catalog.heartbeat import Delayed
-from txlake.catalog.publishing import Note, confirmed
+from txlake.catalog.heartbeat import DelayedCall
+from txlake.catalog.publishing import PublicationNote, confirmed_versions
 from txlake.errors import Unavailable
 from txlake.ports import DroppedTable, Ratified, RenamedTable, Versions
 
@@ -20,7 +20,7 @@ from txlake.ports import DroppedTable, Ratified, RenamedTable, Versions
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notes wait for what carries them."""
-    monkeypatch.setattr(Delayed, "ask", lambda _: None)
+    monkeypatch.setattr(DelayedCall, "schedule", lambda _: None)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_it_is_written_a_moment_later(
     [
         lambda user: user.catalog.ledger.pending_tables(),
         lambda user: user.catalog.ledger.dropped_tables(),
-        lambda user: user.catalog.ledger.commits_listed(),
+        lambda user: user.catalog.ledger.newest_commits(),
         lambda user: user.catalog.ledger.forget("gone"),
         lambda user: user.catalog.close(),
         lambda user: user.catalog.ledger.commits_between(0, 1, 1),
@@ -152,10 +152,14 @@ def test_a_version_that_another_transaction_made_meanwhile_is_not_vouched_for(
     user: User, direct: None
 ) -> None:
     transaction_id = wrote(user, "a", 1)
-    notes = [Note("a", 1, transaction_id), Note("a", 1, "another"), Note("gone", 1, transaction_id)]
+    notes = [
+        PublicationNote("a", 1, transaction_id),
+        PublicationNote("a", 1, "another"),
+        PublicationNote("gone", 1, transaction_id),
+    ]
     with user.catalog._on.reading() as connection:
-        assert confirmed(connection, notes) == {"a": [Versions(1, 1)]}
-        assert confirmed(connection, notes[1:]) == {}
+        assert confirmed_versions(connection, notes) == {"a": [Versions(1, 1)]}
+        assert confirmed_versions(connection, notes[1:]) == {}
 
 
 def test_a_table_that_is_named_anew_is_noted_by_the_same_ratification(
@@ -179,14 +183,14 @@ def test_a_delayed_call_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
             self.called.set()
 
     counter = Counter()
-    slow, delayed = Delayed(counter.call, 3_600_000), Delayed(counter.call, 20)
+    slow, delayed = DelayedCall(counter.call, 3_600_000), DelayedCall(counter.call, 20)
     for one in (slow, delayed):
-        one.ask()
-        one.ask()
+        one.schedule()
+        one.schedule()
     assert counter.called.wait(60)
     slow.stop()  # which waits for nothing
     assert counter.count == 1
-    slow.ask()
+    slow.schedule()
     assert slow._thread is None
 
 
@@ -197,7 +201,7 @@ def test_without_notes_the_database_is_not_asked(
         raise AssertionError("it is asked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "noting", refuse)
+        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
         user.catalog.ledger.close()
 
 
@@ -211,13 +215,13 @@ def test_who_is_closed_writes_nothing_later(user: User, monkeypatch: pytest.Monk
 def test_notes_are_carried_by_one_at_a_time(user: User) -> None:
     notes = user.catalog.ledger._publications
     wrote(user, "a", 1)
-    with notes.carried() as carried:
-        assert notes._carrying.locked()
-        wrote_later = Note("b", 1, "another")
-        notes.keep("another", {"b": 1})
+    with notes.take_deferred() as carried:
+        assert notes._writing.locked()
+        wrote_later = PublicationNote("b", 1, "another")
+        notes.defer("another", {"b": 1})
         assert wrote_later not in carried
-    assert notes.kept_of("a") == frozenset()
-    assert notes.kept_of("b") == {(1, "another")}
+    assert notes.deferred_of("a") == frozenset()
+    assert notes.deferred_of("b") == {(1, "another")}
 
 
 def test_a_name_alone_has_no_versions_to_be_noted(user: User, other: User) -> None:
@@ -232,4 +236,4 @@ def test_a_table_that_was_forgotten_meanwhile_takes_no_note(user: User, other: U
     other.ratify(names=(DroppedTable(id="a"),))
     other.catalog.ledger.forget("a")
     user.write(version("b", 1))
-    assert user.catalog.ledger._publications.kept_of("a") == frozenset()
+    assert user.catalog.ledger._publications.deferred_of("a") == frozenset()

@@ -116,10 +116,10 @@ def test_a_dropped_table_is_gone_at_once_and_remembered_until_it_is_published(
     assert ledger.pending_tables() == []
     [left] = ledger.dropped_tables()
     assert left.pending == ()
-    assert ledger.commits_listed(1)[0].table == "default.a"
+    assert ledger.newest_commits(1)[0].table == "default.a"
     ledger.forget("a")
     assert ledger.dropped_tables() == []
-    [newest, _] = ledger.commits_listed()
+    [newest, _] = ledger.newest_commits()
     assert (newest.table, newest.is_published) == (None, True)
     assert ledger.version_at("a", 1) == 0
 
@@ -138,7 +138,7 @@ def test_a_dropped_table_outlives_its_database(user: User) -> None:
     user.catalog.drop_database("d")
     [left] = user.catalog.ledger.pending_tables()
     assert (left.table_id, left.is_dropped) == ("a", True)
-    assert user.catalog.ledger.commits_listed()[0].table == "a"
+    assert user.catalog.ledger.newest_commits()[0].table == "a"
     assert user.catalog.ledger.sequence() == 2
 
 

@@ -15,7 +15,7 @@ from txlake.catalog import prepared as prepared_statements
 from txlake.catalog import ratifying
 from txlake.catalog.fence import Fence
 from txlake.catalog.prepared import Prepared
-from txlake.catalog.publishing import Note
+from txlake.catalog.publishing import PublicationNote
 from txlake.catalog.ratifying import Decision, Ratifier
 from txlake.catalog.relations import commits
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
@@ -30,7 +30,7 @@ def user(sqlite_user: User) -> User:
     return sqlite_user
 
 
-def together(user: User, *requests: Ratification) -> list[Decision]:
+def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
     on = user.catalog._on
     with on.writing() as connection:
@@ -108,7 +108,7 @@ def test_a_transaction_is_ratified_once_in_a_group(user: User) -> None:
     user.create("a", "b")
     one = Ratification(transaction_id=user.begin(), commits=(version("a", 1),))
     again = Ratification(transaction_id=one.transaction_id, commits=(version("b", 1),))
-    first, second = together(user, one, again)
+    first, second = pipelined(user, one, again)
     assert isinstance(first, Ratified)
     assert isinstance(second, InvalidRequest)
     assert "ratified already" in str(second)
@@ -142,7 +142,7 @@ def test_a_commit_is_trace_enough(user: User, sqlite_url: str) -> None:
 
 def test_what_is_written_is_sent_at_one_go(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.create("a")
-    given, text_of = prepared_statements.together, Prepared._text
+    given, text_of = prepared_statements.pipelined, Prepared._text
     sent: list[list[str]] = []
     inside: list[bool] = []
 
@@ -161,7 +161,7 @@ def test_what_is_written_is_sent_at_one_go(user: User, monkeypatch: pytest.Monke
         return text
 
     transaction_id = user.begin()
-    monkeypatch.setattr(ratifying, "together", watched)
+    monkeypatch.setattr(ratifying, "pipelined", watched)
     monkeypatch.setattr(Prepared, "_text", noted)
     user.ratify(version("a", 1), transaction_id=transaction_id)
     assert sent[-1] == [
@@ -176,8 +176,8 @@ def test_a_lost_attempt_is_counted_for_its_transaction_alone(user: User) -> None
     mine, other = user.begin(), user.begin()
     late = Ratification(transaction_id=mine, commits=(version("a", 7),))
     for _ in range(2):
-        assert together(user, late) == [Moved(heads={"a": 0})]
-    counts = {one.id: one.lost_attempts for one in user.catalog.transactions.listed()}
+        assert pipelined(user, late) == [Moved(heads={"a": 0})]
+    counts = {one.id: one.lost_attempts for one in user.catalog.transactions.entries()}
     assert (counts[mine], counts[other]) == (2, 0)
 
 
@@ -192,6 +192,6 @@ def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> No
         first = connection.execute(
             sa.select(commits.c.transaction_id).where(commits.c.version == 0)
         ).scalar_one()
-        notes = [Note("a", 0, first), Note("a", 1, maker)]
+        notes = [PublicationNote("a", 0, first), PublicationNote("a", 1, maker)]
         assert Ratifier(on, Fence("catalog")).ratify(connection, [], notes) == []
     assert user.catalog.ledger.head("a") == Head(version=1)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from tests.catalog.ledgers import System_, User, version
 from tests.catalog.locking import until
 from txlake.catalog import Catalog, lock_rows, prepared
-from txlake.catalog.admission import Admission, Entrant
+from txlake.catalog.admission import Admission, StatementTransaction
 from txlake.catalog.database import Database
 from txlake.catalog.lookup import CatalogView, LookupRequest, newest
 from txlake.catalog.relations import counters
@@ -51,7 +51,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def rounds(user: User, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many statements each database transaction admitted, or tried to."""
     counts: list[int] = []
-    group = user.catalog.admissions._rounds
+    group = user.catalog.admissions._group
     carry_out = group._work
 
     def counted(asked: Sequence[Any]) -> Sequence[Any]:
@@ -81,18 +81,20 @@ def at_once(user: User, pool: ThreadPoolExecutor, works: Works) -> list[Future[A
     futures = []
     for number, work in enumerate(works, 1):
         futures.append(pool.submit(work))
-        until(lambda: user.catalog.admissions._rounds.waiting == number)  # noqa: B023
+        until(lambda: user.catalog.admissions._group.waiting == number)  # noqa: B023
     go.set()
     assert first.result(60).is_granted
     return futures
 
 
-def entrant(user: User, **given: object) -> Entrant:
-    who = Entrant(id=System_.new_id(), session_id=user.session, is_new=True, pins=True)
+def entrant(user: User, **given: object) -> StatementTransaction:
+    who = StatementTransaction(id=System_.new_id(), session_id=user.session, is_new=True, pins=True)
     return replace(who, **given)  # type: ignore[arg-type]
 
 
-def on(table: str, mode: str, who: Entrant, user: User, timeout_ms: int = 0) -> Admission:
+def on(
+    table: str, mode: str, who: StatementTransaction, user: User, timeout_ms: int = 0
+) -> Admission:
     """What a statement on a table is told that needs such a lock."""
 
     def needs(seen: CatalogView) -> list[LockRequest]:
@@ -114,13 +116,13 @@ def test_each_gets_its_own(user: User, pool: ThreadPoolExecutor, rounds: list[in
     told = [future.result(60) for future in at_once(user, pool, works)]
     assert rounds == [1, 3]
     for name, one in zip(NAMES, told):
-        assert (one.is_granted, one.is_known, one.seen.instant) == (True, True, 2)
-        assert one.seen.tables.keys() == {("default", name)}
-        assert one.seen.versions == {name: int(name == "b")}
-        assert one.seen.databases.keys() == {"default"}
-    assert [one.id for one in user.catalog.transactions.listed()] == [who.id for who in whos]
-    assert [one.sequence for one in user.catalog.transactions.listed()] == [2, 2, None]
-    held = {(one.transaction_id, one.resource.entity) for one in user.catalog.locks.listed()}
+        assert (one.is_granted, one.is_known, one.view.instant) == (True, True, 2)
+        assert one.view.tables.keys() == {("default", name)}
+        assert one.view.versions == {name: int(name == "b")}
+        assert one.view.databases.keys() == {"default"}
+    assert [one.id for one in user.catalog.transactions.entries()] == [who.id for who in whos]
+    assert [one.sequence for one in user.catalog.transactions.entries()] == [2, 2, None]
+    held = {(one.transaction_id, one.resource.entity) for one in user.catalog.locks.entries()}
     numbers = {entry.name: entry.number for entry in user.catalog.tables("default")}
     assert held == {(who.id, numbers[name]) for name, who in zip(NAMES, whos)}
 
@@ -140,8 +142,8 @@ def test_who_stands_in_the_way_of_those_after_it(
     with pytest.raises(LockTimeout, match=first.id):
         told[1].result(60)
     assert rounds == [1, 3, 1]
-    assert {one.id for one in user.catalog.transactions.listed()} == {first.id, third.id}
-    assert {one.transaction_id for one in user.catalog.locks.listed()} == {first.id, third.id}
+    assert {one.id for one in user.catalog.transactions.entries()} == {first.id, third.id}
+    assert {one.transaction_id for one in user.catalog.locks.entries()} == {first.id, third.id}
 
 
 def test_who_has_to_wait_gets_it_when_the_other_ends(user: User, pool: ThreadPoolExecutor) -> None:
@@ -152,11 +154,11 @@ def test_who_has_to_wait_gets_it_when_the_other_ends(user: User, pool: ThreadPoo
     ]
     told = at_once(user, pool, works)
     assert told[0].result(60).is_granted
-    until(lambda: len(user.catalog.locks.listed()) == 2)
-    assert [one.sequence for one in user.catalog.transactions.listed()] == [1, None]
+    until(lambda: len(user.catalog.locks.entries()) == 2)
+    assert [one.sequence for one in user.catalog.transactions.entries()] == [1, None]
     user.ratify(version("a", 1), transaction_id=first.id)
-    user.catalog.locks.ended(first.id)
-    assert told[1].result(60).seen.versions == {"a": 1}
+    user.catalog.locks.forget_owner(first.id)
+    assert told[1].result(60).view.versions == {"a": 1}
 
 
 def test_nobody_overtakes_who_asked_before(user: User, pool: ThreadPoolExecutor) -> None:
@@ -170,19 +172,19 @@ def test_nobody_overtakes_who_asked_before(user: User, pool: ThreadPoolExecutor)
     with pytest.raises(LockTimeout, match=second.id):
         told[1].result(60)
     user.catalog.transactions.end(holder.id)
-    user.catalog.locks.ended(holder.id)
+    user.catalog.locks.forget_owner(holder.id)
     assert told[0].result(60).is_granted
 
 
 def test_what_one_holds_already_is_not_in_its_way(user: User, pool: ThreadPoolExecutor) -> None:
     who = entrant(user)
     on("a", "IX", who, user)
-    user.catalog.locks._held.clear()  # as where the reply was lost
+    user.catalog.locks._granted.clear()  # as where the reply was lost
     again = replace(who, is_new=False, sequence=1)
     works = [lambda: on("a", "IX", again, user), lambda: on("b", "IX", entrant(user), user)]
     for one in at_once(user, pool, works):
         assert one.result(60).is_granted
-    assert len(user.catalog.locks.listed()) == 2
+    assert len(user.catalog.locks.entries()) == 2
 
 
 def test_who_is_refused_is_told_alone(
@@ -203,7 +205,7 @@ def test_who_is_refused_is_told_alone(
     with pytest.raises(InvalidRequest, match="no such table"):
         told[0].result(60)
     assert rounds == [1, 2, 1]
-    assert [one.id for one in user.catalog.transactions.listed()] == [who.id]
+    assert [one.id for one in user.catalog.transactions.entries()] == [who.id]
 
 
 def test_who_needs_nothing_or_more_is_told_with_the_others(
@@ -221,7 +223,7 @@ def test_who_needs_nothing_or_more_is_told_with_the_others(
         lambda: on("a", "IX", who, user),
     ]
     told = [future.result(60) for future in at_once(user, pool, works)]
-    assert [(one.is_granted, one.is_known, one.seen.instant) for one in told] == [
+    assert [(one.is_granted, one.is_known, one.view.instant) for one in told] == [
         (True, False, None),
         (False, False, None),
         (False, True, None),
@@ -229,7 +231,7 @@ def test_who_needs_nothing_or_more_is_told_with_the_others(
         (True, True, 1),
     ]
     assert rounds == [1, 5]
-    listed = {one.id: one.sequence for one in user.catalog.transactions.listed()}
+    listed = {one.id: one.sequence for one in user.catalog.transactions.entries()}
     assert listed == {known.id: None, older.id: None, who.id: 1}
 
 
@@ -246,7 +248,7 @@ def test_how_often_names_are_looked_at(
     user: User, monkeypatch: pytest.MonkeyPatch, is_alone: bool, looks: list[int]
 ) -> None:
     """Again where others may write until the locks are there, and once more where that shows."""
-    monkeypatch.setattr(Database, "writes_alone", is_alone)
+    monkeypatch.setattr(Database, "has_single_writer", is_alone)
     who, seen = entrant(user), list[CatalogView]()
 
     def cost(mode: str) -> int:
@@ -301,10 +303,10 @@ def test_whose_instant_was_pruned_is_told_alone(user: User, pool: ThreadPoolExec
     newer = entrant(user, sequence=3)
     works = [lambda: on("b", "IX", again, user), lambda: on("b", "IX", newer, user)]
     told = at_once(user, pool, works)
-    assert told[1].result(60).seen.versions == {"b": 1}
+    assert told[1].result(60).view.versions == {"b": 1}
     with pytest.raises(Unavailable, match="too old"):
         told[0].result(60)
-    assert [one.transaction_id for one in user.catalog.locks.listed()] == [old.id, newer.id]
+    assert [one.transaction_id for one in user.catalog.locks.entries()] == [old.id, newer.id]
 
 
 def test_each_reads_its_own_instant(user: User, pool: ThreadPoolExecutor) -> None:
@@ -313,7 +315,7 @@ def test_each_reads_its_own_instant(user: User, pool: ThreadPoolExecutor) -> Non
     user.write(version("b", 1))
     again = replace(first, is_new=False, sequence=1)
     works = [lambda: on("b", "IX", again, user), lambda: on("b", "IX", entrant(user), user)]
-    told = [future.result(60).seen for future in at_once(user, pool, works)]
+    told = [future.result(60).view for future in at_once(user, pool, works)]
     assert [(one.instant, one.versions) for one in told] == [(1, {"b": 0}), (2, {"b": 1})]
 
 
@@ -333,14 +335,14 @@ def test_where_one_has_no_session_any_more_each_asks_alone(
     for one in at_once(user, pool, works):
         assert one.result(60).is_granted
     assert rounds == [1, 2, 1, 1]
-    assert [one.id for one in user.catalog.transactions.listed()] == [who.id for who in whos]
+    assert [one.id for one in user.catalog.transactions.entries()] == [who.id for who in whos]
 
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_where_the_thread_that_does_it_is_stopped_the_others_ask_again(
     user: User, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
-    group = user.catalog.admissions._rounds
+    group = user.catalog.admissions._group
     carry_out = group._work
 
     def stopped(asked: Sequence[Any]) -> Sequence[Any]:
@@ -378,7 +380,7 @@ def test_what_a_statement_asks_of_the_database(user: User, monkeypatch: pytest.M
 
     monkeypatch.setattr(prepared, "_cursor", noted)
 
-    def cost(who: Entrant) -> int:
+    def cost(who: StatementTransaction) -> int:
         sent.clear()
         assert on("a", "IX", who, user).is_granted
         return len(sent)
@@ -410,15 +412,15 @@ def test_the_turn_to_write_comes_before_what_is_held_while_writing(
 
     @contextmanager
     def turn() -> Iterator[None]:
-        held.append((transactions._entering.locked(), publications._carrying.locked()))
+        held.append((transactions._registering.locked(), publications._writing.locked()))
         yield
 
     who = entrant(user)
     transactions.announce(who.id, user.session)
-    publications.keep(who.id, {"a": 1})
+    publications.defer(who.id, {"a": 1})
     monkeypatch.setattr(user.catalog._on, "turn", turn)
-    transactions.enter_announced()
-    publications.write()
+    transactions.register_announced()
+    publications.write_deferred()
     assert held == [(False, False)] * 2
 
 
@@ -427,7 +429,7 @@ def test_who_asks_while_another_process_writes_is_taken_along(
     user: User, pool: ThreadPoolExecutor, rounds: list[int]
 ) -> None:
     """The first waits for its turn; the second comes meanwhile."""
-    group, told = user.catalog.admissions._rounds, []
+    group, told = user.catalog.admissions._group, []
     with user.catalog._on.turn():
         for number, name in enumerate(("a", "b"), 1):
             told.append(pool.submit(on, name, "IX", entrant(user), user))

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 
 from tests.catalog.ledgers import User, version
 from tests.catalog.locking import wants
-from tests.catalog.waiting import Script, ScriptedBell
+from tests.catalog.waiting import Script, ScriptedSignal
 from txlake.catalog import Catalog
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.pruning import Pruner
@@ -62,7 +62,7 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
             name = values[0] if relation == "txlake_counters" else (of or relation)
             found.append(name.replace("txlake_", "") + ("" if how == "UPDATE" else " shared"))
 
-    bound = Prepared._bound
+    bound = Prepared._bind
     server: sa.Dialect = psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
 
     def noted(self: Prepared, dialect: sa.Dialect, parameters: dict[str, Any]) -> Any:
@@ -72,7 +72,7 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
         return bound(self, dialect, parameters)
 
     patched = pytest.MonkeyPatch()
-    patched.setattr(Prepared, "_bound", noted)
+    patched.setattr(Prepared, "_bind", noted)
 
     engines = {catalog._on._durable, catalog._on._light}
     for engine in engines:
@@ -101,7 +101,7 @@ def lock(user: User) -> None:
 
 def wait_for_a_lock(user: User) -> None:
     script, locks = Script(), user.catalog.locks
-    locks._bell = ScriptedBell(script)
+    locks._changes = ScriptedSignal(script)
     holder, waiter = user.begin(), user.begin()
     locks.acquire(user.session, holder, wants("X"), 0)
     script.then(lambda: locks.release(holder))
@@ -143,7 +143,7 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         lambda user: user.catalog.ledger.reserve(user.begin(), ["a"]),
         ["sessions", "sessions", "transactions shared", "tables"],
     ),
-    "look for a lost reply": (lambda user: user.catalog.ledger._looked_up(["1"]), ["sequence"]),
+    "look for a lost reply": (lambda user: user.catalog.ledger._find_ratified(["1"]), ["sequence"]),
     "prune": (lambda user: Pruner(user.catalog._on, 1).step(), ["sequence", "floor"]),
     "renew leases": (lambda user: user.catalog.sessions.renew(), ["sessions"]),
     "lock": (lock, ["sessions"]),

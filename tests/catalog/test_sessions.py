@@ -31,7 +31,7 @@ def test_each_process_renews_its_own(user: User, sqlite_other: User, sqlite_url:
     execute(sqlite_url, "UPDATE txlake_sessions SET lease_ms = lease_ms - 60000")
     before = selected(sqlite_url, LEASES)
     user.catalog.sessions.renew()
-    assert [entry.id for entry in sqlite_other.catalog.sessions.listed()] == [user.session]
+    assert [entry.id for entry in sqlite_other.catalog.sessions.entries()] == [user.session]
     assert selected(sqlite_url, LEASES)[1:] == before[1:]
 
 
@@ -40,7 +40,7 @@ def test_a_closed_session_is_not_renewed(user: User, caplog: pytest.LogCaptureFi
     user.catalog.sessions.renew()
     user.catalog.sessions.close(closed)
     user.catalog.sessions.renew()
-    assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
+    assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]
     assert caplog.text == ""
 
 
@@ -48,7 +48,7 @@ def test_a_closed_sessions_transactions_end_and_no_others(user: User, sqlite_oth
     user.begin()
     stays = sqlite_other.begin()
     user.catalog.sessions.close(user.session)
-    assert [entry.id for entry in sqlite_other.catalog.transactions.listed()] == [stays]
+    assert [entry.id for entry in sqlite_other.catalog.transactions.entries()] == [stays]
 
 
 def test_without_sessions_the_database_is_not_asked(
@@ -56,7 +56,7 @@ def test_without_sessions_the_database_is_not_asked(
 ) -> None:
     sessions = user.catalog.sessions
     sessions.close(user.session)
-    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
     sessions.renew()
     sessions.stop()
     assert caplog.text == ""
@@ -66,16 +66,16 @@ def test_what_can_not_be_ended_ends_by_itself(
     user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "noting", refuse)
+        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
         user.catalog.sessions.stop()
     assert f"sessions [{user.session}] end when their leases do" in caplog.text
-    assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
+    assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]
 
 
 def test_a_catalog_that_stops_ends_its_sessions(user: User, sqlite_other: User) -> None:
     transaction_id = sqlite_other.begin()
     sqlite_other.catalog.sessions.stop()
-    assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
+    assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]
     assert transaction_id not in living(user.catalog.transactions)
 
 
@@ -107,7 +107,7 @@ def test_the_heart_beats_while_sessions_are_open(
 def test_a_user_without_a_name_has_sessions(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwuid", refuse_user)
     nameless = user.catalog.sessions.open()
-    names = {entry.id: entry.user_name for entry in user.catalog.sessions.listed()}
+    names = {entry.id: entry.user_name for entry in user.catalog.sessions.entries()}
     assert names[nameless] is None
 
 

@@ -159,7 +159,7 @@ def test_threads_of_a_process_go_in_groups(opened: Callable[[], Catalog]) -> Non
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         pool = ThreadPoolExecutor(8)
         writing = [pool.submit(write, number) for number in range(8)]
-        until(lambda: ledger._ratifying.waiting >= 7)
+        until(lambda: ledger._group.waiting >= 7)
     instants = [future.result(300) for future in writing]
     pool.shutdown()
     assert sorted(at for mine in instants for at in mine) == list(range(9, 49))
@@ -182,7 +182,7 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
             pool.submit(user.ratify, *commits, transaction_id=transaction_id)
             for user, transaction_id in zip(users, begun, strict=True)
         ]
-        until(lambda: catalog.ledger._ratifying.waiting >= 5)
+        until(lambda: catalog.ledger._group.waiting >= 5)
     answers = [future.result(300) for future in asked]
     pool.shutdown()
     assert sum(isinstance(answer, Ratified) for answer in answers) == 1
@@ -205,7 +205,7 @@ def test_what_the_database_refuses_of_one_is_not_held_against_the_others(
         for number, (user, operation) in enumerate(zip(users, operations, strict=True)):
             commit = TableCommit(table_id=f"t{number}", version=1, operation=operation)
             asked.append(pool.submit(user.ratify, commit, transaction_id=begun[number]))
-        until(lambda: catalog.ledger._ratifying.waiting >= 2)
+        until(lambda: catalog.ledger._group.waiting >= 2)
     errors = [future.exception(300) for future in asked]
     pool.shutdown()
     assert [type(error) for error in errors] == [type(None), InvalidRequest, type(None)]

@@ -18,7 +18,13 @@ from types import FrameType
 import pytest
 
 from txlake.catalog import shielding
-from txlake.catalog.shielding import caller, carried_out, is_interrupted, is_interruptible, shielded
+from txlake.catalog.shielding import (
+    caller,
+    is_interrupted,
+    is_interruptible,
+    run_shielded,
+    shielded,
+)
 from txlake.errors import Unavailable
 
 Number = contextvars.ContextVar("Number", default=0)
@@ -72,13 +78,13 @@ class Here:
     def __init__(self) -> None:
         self.waits: list[bool] = []
 
-    def shielded(self, work: Callable[[], object], *, waits: bool = False) -> object:
+    def run_shielded(self, work: Callable[[], object], *, waits: bool = False) -> object:
         self.waits.append(waits)
-        return carried_out(work, waits=waits)
+        return run_shielded(work, waits=waits)
 
 
 def test_public_methods_are_carried_out_elsewhere() -> None:
-    shielded(besides=("beside",), waits=("add",))(Counter)
+    shielded(unshielded=("beside",), waits=("add",))(Counter)
     counter, me = Counter(), threading.get_ident()
     assert counter.add(1, twice=True) == 2
     assert me not in {counter.where, *counter.seen}
@@ -92,7 +98,7 @@ def test_another_thread_does_it_itself() -> None:
 
     def ask() -> None:
         assert not is_interruptible()
-        found.append(carried_out(threading.get_ident))
+        found.append(run_shielded(threading.get_ident))
         found.append(threading.get_ident())
 
     thread = threading.Thread(target=ask)
@@ -103,23 +109,23 @@ def test_another_thread_does_it_itself() -> None:
 
 
 def test_who_asks_is_known_there() -> None:
-    assert carried_out(caller) is threading.current_thread() is caller()
-    assert carried_out(lambda: carried_out(caller)) is threading.current_thread()
-    assert carried_out(lambda: is_interrupted()) is False
+    assert run_shielded(caller) is threading.current_thread() is caller()
+    assert run_shielded(lambda: run_shielded(caller)) is threading.current_thread()
+    assert run_shielded(lambda: is_interrupted()) is False
     assert not is_interrupted()
 
 
 def test_context_and_errors_go_along() -> None:
     Number.set(7)
-    assert carried_out(Number.get) == 7
+    assert run_shielded(Number.get) == 7
 
     def fails() -> None:
         raise ValueError("of the work")
 
     with pytest.raises(ValueError, match="of the work") as raised:
-        carried_out(fails)
+        run_shielded(fails)
     assert raised.traceback[-1].name == "fails"
-    assert carried_out(Number.get) == 7
+    assert run_shielded(Number.get) == 7
 
 
 @pytest.mark.parametrize("outcome", ["value", "error"])
@@ -138,9 +144,9 @@ def test_nothing_is_held_afterwards(outcome: str) -> None:
     gc.disable()
     try:
         with suppress(ValueError):
-            carried_out(work)
+            run_shielded(work)
         del work, thing
-        carried_out(int)  # the thread has looked for the next
+        run_shielded(int)  # the thread has looked for the next
         assert gone() is None
     finally:
         gc.enable()
@@ -160,7 +166,7 @@ def test_an_interrupt_is_raised_when_the_work_has_ended(
         steps.append("done")
 
     with pytest.raises(KeyboardInterrupt):
-        carried_out(work, waits=waits)
+        run_shielded(work, waits=waits)
     assert steps == ["done"]
 
 
@@ -171,7 +177,7 @@ def test_the_works_own_error_gives_way_to_the_interrupt(press: Callable[[], None
         raise ValueError
 
     with pytest.raises(KeyboardInterrupt):
-        carried_out(work)
+        run_shielded(work)
 
 
 def test_what_comes_after_an_interrupt_waits_for_what_went_before(
@@ -192,10 +198,10 @@ def test_what_comes_after_an_interrupt_waits_for_what_went_before(
         patched.setattr(shielding, "_LOOK_S", 0.001)
         patched.setattr(lanes.in_order, "require_same_process", refuse)
         with pytest.raises(KeyboardInterrupt):
-            carried_out(first)
+            run_shielded(first)
     assert steps == []
     go.set()
-    carried_out(lambda: steps.append("second"))
+    run_shielded(lambda: steps.append("second"))
     assert steps == ["first", "second"]
 
 
@@ -205,8 +211,8 @@ def test_work_that_waits_keeps_nothing_else_waiting(lanes: shielding._Lanes) -> 
     ends = threading.Event()
 
     def handler(_: int, __: FrameType | None) -> None:
-        carried_out(lambda: done.append("other"))
-        carried_out(lambda: done.append("waits too"), waits=True)
+        run_shielded(lambda: done.append("other"))
+        run_shielded(lambda: done.append("waits too"), waits=True)
         ends.set()
 
     kept = signal.signal(signal.SIGUSR1, handler)
@@ -216,11 +222,11 @@ def test_work_that_waits_keeps_nothing_else_waiting(lanes: shielding._Lanes) -> 
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             return ends.wait(30)
 
-        assert carried_out(waiting, waits=True)
+        assert run_shielded(waiting, waits=True)
     finally:
         signal.signal(signal.SIGUSR1, kept)
     assert done == ["other", "waits too"]
-    assert carried_out(lambda: True, waits=True)
+    assert run_shielded(lambda: True, waits=True)
     assert lanes.waiting._threads == 2
 
 
@@ -233,13 +239,13 @@ def test_no_thread_to_be_had_is_said(
     with monkeypatch.context() as patched:
         patched.setattr(_thread, "start_new_thread", refuse)
         with pytest.raises(Unavailable, match=r"no thread can be started.*ulimit"):
-            carried_out(int)
-    assert carried_out(int) == 0
+            run_shielded(int)
+    assert run_shielded(int) == 0
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    carried_out(int)
-    assert _forked(lambda: carried_out(int)) == 0
+    run_shielded(int)
+    assert _forked(lambda: run_shielded(int)) == 0
 
 
 def test_a_process_forked_in_the_middle_does_not_wait_for_its_parent(
@@ -261,7 +267,7 @@ def test_a_process_forked_in_the_middle_does_not_wait_for_its_parent(
     kept = signal.signal(signal.SIGUSR1, fork)
     status = 1
     try:
-        assert carried_out(work)
+        assert run_shielded(work)
     except Unavailable as error:
         status = 0 if "its parent's" in str(error) else 2
     finally:
@@ -274,15 +280,15 @@ def test_a_process_forked_in_the_middle_does_not_wait_for_its_parent(
 def test_it_works_until_python_ends_and_keeps_no_process_alive() -> None:
     program = """
 import atexit
-from txlake.catalog.shielding import carried_out
+from txlake.catalog.shielding import run_shielded
 
 class Last:
     def __del__(self):
-        print(carried_out(lambda: "deleted"), flush=True)
+        print(run_shielded(lambda: "deleted"), flush=True)
 
-carried_out(int)
-carried_out(int, waits=True)
-atexit.register(lambda: print(carried_out(lambda: "exit"), flush=True))
+run_shielded(int)
+run_shielded(int, waits=True)
+atexit.register(lambda: print(run_shielded(lambda: "exit"), flush=True))
 _last = Last()
 """
     ran = subprocess.run(

@@ -33,17 +33,17 @@ def test_what_one_reads_is_noted_of_it_alone(user: User) -> None:
     reads, other = user.begin(), user.begin()
     user.create("a")
     assert transactions.pin(reads) == 1
-    assert {entry.id: entry.sequence for entry in transactions.listed()} == {reads: 1, other: None}
+    assert {entry.id: entry.sequence for entry in transactions.entries()} == {reads: 1, other: None}
     user.create("b")
     assert transactions.pin("nobody") == 2
-    assert {entry.id: entry.sequence for entry in transactions.listed()} == {reads: 1, other: None}
+    assert {entry.id: entry.sequence for entry in transactions.entries()} == {reads: 1, other: None}
 
 
 def test_the_level_that_one_asks_for_is_noted_of_it_alone(user: User) -> None:
     transactions = user.catalog.transactions
     one, other = user.begin(), user.begin()
     transactions.set_isolation(one, "serializable")
-    levels = {entry.id: entry.isolation for entry in transactions.listed()}
+    levels = {entry.id: entry.isolation for entry in transactions.entries()}
     assert levels == {one: "serializable", other: None}
 
 
@@ -84,7 +84,7 @@ def test_each_abandoned_one_is_ended_once(user: User) -> None:
         transactions.abandon(one)
     assert transactions.end_abandoned() == gone
     assert transactions.end_abandoned() == []
-    assert [entry.id for entry in transactions.listed()] == [stays]
+    assert [entry.id for entry in transactions.entries()] == [stays]
 
 
 class Holder:
@@ -114,15 +114,15 @@ def test_a_heartbeat_ends_what_nobody_holds(
     transactions.abandon("gone")
     session = sessions.open(holder)
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "noting", refuse)
+        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
         sessions.renew()
     assert "waits for the next one" in caplog.text
     sessions.renew()
     assert living(transactions) == set()
-    assert session in {one.id for one in sessions.listed()}
+    assert session in {one.id for one in sessions.entries()}
     del holder
     sessions.renew()
-    assert {one.id for one in sessions.listed()} == {user.session}
+    assert {one.id for one in sessions.entries()} == {user.session}
 
 
 def test_a_session_that_was_closed_is_not_ended_again(
@@ -131,7 +131,7 @@ def test_a_session_that_was_closed_is_not_ended_again(
     sessions, holder = user.catalog.sessions, Holder()
     sessions.close(sessions.open(holder))
     del holder
-    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
     sessions.end_abandoned()
 
 
@@ -150,7 +150,7 @@ def test_a_heartbeat_keeps_no_transactions(sqlite_url: str) -> None:
 def test_without_abandoned_ones_the_database_is_not_asked(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
     assert user.catalog.transactions.end_abandoned() == []
 
 
@@ -159,7 +159,7 @@ def test_while_all_live_nobody_waits_for_who_asks_for_the_oldest(
 ) -> None:
     oldest = user.begin()
     transactions = user.catalog.transactions
-    [entry] = transactions.listed()
+    [entry] = transactions.entries()
     monkeypatch.setattr(user.catalog._on, "writing", refuse)
     assert entry.id == oldest
     assert transactions.others_open("").begin_ms == entry.begin_ms
@@ -184,9 +184,9 @@ def test_a_beginning_whose_leader_was_stopped_is_one(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions = user.catalog.transactions
-    monkeypatch.setattr(transactions, "_beginning", Stopped(transactions._beginning))
+    monkeypatch.setattr(transactions, "_begin_group", Stopped(transactions._begin_group))
     number = transactions.begin("x", user.session)
-    assert [(entry.id, entry.number) for entry in transactions.listed()] == [("x", number)]
+    assert [(entry.id, entry.number) for entry in transactions.entries()] == [("x", number)]
 
 
 # --- announced ones -------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def announced(user: User, holder: object = None) -> str:
 
 def test_an_announced_one_is_noted_when_somebody_asks(user: User) -> None:
     first, second = announced(user), announced(user)
-    listed = user.catalog.transactions.listed()
+    listed = user.catalog.transactions.entries()
     assert [one.id for one in listed] == [first, second]
     assert {(one.isolation, one.read_only, one.explicit) for one in listed} == {
         ("Snapshot", True, True)
     }
-    assert user.catalog.transactions.listed() == listed
+    assert user.catalog.transactions.entries() == listed
 
 
 @pytest.mark.parametrize(
@@ -216,16 +216,16 @@ def test_an_announced_one_is_noted_when_somebody_asks(user: User) -> None:
         lambda of, one: of.set_isolation(one, "Serializable"),
         lambda of, one: of.pin(one),
         lambda of, one: of.kill(one),
-        lambda of, _: of.enter_announced(),
+        lambda of, _: of.register_announced(),
     ],
 )
 def test_an_announced_one_is_noted_where_something_is_noted_of_it(
     user: User, sqlite_other: User, asked: Callable[[Transactions, str], object]
 ) -> None:
     one = announced(user)
-    assert sqlite_other.catalog.transactions.listed() == []
+    assert sqlite_other.catalog.transactions.entries() == []
     asked(user.catalog.transactions, one)
-    assert [each.id for each in sqlite_other.catalog.transactions.listed()] == [one]
+    assert [each.id for each in sqlite_other.catalog.transactions.entries()] == [one]
 
 
 def test_an_announced_one_that_ends_asks_for_nothing(
@@ -233,7 +233,7 @@ def test_an_announced_one_that_ends_asks_for_nothing(
 ) -> None:
     transactions = user.catalog.transactions
     with monkeypatch.context() as patched:
-        for kind in ("reading", "noting", "writing"):
+        for kind in ("reading", "writing_relaxed", "writing"):
             patched.setattr(user.catalog._on, kind, refuse)
         one, holder = announced(user), Holder()
         held = announced(user, holder)
@@ -244,8 +244,8 @@ def test_an_announced_one_that_ends_asks_for_nothing(
         del holder
         gc.collect()
         assert transactions.end_abandoned() == [held]
-        transactions.enter_announced()
-    assert transactions.listed() == []
+        transactions.register_announced()
+    assert transactions.entries() == []
     with pytest.raises(Unavailable, match="ended"):
         transactions.require_open(one)
 
@@ -254,7 +254,7 @@ def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> No
     one, transactions = announced(user), user.catalog.transactions
 
     def take(error: BaseException) -> int:
-        with transactions.taken([one]) as rows:
+        with transactions.announced_rows([one]) as rows:
             if rows:
                 raise error
         return len(rows)
@@ -263,7 +263,7 @@ def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> No
         with pytest.raises(type(error)):
             take(error)
     assert not take(AssertionError("it may have been noted"))
-    assert transactions.listed() == []
+    assert transactions.entries() == []
     one = announced(user)
     with pytest.raises(SystemExit):
         take(SystemExit())
@@ -275,24 +275,24 @@ def test_announced_ones_stay_so_where_the_list_failed(
 ) -> None:
     one, transactions = announced(user), user.catalog.transactions
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "noting", refuse)
+        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
         with pytest.raises(Unavailable, match="it rains"):
-            transactions.listed()
-    assert [each.id for each in transactions.listed()] == [one]
+            transactions.entries()
+    assert [each.id for each in transactions.entries()] == [one]
 
 
 def test_without_announced_ones_the_database_is_not_asked(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user.catalog._on, "noting", refuse)
-    user.catalog.transactions.enter_announced()
+    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
+    user.catalog.transactions.register_announced()
 
 
 class Guarded(dict[str, Any]):
     """What is taken out of it is taken by who has the lock."""
 
     def __init__(self, of: Transactions) -> None:
-        self._lock = of._entering
+        self._lock = of._registering
 
     def pop(self, *given: Any) -> Any:
         assert self._lock.locked()
@@ -308,12 +308,12 @@ def test_an_announced_one_is_noted_by_one_thread(user: User) -> None:
     transactions._announced = Guarded(transactions)
     first, second, third = (announced(user) for _ in range(3))
     transactions.end(second)
-    with transactions.taken([second]) as rows:
+    with transactions.announced_rows([second]) as rows:
         assert rows == []
-        assert not transactions._entering.locked()
-    with transactions.taken([first]) as rows:
+        assert not transactions._registering.locked()
+    with transactions.announced_rows([first]) as rows:
         assert [row["id"] for row in rows] == [first, third]
-        assert transactions._entering.locked()
+        assert transactions._registering.locked()
     fourth = announced(user)
-    assert [one.id for one in transactions.listed()] == [fourth]
-    assert not transactions._entering.locked()
+    assert [one.id for one in transactions.entries()] == [fourth]
+    assert not transactions._registering.locked()

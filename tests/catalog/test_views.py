@@ -44,10 +44,10 @@ def test_a_view_is_kept_as_it_was_written(opened: Callable[[], Catalog]) -> None
     assert changed.modified_ms >= found.modified_ms
     catalog.views.rename(found.id, "default", "many")
     assert catalog.views.find("d", "few") is None
-    assert [entry.name for entry in catalog.views.listed("default")] == ["many"]
+    assert [entry.name for entry in catalog.views.entries("default")] == ["many"]
     catalog.views.drop(found.id)
     catalog.views.drop(found.id)
-    assert catalog.views.listed("default") == []
+    assert catalog.views.entries("default") == []
     with pytest.raises(InvalidRequest, match="dropped meanwhile"):
         catalog.views.change(found.id, "SELECT 3", ())
     with pytest.raises(InvalidRequest, match="no database 'nowhere'"):
@@ -109,5 +109,5 @@ def test_messages_name_views(catalog: Catalog) -> None:
         catalog.locks.acquire(first, None, [request], 0)
         with pytest.raises(LockTimeout, match=said):
             catalog.locks.acquire(second, None, [request], 0)
-        held: list[LockEntry] = catalog.locks.listed()
+        held: list[LockEntry] = catalog.locks.entries()
         assert {one.resource.entity for one in held} >= {number}

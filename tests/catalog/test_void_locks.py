@@ -36,9 +36,9 @@ def test_they_count_for_nothing_and_are_removed_by_who_meets_them(
     a, b, c = (process.party(name) for name in "abc")
     a.takes("Sch-M", 1, 2)
     execute(url, gone)
-    assert process.locks.listed() == []
+    assert process.locks.entries() == []
     assert process.awaits_nobody(wants("Sch-M", 1, 2))
-    assert process.locks.held_by_others(c.session, "c", wants("Sch-M", 1, 2)) == []
+    assert process.locks.blocking_locks(c.session, "c", wants("Sch-M", 1, 2)) == []
     b.takes("Sch-M", 1)
     assert selected(url, "SELECT transaction_id, entity FROM txlake_locks") == [("b", 1)]
     c.takes("Sch-M", 2)
@@ -63,8 +63,8 @@ def test_a_sessions_own_locks_are_not_void(process: Process) -> None:
         with process.on.writing() as connection:
             reap(process.on, connection)
 
-    process.on.shielded(look)
-    assert process.locks.held_by_others(b.session, "b", wants("X", 1)) != []
+    process.on.run_shielded(look)
+    assert process.locks.blocking_locks(b.session, "b", wants("X", 1)) != []
 
 
 def test_who_is_not_registered_gets_no_locks(process: Process) -> None:

@@ -137,7 +137,7 @@ def test_what_is_known_to_be_held_costs_nothing(
 ) -> None:
     a = process.party("a")
     a.takes("IX", 1, 2)
-    monkeypatch.setattr(process.on, "noting", None)
+    monkeypatch.setattr(process.on, "writing_relaxed", None)
     a.takes("IX", 2, 1)
     a.takes("Sch-S", 1)
     with pytest.raises(TypeError):
@@ -151,10 +151,10 @@ def test_who_ended_and_came_again_is_another_threads(process: Process, script: S
     a.ends()
     process.transactions.end("a")
     process.transactions.begin("a", a.session)
-    assert process.locks._users == {}
-    assert process.locks._held == {}
+    assert process.locks._last_threads == {}
+    assert process.locks._granted == {}
     b.takes("IX", 1)
-    assert set(process.locks._users) == {"b"}
+    assert set(process.locks._last_threads) == {"b"}
 
 
 # Who is gone
@@ -209,10 +209,10 @@ def test_who_only_looks_keeps_nobody_waiting(
 ) -> None:
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-M", 1)
-    noting = process.on.noting
+    writing_relaxed = process.on.writing_relaxed
     script.then(
-        lambda: monkeypatch.setattr(process.on, "noting", None),
-        lambda: monkeypatch.setattr(process.on, "noting", noting),
+        lambda: monkeypatch.setattr(process.on, "writing_relaxed", None),
+        lambda: monkeypatch.setattr(process.on, "writing_relaxed", writing_relaxed),
         a.ends,
     )
     b.takes("IX", 1, timeout_ms=-1)
@@ -259,19 +259,19 @@ def test_who_is_interrupted_asks_for_nothing_even_when_the_database_is_away(
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-M", 1)
 
-    noting = process.on.noting
+    writing_relaxed = process.on.writing_relaxed
 
     def refuse() -> None:
         raise Unavailable("catalog: it rains")
 
     def interrupt() -> None:
-        monkeypatch.setattr(process.on, "noting", refuse)
+        monkeypatch.setattr(process.on, "writing_relaxed", refuse)
         raise KeyboardInterrupt
 
     script.then(interrupt)
     with pytest.raises(KeyboardInterrupt):
         b.takes("IX", 1, timeout_ms=-1)
-    monkeypatch.setattr(process.on, "noting", noting)
+    monkeypatch.setattr(process.on, "writing_relaxed", writing_relaxed)
     assert held_by(b) == [(1, IX, WAIT)]
 
 
@@ -299,7 +299,7 @@ def test_only_ones_own_waiting_requests_are_withdrawn(process: Process, script: 
     script.then(beside, a.ends)
     b.takes("Sch-M", 1, timeout_ms=-1)
     assert held_by(b) == [(3, IX, GRANT), (1, SCH_M, GRANT)]
-    assert len(process.locks.listed()) == 3
+    assert len(process.locks.entries()) == 3
 
 
 def test_a_transaction_that_has_ended_gets_no_locks(process: Process) -> None:
@@ -308,7 +308,7 @@ def test_a_transaction_that_has_ended_gets_no_locks(process: Process) -> None:
     process.transactions.end("a")
     with pytest.raises(Unavailable, match="transaction a of session 1 has no locks any more"):
         a.takes("IX", 1)
-    assert process.locks.listed() == []
+    assert process.locks.entries() == []
 
 
 def test_sessions_withdraw_their_own(process: Process, script: Script) -> None:
@@ -318,7 +318,7 @@ def test_sessions_withdraw_their_own(process: Process, script: Script) -> None:
     def beside() -> None:
         with pytest.raises(LockTimeout):
             process.locks.acquire(c.session, None, wants("S"), 1)
-        waiting = [one.session_id for one in process.locks.listed() if one.status is WAIT]
+        waiting = [one.session_id for one in process.locks.entries() if one.status is WAIT]
         assert waiting == [b.session]
 
     script.then(beside, lambda: None, a.ends)
@@ -329,18 +329,18 @@ def test_sessions_withdraw_their_own(process: Process, script: Script) -> None:
 
 
 def test_whoever_may_go_on_is_told(process: Process, other: Process) -> None:
-    bell = process.locks._bell
+    bell = process.locks._changes
     a, b = process.party("a"), process.party("b")
     a.takes("IX", 1)
-    assert bell.rung == 0  # nobody waits longer or shorter for it
+    assert bell.count == 0  # nobody waits longer or shorter for it
     a.ends()
-    assert bell.rung == 1
-    process.locks.leave(a.session, table(1))
-    assert bell.rung == 2
+    assert bell.count == 1
+    process.locks.release_session_locks(a.session, table(1))
+    assert bell.count == 2
     a.takes("IX", 1)
     with pytest.raises(LockTimeout):
         b.takes("Sch-M", 1, timeout_ms=1)
-    assert bell.rung == 4  # it came between others, and went again
+    assert bell.count == 4  # it came between others, and went again
 
 
 class Condition:
@@ -366,10 +366,10 @@ class Condition:
 
 
 def test_the_bell_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell = locks_module._Bell()
+    bell = locks_module._ChangeSignal()
     condition = Condition()
     monkeypatch.setattr(bell, "_changed", condition)
-    bell.wait(bell.rung, 2_000)
-    bell.wait(bell.rung, -5)
-    bell.ring()
+    bell.wait(bell.count, 2_000)
+    bell.wait(bell.count, -5)
+    bell.notify()
     assert condition.done == [2, 0, "told"]

@@ -16,7 +16,7 @@ from tests.catalog.locking import LEASE_MS, Party, Process
 from txlake.catalog import locks as locks_module
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
-from txlake.catalog.locks import Locks, _Bell
+from txlake.catalog.locks import Locks, _ChangeSignal
 from txlake.catalog.relations import sessions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
@@ -70,20 +70,20 @@ class ScriptedDatabase(Database):
 
     noted = 0
 
-    def noting(self) -> AbstractContextManager[Connection]:
+    def writing_relaxed(self) -> AbstractContextManager[Connection]:
         self.noted += 1
         assert self.noted < NOTES_MAX, "it is asked for ever"
-        return super().noting()
+        return super().writing_relaxed()
 
 
-class ScriptedBell(_Bell):
+class ScriptedSignal(_ChangeSignal):
     """Goes by the script instead of waiting."""
 
     def __init__(self, script: Script) -> None:
         super().__init__()
         self._script = script
 
-    def wait(self, heard: int, timeout_ms: float) -> None:
+    def wait(self, since: int, timeout_ms: float) -> None:
         self._script.wait(timeout_ms)
 
 
@@ -93,8 +93,8 @@ def scripted_on(url: str, script: Script) -> Iterator[Process]:
     on = ScriptedDatabase(url, ScriptedSystem(script))
     of = Sessions(on, LEASE_MS)
     locks = Locks(on)
-    locks._bell = ScriptedBell(script)
-    transactions = Transactions(on, Fence(on.shown), of)
+    locks._changes = ScriptedSignal(script)
+    transactions = Transactions(on, Fence(on.display_url), of)
     process = Process(
         on=on, sessions=of, transactions=transactions, locks=locks, pool=ThreadPoolExecutor(1)
     )

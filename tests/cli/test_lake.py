@@ -332,7 +332,7 @@ def test_locks_and_conflicts_of_any_process_are_listed(
         catalog.transactions.begin("one", session)
         request = LockRequest(resource=table, mode=LockMode.IX)
         catalog.locks.acquire(session, "one", [request], 0)
-        catalog.journal.met("one", session, ConcurrentAppendException("lost", evidence))
+        catalog.journal.record("one", session, ConcurrentAppendException("lost", evidence))
         code, out, _ = txlake("locks", "-l", warehouse, "--json")
         assert code == 0
         lock = json.loads(out)

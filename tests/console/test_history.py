@@ -100,7 +100,7 @@ def test_the_newest_instants_are_listed(lake: PlainLake, browser: Browser) -> No
 
 def test_a_stretch_of_time_has_its_instants_alone(lake: PlainLake, browser: Browser) -> None:
     _book(lake)
-    commits = lake.engine.catalog.of_lake().ledger.commits_listed()
+    commits = lake.engine.catalog.of_lake().ledger.newest_commits()
     times = sorted({one.time_ms for one in commits})
     whole = _instants(browser.page(f"/history?from={times[0]}&to={times[-1]}"))
     assert len(whole) == len({one.sequence for one in commits})

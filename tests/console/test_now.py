@@ -38,7 +38,7 @@ def test_attempts_to_commit_that_lost_are_counted(lake: PlainLake, browser: Brow
     session = lake.another()
     lake.sql("BEGIN; UPDATE orders SET pieces = 0 WHERE id = 1", session)
     catalog = _catalog(lake)
-    (mine,) = [one for one in catalog.transactions.listed() if one.explicit]
+    (mine,) = [one for one in catalog.transactions.entries() if one.explicit]
     table = catalog.find("default", "orders")
     assert table is not None
     for lost in (1, 2):
@@ -66,7 +66,7 @@ def _waiting(lake: PlainLake) -> tuple[threading.Thread, list[object], int, int]
     thread.start()
     waiting = threading.Event()
     for _ in range(100 * DEADLINE_S):
-        if any(one.status.value == "WAIT" for one in _catalog(lake).locks.listed()):
+        if any(one.status.value == "WAIT" for one in _catalog(lake).locks.entries()):
             break
         waiting.wait(0.01)
     return thread, answers, holder.number(), waiter.number()

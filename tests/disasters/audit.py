@@ -195,7 +195,7 @@ class _Audit:
         session = opened(str(self._warehouse), self._catalog.url, _LEASE_MS)
         catalog = session.engine.catalog.of_lake()
         names = {entry.name for entry in catalog.tables("default")}
-        kept = {one.entry.name for one in catalog.dropped.listed()}
+        kept = {one.entry.name for one in catalog.dropped.entries()}
         torn: list[int] = []
         try:
             for table, txn_ids in self._logs.items():

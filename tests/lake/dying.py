@@ -95,7 +95,7 @@ def commit(place: str, last: int) -> None:
     steps = Steps(last)
     for name in ("put", "put_if_absent", "delete"):
         steps.around(LocalStore, name)
-    for name in ("writing", "noting"):
+    for name in ("writing", "writing_relaxed"):
         steps.inside(name)
     with txlake.connect(place) as lake:
         tx = lake.begin()

@@ -117,7 +117,7 @@ def test_a_session_ends_though_its_catalog_cannot_be_reached(
     tx = lake.begin()
     tx.sql("DELETE FROM t")
     with monkeypatch.context() as patched:
-        patched.setattr(Database, "noting", refuse)
+        patched.setattr(Database, "writing_relaxed", refuse)
         patched.setattr(Database, "writing", refuse)
         with pytest.raises(Unavailable, match="it rains"):
             tx.commit()

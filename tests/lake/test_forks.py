@@ -41,6 +41,6 @@ def test_a_fork_that_leaves_a_block_leaves_the_transaction_as_it_is(tmp_path: Pa
         ended = SystemExit(0)
         assert in_a_fork(lambda: block.__exit__(SystemExit, ended, None)) == ""
         catalog = lake._session.engine.catalog.of_lake()
-        assert [one.id for one in catalog.transactions.listed()] == [tx.id]
+        assert [one.id for one in catalog.transactions.entries()] == [tx.id]
         block.__exit__(None, None, None)
         assert tx.state == "committed"

@@ -12,8 +12,8 @@ from tests.transaction.log_of import add
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.membership import attachment
-from txlake.membership.attachment import attach_named
-from txlake.membership.dropping import finish
+from txlake.membership.attachment import attach_unattached
+from txlake.membership.dropping import finish_interrupted
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
 from txlake.session.catalog_access import transaction_of
@@ -167,7 +167,7 @@ def test_a_dropped_table_goes_with_its_folder(lake: Offline) -> None:
     assert lake.tables() == {}
     assert lake.files(location) == []
     assert lake.catalog.ledger.dropped_tables() == []
-    assert "DETACH" not in {one.operation for one in lake.catalog.ledger.commits_listed()}
+    assert "DETACH" not in {one.operation for one in lake.catalog.ledger.newest_commits()}
     lake.run("CREATE TABLE t (id INT, other INT)")
     assert len(lake.at(location).log.latest().schema.fields) == 2
 
@@ -201,10 +201,10 @@ def test_a_folder_that_cannot_be_removed_is_removed_later(
         lake.run("DROP TABLE t")
     assert "removed later" in caplog.text
     assert lake.files(location) != []
-    finish(lake.engine)  # nor may that fail the opening of the lake
+    finish_interrupted(lake.engine)  # nor may that fail the opening of the lake
     assert len(lake.catalog.ledger.dropped_tables()) == 1
     lake.failing.clear()
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) == []
     assert lake.catalog.ledger.dropped_tables() == []
 
@@ -229,7 +229,7 @@ def test_what_another_has_cleared_is_left_alone(
     lake.run("DROP TABLE t")
     lake.failing.clear()
     monkeypatch.setattr(lake.catalog.ledger, "note_clearing", lambda table_id: False)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) != []
 
 
@@ -240,10 +240,10 @@ def test_what_was_committed_and_not_published_is_published_when_the_lake_is_open
     location = lake.tables()["default.t"]
     lake.failing.add("put_if_absent")
     lake.run("COMMENT ON TABLE t IS 'newer'")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.at(location).log.latest().version == 0
     lake.failing.clear()
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.at(location).log.latest().version == 1
     assert lake.catalog.ledger.pending_tables() == []
 
@@ -260,7 +260,7 @@ def test_a_detached_tables_folder_stays_when_its_end_was_cut_short(
         patched.setattr(type(lake.catalog.ledger), "forget", unavailable)
         lake.run("DROP TABLE mine")
     assert len(lake.catalog.ledger.dropped_tables()) == 1
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.catalog.ledger.dropped_tables() == []
     assert lake.at(place).log.latest().version == 2
     assert "left alone" not in caplog.text
@@ -273,7 +273,7 @@ def test_tables_that_are_a_name_alone_are_taken_in_unless_they_are_gone(
     for name, location in (("t", place), ("gone", f"{place}-gone")):
         lake.name_alone(name, location)
     assert len(lake.catalog.unattached()) == 2
-    attach_named(lake.engine, lake.session.number)
+    attach_unattached(lake.engine, lake.session.number)
     assert [entry.name for entry in lake.catalog.unattached()] == ["gone"]
     assert (lake.domain(place) or {})["name"] == "default.t"
     lake.run("COMMENT ON TABLE t IS 'the lake commits'")
@@ -283,12 +283,12 @@ def test_a_transaction_of_ones_own_ends_whatever_happens(lake: Offline) -> None:
     def interrupted() -> None:
         with transaction_of(lake.engine, lake.session.number) as transaction:
             transaction.make_known()
-            assert len(lake.catalog.transactions.listed()) == 1
+            assert len(lake.catalog.transactions.entries()) == 1
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert lake.catalog.transactions.listed() == []
+    assert lake.catalog.transactions.entries() == []
 
 
 def test_attaching_waits_for_whoever_holds_the_name(lake: Offline, place: str) -> None:
@@ -362,11 +362,11 @@ def test_a_link_that_came_later_keeps_a_killed_processs_drop_from_being_finished
     local.failing.clear()
     there = moved(tmp_path / "warehouse" / "t")
     before = local.files(str(there))
-    finish(local.engine)
+    finish_interrupted(local.engine)
     assert local.files(str(there)) == before != []
     assert "without a symbolic link on the way" in caplog.text
     (tmp_path / "warehouse" / "t").unlink()
-    finish(local.engine)
+    finish_interrupted(local.engine)
     assert local.catalog.ledger.dropped_tables() == []
     assert local.files(str(there)) == before
 
@@ -437,7 +437,7 @@ def test_nothing_is_published_or_removed_where_a_path_table_is_now(
     emptied(lake, location)
     lake.path_table(location, add("x"))
     before = lake.files(location)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) == before
     assert is_forgotten(lake)
     assert lake.engine._logs.get(location) is None  # what was seen there isn't remembered
@@ -449,7 +449,7 @@ def test_a_folder_whose_log_cannot_be_read_is_left_alone(
     location = dropped(lake)
     lake.at(location).store.put(commit_path(0), b"{nonsense")
     with caplog.at_level(logging.WARNING):
-        finish(lake.engine)
+        finish_interrupted(lake.engine)
     assert "left alone" in caplog.text
     assert lake.files(location) != []
     assert is_forgotten(lake)
@@ -459,7 +459,7 @@ def test_a_folder_whose_log_cannot_be_read_is_left_alone(
 def test_a_folder_without_a_log_is_left_alone(lake: Offline, published: bool) -> None:
     location = dropped(lake, published=published)
     emptied(lake, location, "data.parquet")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) == ["data.parquet"]
     assert is_forgotten(lake)
 
@@ -467,7 +467,7 @@ def test_a_folder_without_a_log_is_left_alone(lake: Offline, published: bool) ->
 def test_a_folder_whose_table_was_never_published_is_removed(lake: Offline) -> None:
     location = dropped(lake, first=False)
     emptied(lake, location, "data.parquet")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) == []
     assert is_forgotten(lake)
 
@@ -475,11 +475,11 @@ def test_a_folder_whose_table_was_never_published_is_removed(lake: Offline) -> N
 def test_a_folder_that_cannot_be_looked_at_waits(lake: Offline) -> None:
     location = dropped(lake, published=False)
     lake.failing.add("head")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     lake.failing.clear()
     assert commit_path(0) in lake.files(location)
     assert commit_path(1) not in lake.files(location)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(location) == []
 
 
@@ -492,7 +492,7 @@ def test_what_a_dropped_table_elsewhere_has_pending_is_published_unless_it_canno
     lake.run("DROP TABLE mine")
     assert lake.domain(place) is not None
     lake.failing.clear()
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.domain(place) is None
     assert is_forgotten(lake)
 

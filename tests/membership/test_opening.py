@@ -12,7 +12,7 @@ from tests.session.offline import Offline
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.membership.attachment import attach
-from txlake.membership.opening import MARKER, Marker, marker_of, open_lake
+from txlake.membership.opening import MARKER, Marker, open_lake, read_marker
 from txlake.membership.recovery import recover
 from txlake.ports import NewTable, PutOutcome
 from txlake.session.catalog_access import transaction_of
@@ -22,9 +22,9 @@ from txlake.system import System
 def test_the_first_catalog_marks_the_warehouse() -> None:
     lake = Offline()
     assert lake.engine.warehouse is not None
-    assert marker_of(lake.engine.warehouse) is None
+    assert read_marker(lake.engine.warehouse) is None
     open_lake(lake.session)
-    assert marker_of(lake.engine.warehouse) == Marker(lake.catalog.lake_id, 1)
+    assert read_marker(lake.engine.warehouse) == Marker(lake.catalog.lake_id, 1)
     open_lake(lake.session)
     assert lake.engine.lost is None
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.catalog.backups import Copy, copied, put_back
 from tests.session.processes import Lakes, head, restored, say, told
-from txlake.catalog.recovering import Standing
+from txlake.catalog.recovering import TableState
 from txlake.errors import CorruptTable, Unavailable
 from txlake.membership.attachment import attach, detach
-from txlake.membership.opening import MARKER, Marker, mark, marker_of
+from txlake.membership.opening import MARKER, Marker, read_marker, write_marker
 from txlake.membership.recovery import Recovered, recover
 
 
@@ -114,11 +114,11 @@ def test_a_marker_that_is_behind_is_brought_up(lakes: Lakes) -> None:
     recover(lake.session, ())
     warehouse = lake.engine.warehouse
     assert warehouse is not None
-    mark(warehouse, Marker(lake.catalog.lake_id))
+    write_marker(warehouse, Marker(lake.catalog.lake_id))
     lakes.process()
-    assert marker_of(warehouse) == Marker(lake.catalog.lake_id, 2)
+    assert read_marker(warehouse) == Marker(lake.catalog.lake_id, 2)
     warehouse.put(MARKER, json.dumps({"lake": lake.catalog.lake_id}).encode())
-    assert marker_of(warehouse) == Marker(lake.catalog.lake_id, 1)
+    assert read_marker(warehouse) == Marker(lake.catalog.lake_id, 1)
 
 
 def test_a_recovery_that_was_cut_short_is_run_again(lakes: Lakes) -> None:
@@ -167,14 +167,14 @@ def test_commits_that_come_meanwhile_are_nothing_to_recover(
     lakes: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = lakes.process()
-    standing = lake.catalog.recovery.standing
+    standing = lake.catalog.recovery.table_states
 
-    def meanwhile() -> list[Standing]:
+    def meanwhile() -> list[TableState]:
         found = standing()
         say(lake, "meanwhile")
         return found
 
-    monkeypatch.setattr(lake.catalog.recovery, "standing", meanwhile)
+    monkeypatch.setattr(lake.catalog.recovery, "table_states", meanwhile)
     assert recover(lake.session, ()) == Recovered((), (), ())
     assert lake.catalog.epoch == 1
 

@@ -101,14 +101,14 @@ def test_one_place_that_fails_keeps_no_other_from_being_taken_in(
     alone.process().run("CREATE TABLE v (id INT); CREATE TABLE w (id INT)")
     put_back(alone.url, copy)
     lake = alone.process()
-    take_in, left = recovery._take_in, [Unavailable("away")]
+    take_in, left = recovery._attach_unknown, [Unavailable("away")]
 
     def away_once(*given: Any, managed: bool) -> None:
         if left:
             raise left.pop()
         take_in(*given, managed=managed)
 
-    monkeypatch.setattr(recovery, "_take_in", away_once)
+    monkeypatch.setattr(recovery, "_attach_unknown", away_once)
     report = recover(lake.session, ())
     assert len(report.tables) == 1
     assert any("isn't recovered: away" in one for one in report.unknown)

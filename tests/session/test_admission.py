@@ -69,14 +69,14 @@ def _stays(database: str) -> None:
 def held(lake: Offline, transaction: Transaction) -> list[tuple[str, str, str]]:
     """What a transaction holds or waits for, in the order of asking: type, mode, what it is."""
     tables = {entry.number: entry.name for entry in lake.catalog.tables("default")}
-    tables |= {entry.number: entry.name for entry in lake.catalog.views.listed("default")}
+    tables |= {entry.number: entry.name for entry in lake.catalog.views.entries("default")}
     return [
         (
             one.resource.type.value,
             one.mode.value,
             one.resource.description or tables.get(one.resource.entity, ""),
         )
-        for one in lake.catalog.locks.listed()
+        for one in lake.catalog.locks.entries()
         if one.transaction_id == transaction.id
     ]
 
@@ -150,7 +150,7 @@ def test_a_table_of_the_lake_is_locked_by_its_place_too(lake: Offline) -> None:
 def test_who_leaves_a_table_as_it_is_leaves_no_trace(lake: Offline) -> None:
     alone = context_of(lake, explicit=False)
     admit(alone, [(T, SCH_M)], leaves=True)
-    assert lake.catalog.transactions.listed() == []
+    assert lake.catalog.transactions.entries() == []
     admit(alone, [(NEW, SCH_M)], leaves=True)
     assert len(held(lake, alone.transaction)) == 2
 
@@ -204,7 +204,7 @@ def test_a_select_of_its_own_leaves_no_trace_unless_somebody_makes_it_wait(lake:
     alone = context_of(lake, explicit=False)
     admit(alone, [(T, SCH_S)])
     assert held(lake, alone.transaction) == []
-    assert lake.catalog.transactions.listed() == []
+    assert lake.catalog.transactions.entries() == []
     explicit = context_of(lake)
     admit(explicit, [(T, SCH_S)])
     assert len(held(lake, explicit.transaction)) == 2
@@ -318,7 +318,7 @@ def test_lock_table_is_no_read(lake: Offline) -> None:
     assert handle is not None
     assert context.transaction.open(handle).view.schema.names == ("id", "y")
     [listed] = [
-        one for one in lake.catalog.transactions.listed() if one.id == context.transaction.id
+        one for one in lake.catalog.transactions.entries() if one.id == context.transaction.id
     ]
     assert listed.sequence == context.transaction.sequence
 
@@ -403,7 +403,7 @@ def test_a_select_from_a_view_leaves_no_trace_either(lake: Offline) -> None:
     lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
     alone = context_of(lake, explicit=False)
     admit(alone, [(V, SCH_S)])
-    assert lake.catalog.transactions.listed() == []
+    assert lake.catalog.transactions.entries() == []
     assert alone.transaction.sequence is not None
     changing = context_of(lake)
     admit(changing, [(T, SCH_M)])
@@ -418,7 +418,7 @@ def test_names_in_a_view_are_of_its_database(lake: Offline) -> None:
     admit(context, [(TableName(("d", "v")), SCH_S)])
     inner = lake.catalog.find("d", "t")
     assert inner is not None
-    locked = {one.resource.entity for one in lake.catalog.locks.listed()}
+    locked = {one.resource.entity for one in lake.catalog.locks.entries()}
     assert inner.number in locked
     outer = lake.catalog.find("default", "t")
     assert outer is not None
@@ -477,7 +477,7 @@ def test_a_statement_of_its_own_is_known_before_it_holds_a_lock(lake: Offline) -
     for ask in asks:
         context = context_of(lake, explicit=False)
         ask(context)
-        assert [one.id for one in lake.catalog.transactions.listed()] == [context.transaction.id]
+        assert [one.id for one in lake.catalog.transactions.entries()] == [context.transaction.id]
         context.transaction.rollback()
 
 
@@ -504,7 +504,7 @@ def test_a_name_that_is_too_long_says_so(lake: Offline, sql: str, name: str) -> 
         lake.run(sql.format(f"`{name}`"))
     assert [entry.name for entry in lake.catalog.tables("default")] == ["t", "u"]
     assert [entry.name for entry in lake.catalog.databases()] == ["default"]
-    assert lake.catalog.locks.listed() == []
+    assert lake.catalog.locks.entries() == []
 
 
 def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
@@ -513,7 +513,7 @@ def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
             longer = sa.update(tables).where(tables.c.name == "t")
             connection.execute(longer.values(name=LONG, folded_name=LONG))
 
-    lake.catalog._on.shielded(rename)
+    lake.catalog._on.run_shielded(rename)
     lake.run(f"ALTER TABLE {LONG} ADD COLUMN x INT; DROP TABLE {LONG}")
     assert [entry.name for entry in lake.catalog.tables("default")] == ["u"]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
-from txlake.catalog.heartbeat import Delayed
+from txlake.catalog.heartbeat import DelayedCall
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
@@ -20,7 +20,7 @@ from txlake.system import System
 @pytest.fixture
 def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RowSession:
     """A session that has read and written the tables t and u."""
-    monkeypatch.setattr(Delayed, "ask", lambda _: None)  # what nobody waits for
+    monkeypatch.setattr(DelayedCall, "schedule", lambda _: None)  # what nobody waits for
     system = System()
     catalog = Catalog("sqlite://", system)
     catalog.check_warehouse(catalog.lake_id, "lake")  # as who connects does

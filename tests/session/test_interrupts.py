@@ -62,9 +62,9 @@ def test_a_beginning_that_nobody_holds_ends(
         patched.setattr(transactions, "announce", stopped_after(transactions.announce))
         with pytest.raises(KeyboardInterrupt):
             session.begin()
-    assert len(transactions.listed()) == 1
+    assert len(transactions.entries()) == 1
     session.rows("SELECT n FROM t")
-    assert transactions.listed() == []
+    assert transactions.entries() == []
 
 
 def test_an_end_that_was_stopped_is_made_up_for(
@@ -77,9 +77,9 @@ def test_an_end_that_was_stopped_is_made_up_for(
         with pytest.raises(KeyboardInterrupt):
             held.rollback()
     assert held.state is State.ROLLED_BACK
-    assert [one.id for one in transactions.listed()] == [held.id]
+    assert [one.id for one in transactions.entries()] == [held.id]
     catalog_of(session).sessions.renew()
-    assert transactions.listed() == []
+    assert transactions.entries() == []
 
 
 def test_a_rollback_ends_what_another_one_could_not(
@@ -92,7 +92,7 @@ def test_a_rollback_ends_what_another_one_could_not(
             held.rollback()
     held.rollback()
     assert held.state is State.ROLLED_BACK
-    assert transactions.listed() == []
+    assert transactions.entries() == []
 
 
 def test_a_commit_that_stands_is_never_told_as_rolled_back(
@@ -137,7 +137,7 @@ def test_a_statement_whose_failure_was_stopped_is_never_committed(
         session.rows("COMMIT")
     session.rows("ROLLBACK")
     assert session.rows("SELECT n FROM t") == []
-    assert catalog_of(session).transactions.listed() == []
+    assert catalog_of(session).transactions.entries() == []
 
 
 @pytest.mark.parametrize("last", ["COMMIT", "ROLLBACK"])

@@ -111,6 +111,6 @@ def test_engines_of_places_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_session_that_ended_leaves_nothing() -> None:
     lake = Offline()
     lake.run("CREATE DATABASE d; USE d; USE default")
-    assert len(lake.catalog.locks._held) == 1
+    assert len(lake.catalog.locks._granted) == 1
     lake.session.close()
-    assert lake.catalog.locks._held == {}
+    assert lake.catalog.locks._granted == {}

@@ -15,13 +15,13 @@ from tests.session.processes import Lakes, told
 from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
-from txlake.catalog.recovering import Standing
+from txlake.catalog.recovering import TableState
 from txlake.commands import HANDLERS
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.membership import dropping
 from txlake.membership.attachment import attach, detach
-from txlake.membership.drop_note import note_path, take_back, tell
-from txlake.membership.dropping import finish
+from txlake.membership.drop_note import note_path, remove_drop_note, write_drop_note
+from txlake.membership.dropping import finish_interrupted
 from txlake.membership.opening import open_lake
 from txlake.membership.recovery import Recovered, recover
 from txlake.ports import Ratification, Store
@@ -69,7 +69,7 @@ def table(lake: Offline, name: str = "t", database: str = "default") -> TableEnt
 
 def dropped(lake: Offline) -> DroppedEntry:
     """The newest that is kept."""
-    return lake.catalog.dropped.listed()[0]
+    return lake.catalog.dropped.entries()[0]
 
 
 def end(lakes: Lakes, lake: Offline) -> DroppedEntry:
@@ -80,8 +80,8 @@ def end(lakes: Lakes, lake: Offline) -> DroppedEntry:
         "UPDATE txlake_tables SET dropped_ms = 1000, kept_until_ms = 2000"
         f" WHERE id = '{one.entry.id}'",
     )
-    if one.is_told:
-        tell(lake.catalog, lake.at(one.entry.location).store, dropped(lake))
+    if one.has_drop_note:
+        write_drop_note(lake.catalog, lake.at(one.entry.location).store, dropped(lake))
     return dropped(lake)
 
 
@@ -176,13 +176,13 @@ def test_it_cannot_be_part_of_a_transaction(lake: Offline) -> None:
 def test_a_drop_in_a_transaction_is_one_when_that_commits(lake: Offline) -> None:
     tx = lake.session.begin()
     lake.run_in(tx, "DROP TABLE t")
-    assert lake.catalog.dropped.listed() == []
+    assert lake.catalog.dropped.entries() == []
     tx.commit()
     lake.run("UNDROP TABLE t")
     tx = lake.session.begin()
     lake.run_in(tx, "DROP TABLE t")
     tx.rollback()
-    assert lake.catalog.dropped.listed() == []
+    assert lake.catalog.dropped.entries() == []
     assert not has_note(lake, table(lake))
 
 
@@ -227,7 +227,7 @@ def test_a_folder_that_is_gone_is_not_made_again(lakes: Lakes, lake: Offline) ->
     lake.run("DROP TABLE t")
     assert lake.files(entry.location) == []
     end(lakes, lake)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(entry.location) == []
     assert lake.catalog.ledger.dropped_tables() == []
 
@@ -244,9 +244,9 @@ def test_nothing_is_published_where_another_table_is(lake: Offline) -> None:
     with pytest.raises(InvalidRequest, match="holds another table now"):
         lake.run("UNDROP TABLE t")
     assert lake.files(entry.location) == before
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(entry.location) == before
-    assert lake.catalog.dropped.listed() == []
+    assert lake.catalog.dropped.entries() == []
 
 
 # --- tables elsewhere -----------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_folder_elsewhere_is_never_told(lake: Offline, place: str) -> None:
     entry = table(lake, "mine")
     lake.failing.add("put_if_absent")  # so that its log says that it is the lake's
     lake.run("DROP TABLE mine")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     lake.failing.clear()
     assert lake.domain(place) is not None
     assert not has_note(lake, entry)
@@ -313,8 +313,8 @@ def test_what_lies_elsewhere_stays_when_its_time_is_over(
     lake.run("DROP TABLE mine")
     end(lakes, lake)
     before = lake.files(place)
-    finish(lake.engine)
-    assert lake.catalog.dropped.listed() == []
+    finish_interrupted(lake.engine)
+    assert lake.catalog.dropped.entries() == []
     assert lake.catalog.ledger.dropped_tables() == []
     assert lake.files(place) == before
     with pytest.raises(InvalidRequest, match="was dropped at 1970-01-01T00:00:01"):
@@ -323,7 +323,7 @@ def test_what_lies_elsewhere_stays_when_its_time_is_over(
 
 def test_what_is_given_up_is_not_kept(lake: Offline, place: str) -> None:
     detach(lake.session, "mine")
-    assert lake.catalog.dropped.listed() == []
+    assert lake.catalog.dropped.entries() == []
 
 
 def test_a_table_elsewhere_is_written_by_others_and_at_odds_with_nothing(
@@ -342,7 +342,7 @@ def test_what_is_purged_is_removed_at_once(lake: Offline) -> None:
     location = table(lake).location
     lake.run("DROP TABLE t PURGE")
     assert lake.files(location) == []
-    assert lake.catalog.dropped.listed() == []
+    assert lake.catalog.dropped.entries() == []
     with pytest.raises(InvalidRequest, match="no dropped table"):
         lake.run("UNDROP TABLE t")
 
@@ -354,7 +354,7 @@ def test_a_database_says_for_how_long(lake: Offline) -> None:
     one = dropped(lake)
     assert one.kept_until_ms - one.dropped_ms == 7_200_000
     lake.run(f"ALTER DATABASE d SET DBPROPERTIES ('{key}' = '0 days'); DROP TABLE d.u")
-    assert [each.entry.name for each in lake.catalog.dropped.listed()] == ["t"]
+    assert [each.entry.name for each in lake.catalog.dropped.entries()] == ["t"]
     with pytest.raises(InvalidRequest, match="expected an interval such as"):
         lake.run(f"ALTER DATABASE d SET DBPROPERTIES ('{key}' = 'a while')")
 
@@ -385,7 +385,7 @@ def test_what_is_over_is_removed_when_another_is_dropped(lakes: Lakes, lake: Off
     over = end(lakes, lake).entry
     lake.run("DROP TABLE u")
     assert lake.files(over.location) == []
-    assert [one.entry.name for one in lake.catalog.dropped.listed()] == ["u"]
+    assert [one.entry.name for one in lake.catalog.dropped.entries()] == ["u"]
 
 
 def test_what_lies_elsewhere_is_forgotten_when_another_is_dropped(
@@ -408,7 +408,7 @@ def test_a_folder_that_is_no_tables_any_more_is_left_alone(lakes: Lakes, lake: O
     store.delete([stored.path for stored in store.list("")])
     store.put("data.parquet", b"mine")
     lake.run("DROP TABLE u")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(over.location) == ["data.parquet"]
 
 
@@ -483,10 +483,10 @@ def test_a_drop_that_was_cut_short_is_told_when_the_lake_is_opened(lake: Offline
     lake.failing.add("put")
     lake.run("DROP TABLE t")
     lake.failing.clear()
-    assert not dropped(lake).is_told
+    assert not dropped(lake).has_drop_note
     assert not has_note(lake, dropped(lake).entry)
     open_lake(lake.session)
-    assert dropped(lake).is_told
+    assert dropped(lake).has_drop_note
     assert has_note(lake, dropped(lake).entry)
     lake.run("UNDROP TABLE t")
 
@@ -495,10 +495,10 @@ def test_what_was_not_told_is_not_removed(lakes: Lakes, lake: Offline) -> None:
     lake.failing.add("put")
     lake.run("DROP TABLE t")
     one = end(lakes, lake)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert commit_path(0) in lake.files(one.entry.location)
     lake.failing.clear()
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(one.entry.location) == []
 
 
@@ -510,7 +510,7 @@ def test_what_was_dropped_is_not_told_in_anothers_folder(lake: Offline) -> None:
     store = lake.at(entry.location).store
     store.delete([stored.path for stored in store.list("")])
     lake.path_table(entry.location)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert not has_note(lake, entry)
     assert dropped(lake).entry.id == entry.id  # the folder may be put back
 
@@ -519,7 +519,7 @@ def test_what_was_told_is_not_told_again(lake: Offline, caplog: pytest.LogCaptur
     lake.run("DROP TABLE t")
     lake.failing.add("put")
     with caplog.at_level(logging.WARNING):
-        finish(lake.engine)
+        finish_interrupted(lake.engine)
     assert caplog.text == ""
 
 
@@ -527,10 +527,10 @@ def test_what_is_over_and_cannot_be_looked_at_waits(lakes: Lakes, lake: Offline)
     lake.run("DROP TABLE t")
     one = end(lakes, lake)
     lake.failing.add("get")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     lake.failing.clear()
     assert commit_path(0) in lake.files(one.entry.location)
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(one.entry.location) == []
 
 
@@ -551,7 +551,7 @@ def test_nothing_is_cached_of_a_dropped_table(lake: Offline) -> None:
     assert lake.engine._logs.get(entry.id) is None
 
 
-@pytest.mark.parametrize("at", ["note_untold", "ratify"])
+@pytest.mark.parametrize("at", ["clear_drop_note", "ratify"])
 def test_an_undrop_that_was_cut_short_leaves_a_dropped_table(
     lake: Offline, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -561,9 +561,9 @@ def test_an_undrop_that_was_cut_short_leaves_a_dropped_table(
         patched.setattr(of, at, _die)
         with pytest.raises(Unavailable):
             lake.run("UNDROP TABLE t")
-    assert dropped(lake).is_told is (at == "note_untold")
-    finish(lake.engine)
-    assert dropped(lake).is_told
+    assert dropped(lake).has_drop_note is (at == "clear_drop_note")
+    finish_interrupted(lake.engine)
+    assert dropped(lake).has_drop_note
     assert has_note(lake, dropped(lake).entry)
     lake.run("UNDROP TABLE t; COMMENT ON TABLE t IS 'goes on'")
     assert not has_note(lake, table(lake))
@@ -573,12 +573,12 @@ def test_a_removal_that_was_cut_short_is_gone_on_with(lakes: Lakes, lake: Offlin
     lake.run("DROP TABLE t")
     one = end(lakes, lake)
     lake.failing.add("delete")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     lake.failing.clear()
     assert commit_path(0) in lake.files(one.entry.location)
     with pytest.raises(InvalidRequest, match="its retention is over"):
         lake.run("UNDROP TABLE t")
-    finish(lake.engine)
+    finish_interrupted(lake.engine)
     assert lake.files(one.entry.location) == []
     assert lake.catalog.ledger.dropped_tables() == []
 
@@ -590,15 +590,15 @@ def test_a_table_that_comes_back_while_it_is_told(
     lake.failing.add("put")
     lake.run("DROP TABLE t")
     lake.failing.clear()
-    one, note = dropped(lake), lake.catalog.dropped.note_told
+    one, note = dropped(lake), lake.catalog.dropped.record_drop_note
 
     def comes_back(table_id: str, dropped_ms: int) -> bool:
-        monkeypatch.setattr(lake.catalog.dropped, "note_told", note)
+        monkeypatch.setattr(lake.catalog.dropped, "record_drop_note", note)
         lake.run("UNDROP TABLE t")
         return note(table_id, dropped_ms)
 
-    monkeypatch.setattr(lake.catalog.dropped, "note_told", comes_back)
-    tell(lake.catalog, lake.at(one.entry.location).store, one)
+    monkeypatch.setattr(lake.catalog.dropped, "record_drop_note", comes_back)
+    write_drop_note(lake.catalog, lake.at(one.entry.location).store, one)
     assert not has_note(lake, table(lake))
 
 
@@ -688,7 +688,7 @@ def test_a_table_that_comes_back_just_now_is_no_work(
     lake: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The catalog was asked for its tables when this one was still dropped."""
-    monkeypatch.setattr(lake.catalog.recovery, "standing", list)
+    monkeypatch.setattr(lake.catalog.recovery, "table_states", list)
     assert recover(lake.session, ()).done == ()
     assert lake.catalog.epoch == 1
 
@@ -720,7 +720,7 @@ def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
         if not seen and is_over:
             lake.run("UNDROP TABLE t")
         elif not seen:
-            take_back(lake.catalog, store, table_id)
+            remove_drop_note(lake.catalog, store, table_id)
         seen.append(None)
         return found
 
@@ -739,10 +739,10 @@ def test_a_recovery_beside_a_drop_tells_nothing_of_the_table(
     """It is dropped, and its folder removed, after the catalog was asked for its tables."""
     other = lakes.process()
     recovery = other.catalog.of_lake().recovery
-    listed = recovery.standing
+    listed = recovery.table_states
     seen: list[None] = []
 
-    def then_it_is_dropped() -> list[Standing]:
+    def then_it_is_dropped() -> list[TableState]:
         found = listed()
         seen.append(None)
         if len(seen) == 2:
@@ -750,7 +750,7 @@ def test_a_recovery_beside_a_drop_tells_nothing_of_the_table(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "standing", then_it_is_dropped)
+        patch.setattr(recovery, "table_states", then_it_is_dropped)
         assert recover(other.session, ()) == Recovered((), (), ())
     assert len(seen) == 3
     lakes.process().run("CREATE TABLE t (id INT)")
@@ -781,7 +781,7 @@ def test_a_recovery_takes_in_no_folder_that_is_being_removed(
         raise Unavailable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(dropping, "_remove_all", cut_short)
+        patch.setattr(dropping, "_delete_files", cut_short)
         report = recover(lakes.process().session, ())
     assert report.done
     assert [one for one in (*report.done, *report.unknown) if entry.location in one] == []

@@ -539,7 +539,7 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
         type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
     )
     catalog.locks.acquire(session, "x", [LockRequest(resource=resource, mode=LockMode.IX)], 0)
-    catalog.journal.met("x", session, Deadlock("victim"))
+    catalog.journal.record("x", session, Deadlock("victim"))
     entries = CatalogEntries(catalog, lambda table: Given().shape(table), lambda: session)
     filled = {name for name in VIEWS if VIEWS[name].look(entries).rows}
     assert filled == set(VIEWS)

@@ -195,7 +195,7 @@ class _Attempt:
         if not self._world.shape.has_catalog:
             return
         transactions = self._session.engine.catalog.of_lake().transactions
-        found = transactions.listed()
+        found = transactions.entries()
         if found:
             transactions.kill(found[-1].id)
 

@@ -21,7 +21,7 @@ from sqlalchemy.pool import StaticPool
 from tests.simulation.luck import Misfortune
 from tests.simulation.threads import THREADS
 from txlake.catalog.database import CommitUnsettled, Database
-from txlake.catalog.database_errors import translated
+from txlake.catalog.database_errors import translate_error
 from txlake.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ class SimulatedDatabase(Database):
         return False  # it outlives the process
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         return URL
 
-    def shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
-        return self._process.shielded(work)
+    def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
+        return self._process.run_shielded(work)
 
     def is_interrupted(self) -> bool:
         return self._process.is_interrupted
@@ -166,7 +166,7 @@ class SimulatedDatabase(Database):
     def writing(self) -> AbstractContextManager[Connection]:
         return self._once("write", is_durable=True)
 
-    def noting(self) -> AbstractContextManager[Connection]:
+    def writing_relaxed(self) -> AbstractContextManager[Connection]:
         return self._once("note", is_durable=False)
 
     def lease_now(self) -> sa.ColumnElement[int]:
@@ -212,7 +212,7 @@ class SimulatedDatabase(Database):
         except _Lost:
             raise self._unsettled(kind) from None
         except SQLAlchemyError as error:
-            raise translated(error, self.url) from error
+            raise translate_error(error, self.url) from error
         finally:
             process.is_in_database = False
         if kind == "write" and world.disasters is not None and self._opened_file == disk().file:

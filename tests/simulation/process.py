@@ -209,7 +209,7 @@ class Process:
         task = THREADS.task()
         return task in self.shields and self.shields[task].is_interrupted
 
-    def shielded(self, work: Callable[[], Value]) -> Value:
+    def run_shielded(self, work: Callable[[], Value]) -> Value:
         """What the work gives; an interrupt that arrives meanwhile is raised at its end."""
         task = THREADS.task()
         if task is None or task in self.shields:

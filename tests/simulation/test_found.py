@@ -10,7 +10,7 @@ from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, Unavailable
 from txlake.membership import dropping
-from txlake.membership.dropping import finish
+from txlake.membership.dropping import finish_interrupted
 from txlake.ports import Store
 from txlake.session import transaction
 from txlake.session.engine import Engine
@@ -76,7 +76,7 @@ def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
         session.rows("DROP TABLE t")
     session.rows("CREATE TABLE t (n INT) USING delta")
     session.rows("INSERT INTO t VALUES (1)")
-    finish(engine)
+    finish_interrupted(engine)
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
 
 
@@ -110,16 +110,16 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
 ) -> None:
     """Who opened the lake saw the dropped table, and found its files before they were gone."""
     session = lake("twice")
-    removing = dropping._remove_all
+    removing = dropping._delete_files
     others: list[Store] = []
 
     def both(engine: Engine, store: Store, table_id: str) -> None:
         if not others:
             others.append(store)
-            finish(session.engine)
+            finish_interrupted(session.engine)
         removing(engine, store, table_id)
 
-    monkeypatch.setattr(dropping, "_remove_all", both)
+    monkeypatch.setattr(dropping, "_delete_files", both)
     assert len(set(places_of(session, 2))) == 2
     assert len(others) == 1
 
@@ -131,7 +131,7 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     ledger = engine.catalog.of_lake().ledger
     session.rows("CREATE TABLE t (n INT) USING delta")
     with monkeypatch.context() as patch:
-        patch.setattr(dropping, "_clear", lambda *_, **__: None)
+        patch.setattr(dropping, "_remove_folder", lambda *_, **__: None)
         session.rows("DROP TABLE t")
     dropped = ledger.dropped_tables()
     (table,) = dropped
@@ -142,7 +142,7 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     session.rows("CREATE TABLE t (n INT) USING delta")
     session.rows("INSERT INTO t VALUES (1)")
     monkeypatch.setattr(ledger, "dropped_tables", lambda: dropped)
-    finish(engine)
+    finish_interrupted(engine)
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
 
 

@@ -70,7 +70,7 @@ def selects_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 
 def heads_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ratifying._Book, "_moved", lambda *_: {})
+    patch.setattr(ratifying._Batch, "_moved_heads", lambda *_: {})
 
 
 def commits_overwritten(patch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def own_commit_unrecognised(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_ratification_denied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitLedger, "_looked_up", lambda *_: {})
+    patch.setattr(CommitLedger, "_find_ratified", lambda *_: {})
 
 
 def newest_read(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,9 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(publication, "_with_those_before", with_those_before)
     # The catalog's own guard, which notes what was compared alone.
-    patch.setattr(publishing, "_reached", lambda _, vouched: max(one.last for one in vouched))
+    patch.setattr(
+        publishing, "_last_contiguous", lambda _, vouched: max(one.last for one in vouched)
+    )
     # And that of whoever comes next.
     nothing_beyond_the_head(patch)
 

@@ -18,7 +18,7 @@ from tests.simulation.luck import Misfortune
 from tests.simulation.many import some, table
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Failure, World
-from txlake.catalog.ratifying import _Book
+from txlake.catalog.ratifying import _Batch
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -76,7 +76,7 @@ def test_a_seed_replays_whatever_ran_before_it() -> None:
 
 @pytest.mark.broad
 def test_a_failure_is_made_small_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Book, "_moved", lambda *_: {})  # heads aren't looked at
+    monkeypatch.setattr(_Batch, "_moved_heads", lambda *_: {})  # heads aren't looked at
     failure = next(one for seed in range(1, 200) if (one := _failed(Case(seed))) is not None)
     smallest = shrunk(failure)
     assert len(smallest.trace) <= len(failure.trace)

@@ -572,4 +572,4 @@ def _empty_catalog(lake: str) -> bytes:
         assert isinstance(made, sqlite3.Connection)
         return bytes(made.serialize())
 
-    return catalog._on.shielded(named)
+    return catalog._on.run_shielded(named)

@@ -127,7 +127,7 @@ def test_tables_of_a_lake_commit_together(there: LakeServer) -> None:
         run(uc, "COMMIT")
     assert rows(there.lake, "orders") == [(1, 10), (2, 20), (3, 30)]
     assert rows(there.lake, "stock") == [(1, 9), (2, 20)]
-    listed = there.lake._session.engine.catalog.of_lake().ledger.commits_listed()
+    listed = there.lake._session.engine.catalog.of_lake().ledger.newest_commits()
     assert len({one.sequence for one in listed[:2]}) == 1
 
 

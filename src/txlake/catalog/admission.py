@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.locks import Answer, Ask, Locks, lost
+from txlake.catalog.locks import LockResult, Locks, OwnerRequests, lost_error
 from txlake.catalog.lookup import (
     CatalogView,
     LookupRequest,
@@ -28,7 +28,7 @@ from txlake.catalog.lookup import (
     newest,
     versions_at,
 )
-from txlake.catalog.prepared import together
+from txlake.catalog.prepared import pipelined
 from txlake.catalog.pruning import require_instant
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import Transactions
@@ -45,13 +45,13 @@ class Admission:
         is_known: the catalog knows the transaction.
     """
 
-    seen: CatalogView
+    view: CatalogView
     is_granted: bool
     is_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrant:
+class StatementTransaction:
     """The transaction that a statement runs in.
 
     Attributes:
@@ -90,7 +90,7 @@ class Entrant:
         }
 
 
-Needs = Callable[[CatalogView], Sequence[LockRequest] | None]
+RequiredLocks = Callable[[CatalogView], Sequence[LockRequest] | None]
 """The locks that a statement needs where that is so; None where it has to ask for more first."""
 
 
@@ -105,26 +105,35 @@ class Admissions:
         self._fence = fence
         self._transactions = transactions
         self._locks = locks
-        self._rounds: GroupCommit[_Asking, _Outcome] = GroupCommit(self._round, turn=on.turn)
+        self._group: GroupCommit[_AdmissionRequest, _Outcome] = GroupCommit(
+            self._admit_batch, turn=on.turn
+        )
 
-    def look(self, asked: LookupRequest, needs: Needs) -> Admission:
+    def admit_without_locks(
+        self, lookup: LookupRequest, required_locks: RequiredLocks
+    ) -> Admission:
         """Admits a stranger who could have the locks at once, and takes none; it leaves no trace.
 
         Raises as `Fence.check`.
         """
         known = self._fence.newest
         with self._on.reading() as connection:
-            seen = look_up(connection, asked)()
-            requests = needs(seen)
+            view = look_up(connection, lookup)()
+            requests = required_locks(view)
             if requests is None or self._locks.is_contested(connection, requests):
-                return Admission(seen, is_granted=False, is_known=False)
-            now = newest(connection, seen.ids)()
+                return Admission(view, is_granted=False, is_known=False)
+            now = newest(connection, view.ids)()
         self._fence.check(now.epoch, now.instant, known=known)
-        seen = seen.at(now.instant, now.versions)
-        return Admission(seen, is_granted=True, is_known=False)
+        view = view.at(now.instant, now.versions)
+        return Admission(view, is_granted=True, is_known=False)
 
     def admit(
-        self, who: Entrant, asked: LookupRequest, needs: Needs, *, timeout_ms: int
+        self,
+        transaction: StatementTransaction,
+        lookup: LookupRequest,
+        required_locks: RequiredLocks,
+        *,
+        timeout_ms: int,
     ) -> Admission:
         """Waits until the transaction has the locks.
 
@@ -135,53 +144,58 @@ class Admissions:
         Raises as `Locks.acquire` and `Fence.check`.
         """
         try:
-            admission = self._admitted(_Asking(who, asked, needs, timeout_ms != 0), timeout_ms)
+            admission = self._admit_repeatedly(
+                _AdmissionRequest(transaction, lookup, required_locks, timeout_ms != 0), timeout_ms
+            )
         except BaseException:
-            self._locks.withdraw(who.owner)
+            self._locks.withdraw(transaction.owner)
             raise
         if not admission.is_known:
-            self._transactions.forget(who.id)
+            self._transactions.forget(transaction.id)
         return admission
 
-    def _admitted(self, asking: _Asking, timeout_ms: int) -> Admission:
+    def _admit_repeatedly(self, request: _AdmissionRequest, timeout_ms: int) -> Admission:
         while True:
-            who, heard = asking.who, self._locks.heard
-            if who.holder is not None:
-                self._transactions.hold(who.id, who.holder)
+            transaction, since = request.transaction, self._locks.change_count
+            if transaction.holder is not None:
+                self._transactions.hold(transaction.id, transaction.holder)
             try:
-                outcome = self._rounds.submit(asking)
+                outcome = self._group.submit(request)
             except Interrupted:
-                if who.is_new:
-                    self._transactions.end(who.id)  # where it was noted all the same
+                if transaction.is_new:
+                    self._transactions.end(transaction.id)  # where it was noted all the same
                 continue
             if outcome.locks is not None:
-                self._locks.used(who.id)
-                self._locks.keep(who.owner, outcome.locks)
+                self._locks.note_use(transaction.id)
+                self._locks.remember(transaction.owner, outcome.locks)
                 if outcome.locks.waiting is not None:
-                    self._locks.wait(outcome.locks.waiting, heard, timeout_ms)
+                    self._locks.wait(outcome.locks.waiting, since, timeout_ms)
             if outcome.admission is not None:
                 return outcome.admission
-            asking = replace(asking, who=replace(who, is_new=False))
+            request = replace(request, transaction=replace(transaction, is_new=False))
 
-    def _round(self, group: Sequence[_Asking]) -> list[_Outcome | None]:
+    def _admit_batch(self, requests: Sequence[_AdmissionRequest]) -> list[_Outcome | None]:
         """Admits statements in one transaction of the database."""
         known = self._fence.newest
-        ids = [asking.who.id for asking in group]
-        with self._transactions.taken(ids) as announced, self._on.noting() as connection:
-            made = _Round(self._on, self._transactions, self._locks, connection, group)
-            now = made.carried_out(announced)
+        ids = [request.transaction.id for request in requests]
+        with (
+            self._transactions.announced_rows(ids) as announced,
+            self._on.writing_relaxed() as connection,
+        ):
+            batch = _Batch(self._on, self._transactions, self._locks, connection, requests)
+            now = batch.admit(announced)
         if now is not None:
             self._fence.check(now.epoch, now.instant, known=known)
-        return [guest.outcome for guest in made.guests]
+        return [statement.outcome for statement in batch.statements]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _AdmissionRequest:
     """What a statement asks of a round. `waits`: where it can't have a lock at once."""
 
-    who: Entrant
-    asked: LookupRequest
-    needs: Needs
+    transaction: StatementTransaction
+    lookup: LookupRequest
+    required_locks: RequiredLocks
     waits: bool
 
 
@@ -190,10 +204,10 @@ class _Outcome:
     """What came of it. `locks`: where they were asked for; no `admission`: it has to ask again."""
 
     admission: Admission | None
-    locks: Answer | None = None
+    locks: LockResult | None = None
 
 
-class _Guest:
+class _Statement:
     """A statement in its round.
 
     Attributes:
@@ -203,49 +217,49 @@ class _Guest:
         grants: those that are still to be written.
     """
 
-    __slots__ = ("asking", "grants", "is_apart", "is_settled", "locks", "requests", "seen")
+    __slots__ = ("grants", "is_apart", "is_settled", "locks", "request", "requests", "view")
 
-    def __init__(self, asking: _Asking) -> None:
-        self.asking = asking
-        self.seen = CatalogView()
+    def __init__(self, request: _AdmissionRequest) -> None:
+        self.request = request
+        self.view = CatalogView()
         self.requests: Sequence[LockRequest] | None = None
-        self.locks: Answer | None = None
+        self.locks: LockResult | None = None
         self.grants: Sequence[Queued] = ()
         self.is_apart = self.is_settled = False
 
     @property
-    def who(self) -> Entrant:
+    def transaction(self) -> StatementTransaction:
         """Its transaction."""
-        return self.asking.who
+        return self.request.transaction
 
     @property
     def asks(self) -> bool:
         """Whether it asks for locks; for none where its transaction is only to be there still."""
-        return self.requests is not None and (bool(self.requests) or not self.who.is_new)
+        return self.requests is not None and (bool(self.requests) or not self.transaction.is_new)
 
     @property
     def reads_newest(self) -> bool:
         """Whether it makes its transaction read the newest instant."""
-        reads = self.who.sequence is None and self.who.pins
-        return reads and self.is_settled and bool(self.seen.tables or self.seen.places)
+        reads = self.transaction.sequence is None and self.transaction.pins
+        return reads and self.is_settled and bool(self.view.tables or self.view.places)
 
-    def look(self, seen: CatalogView) -> None:
+    def look(self, view: CatalogView) -> None:
         """Finds out what it needs where that is so."""
-        self.seen = seen
-        self.requests = self.asking.needs(seen)
+        self.view = view
+        self.requests = self.request.required_locks(view)
 
     @property
     def outcome(self) -> _Outcome | None:
         """What came of it; None: it needs a round of its own."""
         if self.is_apart:
             return None
-        is_known = self.locks is not None or not self.who.is_new
-        admission = Admission(self.seen, is_granted=self.requests is not None, is_known=is_known)
+        is_known = self.locks is not None or not self.transaction.is_new
+        admission = Admission(self.view, is_granted=self.requests is not None, is_known=is_known)
         is_final = self.locks is None or self.is_settled
         return _Outcome(admission if is_final else None, self.locks)
 
 
-class _Round:
+class _Batch:
     """Statements that are admitted in one transaction of the database.
 
     Of several one that would have to wait, or be refused, is left for a round of its own.
@@ -257,51 +271,54 @@ class _Round:
         transactions: Transactions,
         locks: Locks,
         connection: Connection,
-        group: Sequence[_Asking],
+        requests: Sequence[_AdmissionRequest],
     ) -> None:
-        self.guests = [_Guest(asking) for asking in group]
+        self.statements = [_Statement(request) for request in requests]
         self._on = on
         self._transactions = transactions
         self._locks = locks
         self._connection = connection
-        self._is_alone = len(group) == 1
-        names = frozenset[Name]().union(*(asking.asked.names for asking in group))
-        places = frozenset[str]().union(*(asking.asked.places for asking in group))
-        self._asked = LookupRequest(names=names, places=places)
+        self._is_alone = len(requests) == 1
+        names = frozenset[Name]().union(*(request.lookup.names for request in requests))
+        places = frozenset[str]().union(*(request.lookup.places for request in requests))
+        self._lookup = LookupRequest(names=names, places=places)
 
-    def carried_out(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
+    def admit(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
         """Admits them; what is newest in the lake, None where nobody asks for locks.
 
         `announced`: transactions to note besides.
         """
-        with together(self._connection):
-            looking = look_up(self._connection, self._asked)
-        seen = looking()
-        self._look(self.guests, seen)
-        asking = [guest for guest in self.guests if guest.asks]
-        rows = [*announced, *(guest.who.row for guest in asking if guest.who.is_new)]
+        with pipelined(self._connection):
+            looking = look_up(self._connection, self._lookup)
+        view = looking()
+        self._look(self.statements, view)
+        asking = [statement for statement in self.statements if statement.asks]
+        rows = [
+            *announced,
+            *(statement.transaction.row for statement in asking if statement.transaction.is_new),
+        ]
         if not asking:
-            self._transactions.enter(self._connection, rows)
+            self._transactions.register(self._connection, rows)
             return None
-        rows, now = self._asked_for_locks(asking, rows, seen)
+        rows, now = self._request_locks(asking, rows, view)
         if self._is_alone and asking[0].locks is None:
             self._transactions.insert(self._connection, rows)
-            rows, now = [], self._asked_alone(asking[0])
-        self._tell(now)
+            rows, now = [], self._request_alone(asking[0])
+        self._set_versions(now)
         self._write(rows, now.instant)
         return now
 
-    def _look(self, guests: Sequence[_Guest], seen: CatalogView) -> None:
-        for guest in guests:
+    def _look(self, statements: Sequence[_Statement], view: CatalogView) -> None:
+        for statement in statements:
             try:
-                guest.look(seen if self._is_alone else seen.part(guest.asking.asked))
+                statement.look(view if self._is_alone else view.part(statement.request.lookup))
             except Exception:
                 if self._is_alone:
                     raise
-                guest.is_apart = True
+                statement.is_apart = True
 
-    def _asked_for_locks(
-        self, asking: Sequence[_Guest], rows: list[dict[str, Any]], seen: CatalogView
+    def _request_locks(
+        self, asking: Sequence[_Statement], rows: list[dict[str, Any]], view: CatalogView
     ) -> tuple[list[dict[str, Any]], Newest]:
         """Asks for all locks; the new transactions with their numbers, and what is newest.
 
@@ -309,67 +326,83 @@ class _Round:
         is granted a lock, so that they stay what they are then for who gets theirs.
         """
         new = {row["id"] for row in rows}
-        asks = [Ask(one.who.owner, one.requests or (), one.who.id in new) for one in asking]
-        with together(self._connection):
-            entering = self._transactions.entering(self._connection, rows)
-            answering = self._locks.asking(self._connection, asks)
-            again = None if self._on.writes_alone else look_up(self._connection, self._asked)
-            now = newest(self._connection, seen.ids)
-        rows = entering()
-        for guest, answer in zip(asking, answering()):
-            guest.locks, guest.is_settled = answer, answer is not None
-            guest.is_apart = answer is None and not self._is_alone
-            guest.grants = () if answer is None else answer.granted
+        asks = [
+            OwnerRequests(one.transaction.owner, one.requests or (), one.transaction.id in new)
+            for one in asking
+        ]
+        with pipelined(self._connection):
+            registering = self._transactions.send_registration(self._connection, rows)
+            answering = self._locks.send_requests(self._connection, asks)
+            again = None if self._on.has_single_writer else look_up(self._connection, self._lookup)
+            now = newest(self._connection, view.ids)
+        rows = registering()
+        for statement, answer in zip(asking, answering()):
+            statement.locks, statement.is_settled = answer, answer is not None
+            statement.is_apart = answer is None and not self._is_alone
+            statement.grants = () if answer is None else answer.granted
         if again is not None:
-            self._look_again([guest for guest in asking if guest.grants], again())
-        for guest in asking:
-            guest.is_settled = guest.is_settled and guest.seen.ids <= seen.ids
+            self._look_again([statement for statement in asking if statement.grants], again())
+        for statement in asking:
+            statement.is_settled = statement.is_settled and statement.view.ids <= view.ids
         return rows, now()
 
-    def _asked_alone(self, guest: _Guest) -> Newest:
+    def _request_alone(self, statement: _Statement) -> Newest:
         """Finds out why it can't have its locks at once: raises that, or has it wait."""
-        guest.locks = self._locks.ask(
-            self._connection, guest.who.owner, guest.requests or (), waits=guest.asking.waits
+        statement.locks = self._locks.request(
+            self._connection,
+            statement.transaction.owner,
+            statement.requests or (),
+            waits=statement.request.waits,
         )
-        guest.is_settled = guest.locks.waiting is None
-        if not self._on.writes_alone:
-            self._look_again([guest], look_up(self._connection, self._asked)())
-        return newest(self._connection, guest.seen.ids)()
+        statement.is_settled = statement.locks.waiting is None
+        if not self._on.has_single_writer:
+            self._look_again([statement], look_up(self._connection, self._lookup)())
+        return newest(self._connection, statement.view.ids)()
 
-    def _look_again(self, guests: Sequence[_Guest], seen: CatalogView) -> None:
+    def _look_again(self, statements: Sequence[_Statement], view: CatalogView) -> None:
         """Whether they still need the locks that they have."""
-        before = [guest.requests for guest in guests]
-        self._look(guests, seen)
-        for guest, requests in zip(guests, before):
-            guest.is_settled = guest.is_settled and guest.requests == requests
+        before = [statement.requests for statement in statements]
+        self._look(statements, view)
+        for statement, requests in zip(statements, before):
+            statement.is_settled = statement.is_settled and statement.requests == requests
 
-    def _tell(self, now: Newest) -> None:
+    def _set_versions(self, now: Newest) -> None:
         """Tells each the versions at the instant that its transaction reads."""
-        reading: dict[int, list[_Guest]] = {}
-        for guest in self.guests:
-            if guest.reads_newest:
-                guest.seen = guest.seen.at(now.instant, now.versions)
-            elif guest.is_settled and guest.who.sequence is not None:
-                reading.setdefault(guest.who.sequence, []).append(guest)
-        for instant, guests in reading.items():
+        reading: dict[int, list[_Statement]] = {}
+        for statement in self.statements:
+            if statement.reads_newest:
+                statement.view = statement.view.at(now.instant, now.versions)
+            elif statement.is_settled and statement.transaction.sequence is not None:
+                reading.setdefault(statement.transaction.sequence, []).append(statement)
+        for instant, statements in reading.items():
             try:
                 require_instant(self._connection, instant)
             except Unavailable:
                 if self._is_alone:
                     raise
-                for guest in guests:
-                    guest.is_apart = True
-            ids = frozenset[str]().union(*(guest.seen.ids for guest in guests))
+                for statement in statements:
+                    statement.is_apart = True
+            ids = frozenset[str]().union(*(statement.view.ids for statement in statements))
             versions = versions_at(self._connection, ids, instant)
-            for guest in guests:
-                guest.seen = guest.seen.at(instant, versions)
+            for statement in statements:
+                statement.view = statement.view.at(instant, versions)
 
     def _write(self, rows: Sequence[dict[str, Any]], instant: int) -> None:
         """Notes new transactions, locks, and the instant for those who read it from now on."""
-        staying = [guest for guest in self.guests if guest.locks is not None and not guest.is_apart]
-        apart = {guest.who.id for guest in self.guests if guest.is_apart and guest.who.is_new}
-        granted = [lock for guest in staying for lock in guest.grants]
-        pinned = {one.who.id for one in staying if one.reads_newest and one.who.explicit}
+        staying = [
+            statement
+            for statement in self.statements
+            if statement.locks is not None and not statement.is_apart
+        ]
+        apart = {
+            statement.transaction.id
+            for statement in self.statements
+            if statement.is_apart and statement.transaction.is_new
+        }
+        granted = [lock for statement in staying for lock in statement.grants]
+        pinned = {
+            one.transaction.id for one in staying if one.reads_newest and one.transaction.explicit
+        }
         entered = [
             {**row, "sequence": instant} if row["id"] in pinned else row
             for row in rows
@@ -377,11 +410,11 @@ class _Round:
         ]
         pinned.difference_update(row["id"] for row in entered)
         try:
-            with together(self._connection):
+            with pipelined(self._connection):
                 self._transactions.insert(self._connection, entered)
-                self._locks.grant(self._connection, granted)
-                self._transactions.note_instant(self._connection, pinned, instant)
+                self._locks.write_grants(self._connection, granted)
+                self._transactions.set_instant(self._connection, pinned, instant)
         except IntegrityError as error:  # a session isn't there any more; each alone finds out
             if self._is_alone:
-                raise lost(self.guests[0].who.owner) from error
+                raise lost_error(self.statements[0].transaction.owner) from error
             raise

@@ -40,7 +40,7 @@ DEFAULT_DATABASE = "default"
 _LAKE = "lake"
 
 
-@shielded(besides=("shown", "url", "epoch", "of_lake", "qualified"))
+@shielded(unshielded=("display_url", "url", "epoch", "of_lake", "qualified"))
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
     `open_database` makes of it what the catalog is kept in.
@@ -70,13 +70,13 @@ class Catalog:
         self._system = system
         self._default = default_database
         self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
-        self._fence = Fence(self._on.shown)
+        self._fence = Fence(self._on.display_url)
         # In an epoch, the id that the warehouse has too; another process's recovery may change it.
         self._checked_lake: tuple[int, str] | None = None
         pruner = Pruner(self._on, commits_kept)
         try:
-            if not self._on.shielded(self._is_ready):
-                self._on.shielded(self._make_ready)
+            if not self._on.run_shielded(self._is_ready):
+                self._on.run_shielded(self._make_ready)
         except BaseException:
             self._on.close()
             raise
@@ -92,9 +92,9 @@ class Catalog:
         self.identities = IdentityMarks(self._on)
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """Where it is, without a password."""
-        return self._on.shown
+        return self._on.display_url
 
     @property
     def url(self) -> str:
@@ -126,7 +126,8 @@ class Catalog:
         self._checked_lake = (epoch, marked) if found == marked else None
         if found != marked:
             raise InvalidRequest(
-                f"warehouse {warehouse}: it is lake {marked}'s, and catalog {self._on.shown} is "
+                f"warehouse {warehouse}: it is lake {marked}'s, and catalog "
+                f"{self._on.display_url} is "
                 f"lake {found}'s; connect with the warehouse's own catalog, or rebuild a "
                 "lost one by lake.recover"
             )
@@ -210,7 +211,7 @@ class Catalog:
         """Sets a database's isolation level. Raises InvalidRequest when there is none."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            entry = names.required(connection, name)
+            entry = names.require_database(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
 
@@ -218,7 +219,7 @@ class Catalog:
         """Sets properties of a database beside those it has. Raises InvalidRequest without it."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            entry = names.required(connection, name)
+            entry = names.require_database(connection, name)
             text = json.dumps({**entry.properties, **properties})
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(properties=text))
@@ -230,7 +231,7 @@ class Catalog:
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
         inside = [table.name for table in self.tables(name)]
-        inside += [view.name for view in self.views.listed(name)]
+        inside += [view.name for view in self.views.entries(name)]
         if inside and not cascade:
             raise InvalidRequest(
                 f"database {name!r} holds {len(inside)} table(s) and view(s), {inside[0]!r} among "
@@ -242,7 +243,7 @@ class Catalog:
         self.require_droppable(name)
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            entry = names.required(connection, name)
+            entry = names.require_database(connection, name)
             names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
@@ -262,7 +263,7 @@ class Catalog:
     def new_place(self, database: str, name: str) -> NewPlace | None:
         """None: a lake's tables are where the lake puts them."""
 
-    def asked_of(self, table_id: str) -> NewPlace | None:
+    def requirements_of(self, table_id: str) -> NewPlace | None:
         """None: nobody asks anything."""
 
     def find(self, database: str, name: str) -> TableEntry | None:
@@ -303,10 +304,10 @@ class Catalog:
 
     def new_number(self) -> int:
         """A number for a table that a transaction makes."""
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             return names.new_number(connection)
 
     def tables(self, database: str) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
         with self._on.reading() as connection:
-            return names.tables_of(connection, names.required(connection, database))
+            return names.tables_of(connection, names.require_database(connection, database))

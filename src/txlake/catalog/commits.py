@@ -18,7 +18,7 @@ from txlake.catalog import names, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.owners import KILLED, ended, reap
+from txlake.catalog.owners import KILLED, ended_error, reap
 from txlake.catalog.pruning import require_instant, require_traces
 from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
@@ -27,8 +27,8 @@ from txlake.catalog.shielding import shielded
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit, Versions
 
-_LOOKS = 6
-_LOOK_WAIT_MS = 50
+_ATTEMPTS = 6
+_WAIT_MS = 50
 _PENDING = (
     sa.select(
         tables.c.id,
@@ -62,7 +62,7 @@ _VERSION = (
     .limit(1)
 )
 _AT = names.NEWEST_SEQUENCE.add_columns(EPOCH, _VERSION.scalar_subquery().label("version"))
-_LISTED = (
+_NEWEST_COMMITS = (
     sa.select(
         commits.c.sequence,
         commits.c.time_ms,
@@ -105,8 +105,8 @@ class PendingTable:
     location: str
     managed: bool
     is_dropped: bool
-    is_kept: bool
-    is_told: bool
+    is_retained: bool
+    has_drop_note: bool
     pending: tuple[TableCommit, ...]
 
 
@@ -132,8 +132,8 @@ class CommitLedger:
         self._on = on
         self._fence = fence
         self._ratifier = Ratifier(on, fence)
-        self._ratifying: GroupCommit[Ratification, Ratified | Moved | Reserved] = GroupCommit(
-            self._ratified, turn=on.turn
+        self._group: GroupCommit[Ratification, Ratified | Moved | Reserved] = GroupCommit(
+            self._ratify_batch, turn=on.turn
         )
         self._publications = Publications(on, fence)
 
@@ -151,7 +151,7 @@ class CommitLedger:
         self._fence.check_epoch(epoch)
         if not rows:
             return None
-        kept = self._publications.kept_of(table_id)
+        kept = self._publications.deferred_of(table_id)
         pending = dropwhile(lambda row: (row.version, row.transaction_id) in kept, rows)
         return Head(version=rows[0].head, pending=table_commits(list(pending)))
 
@@ -174,9 +174,9 @@ class CommitLedger:
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
         while True:
             try:
-                return self._ratifying.submit(request)
+                return self._group.submit(request)
             except Interrupted:
-                found = self._looked_up([request.transaction_id])
+                found = self._find_ratified([request.transaction_id])
                 if request.transaction_id in found:
                     return found[request.transaction_id]
 
@@ -184,13 +184,13 @@ class CommitLedger:
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             # The counter's row first: who reserves comes one after the other.
             first = names.next_number(connection, names.LOCK, len(table_ids))
             reap(self._on, connection)
             session_id = connection.execute(owner.with_for_update(read=True)).scalar()
             if session_id is None:
-                raise ended(transaction_id)
+                raise ended_error(transaction_id)
             found = self._ratifier.tables.rows(connection, ids=sorted(table_ids))
             if any(row.holder not in (None, transaction_id) for row in found):
                 return False
@@ -219,7 +219,7 @@ class CommitLedger:
         self._publications.note(versions)
 
     def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        self._publications.keep(transaction_id, versions)
+        self._publications.defer(transaction_id, versions)
 
     def close(self) -> None:
         """Writes the notes of publications that are kept; what can't be written is logged."""
@@ -227,18 +227,18 @@ class CommitLedger:
 
     def pending_tables(self) -> list[PendingTable]:
         """The tables with commits that may not be published yet, dropped ones too."""
-        self._publications.write()
+        self._publications.write_deferred()
         with self._on.reading() as connection:
             rows = connection.execute(_PENDING.join(commits, _OF_PENDING)).all()
-        return [_pending_table(list(of_one)) for _, of_one in groupby(rows, lambda row: row.id)]
+        return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def dropped_tables(self) -> list[PendingTable]:
         """The tables that have no name any more and whose rows weren't forgotten yet."""
-        self._publications.write()
+        self._publications.write_deferred()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
         with self._on.reading() as connection:
             rows = connection.execute(query.where(tables.c.dropped_sequence.is_not(None))).all()
-        return [_pending_table(list(of_one)) for _, of_one in groupby(rows, lambda row: row.id)]
+        return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def note_clearing(self, table_id: str) -> bool:
         """Keeps other tables out of a dropped one's folder for ever, before it is cleared away.
@@ -254,22 +254,22 @@ class CommitLedger:
 
         Raises InvalidRequest before.
         """
-        self._publications.write()
-        with self._on.noting() as connection:
+        self._publications.write_deferred()
+        with self._on.writing_relaxed() as connection:
             names.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
             names.forget_table(connection, table_id)
 
-    def commits_listed(self, limit: int = 1000) -> list[CommitEntry]:
+    def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
         """The newest ratified versions, the newest first."""
-        self._publications.write()
+        self._publications.write_deferred()
         with self._on.reading() as connection:
-            return [_commit_entry(row) for row in connection.execute(_LISTED.limit(limit))]
+            return [_commit_entry(row) for row in connection.execute(_NEWEST_COMMITS.limit(limit))]
 
     def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[CommitEntry]:
         """The versions ratified from one time to another, both included; the newest first."""
-        self._publications.write()
-        within = _LISTED.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
+        self._publications.write_deferred()
+        within = _NEWEST_COMMITS.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
         with self._on.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(within)]
 
@@ -287,22 +287,22 @@ class CommitLedger:
                     "newest (txlake.commits lists them)"
                 )
             require_instant(connection, sequence)
-            found = connection.execute(_LISTED.where(commits.c.sequence == sequence))
+            found = connection.execute(_NEWEST_COMMITS.where(commits.c.sequence == sequence))
             return [_commit_entry(row) for row in found]
 
-    def _ratified(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
+    def _ratify_batch(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []
         try:
-            with self._publications.carried() as notes, self._on.writing() as connection:
+            with self._publications.take_deferred() as notes, self._on.writing() as connection:
                 decisions = self._ratifier.ratify(connection, requests, notes)
         except CommitUnsettled as error:
-            decisions = list(self._settled(requests, decisions, error))
+            decisions = list(self._resolve_unknown(requests, decisions, error))
         for made in decisions:
             if isinstance(made, Ratified):
                 self._fence.newest = max(self._fence.newest, made.sequence)
         return decisions
 
-    def _settled(
+    def _resolve_unknown(
         self,
         requests: Sequence[Ratification],
         decisions: Sequence[Decision],
@@ -311,7 +311,7 @@ class CommitLedger:
         """The decisions after a COMMIT whose reply was lost: what was found in the database."""
         try:
             made = [decision.sequence for decision in decisions if isinstance(decision, Ratified)]
-            found = self._looked_up(
+            found = self._find_ratified(
                 [request.transaction_id for request in requests], min(made, default=1)
             )
         except OutcomeUnknown as unknown:
@@ -323,22 +323,24 @@ class CommitLedger:
             for request, decision in zip(requests, decisions)
         ]
 
-    def _looked_up(self, transaction_ids: Sequence[str], since: int = 1) -> Mapping[str, Ratified]:
+    def _find_ratified(
+        self, transaction_ids: Sequence[str], since: int = 1
+    ) -> Mapping[str, Ratified]:
         """Which of the transactions were ratified. Raises OutcomeUnknown when that can't be seen.
 
         `since`: the instant before which none of them was.
         Who has the lock of the sequence sees the end of everything that had it before.
         """
-        system, wait_ms = self._on.system, float(_LOOK_WAIT_MS)
-        for look in range(1, _LOOKS + 1):
+        system, wait_ms = self._on.system, float(_WAIT_MS)
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._on.writing() as connection:
                     self._fence.check(epoch_of(connection), names.lock_sequence(connection))
-                    found = _traces(connection, transaction_ids)
+                    found = _read_traces(connection, transaction_ids)
                     require_traces(connection, set(transaction_ids) - set(found), since)
                     return found
             except (Unavailable, CorruptTable) as error:
-                if look == _LOOKS or isinstance(error, CorruptTable):
+                if attempt == _ATTEMPTS or isinstance(error, CorruptTable):
                     raise OutcomeUnknown(
                         f"whether transactions {', '.join(transaction_ids)} were ratified can't be "
                         f"seen: {error}; look at their tables before running them again"
@@ -348,7 +350,7 @@ class CommitLedger:
         raise AssertionError("the last look returns or raises")
 
 
-def _traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str, Ratified]:
+def _read_traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str, Ratified]:
     found: dict[str, Ratified] = {}
     for relation in (commits, bare):
         query = sa.select(relation.c.transaction_id, relation.c.sequence, relation.c.time_ms).where(
@@ -380,8 +382,8 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
         location=rows[0].location,
         managed=rows[0].managed,
         is_dropped=rows[0].dropped_sequence is not None,
-        is_kept=rows[0].dropped_sequence is not None and rows[0].kept_until_ms is not None,
-        is_told=rows[0].is_told,
+        is_retained=rows[0].dropped_sequence is not None and rows[0].kept_until_ms is not None,
+        has_drop_note=rows[0].is_told,
         pending=table_commits(rows),
     )
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from txlake.catalog import shielding
-from txlake.catalog.database_errors import shown, translated
+from txlake.catalog.database_errors import display_url, translate_error
 from txlake.catalog.engines import (
     READS,
     Liveness,
@@ -66,13 +66,13 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._liveness = Liveness(system)
         try:
-            self.url = _parsed(url)
+            self.url = _parse_url(url)
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
             self._durable = self._engine(is_durable=True)
             self._light = self._durable if self.is_in_memory else self._engine(is_durable=False)
         except ImportError as error:
             raise InvalidRequest(
-                f"catalog {self.shown}: {error}; install the driver, for PostgreSQL with "
+                f"catalog {self.display_url}: {error}; install the driver, for PostgreSQL with "
                 "pip install 'txlake[postgresql]'"
             ) from error
         except (ArgumentError, NoSuchModuleError) as error:
@@ -94,10 +94,10 @@ class Database:
             self._reading_turn = self._writing_turn = threading.RLock()
         elif self.is_sqlite:
             self._warn_of_network()
-            self._writing_turn = _Turn(f"catalog {self.shown}", busy_timeout_s)
-        kept = () if self.is_in_memory else (self._durable, self._light)
+            self._writing_turn = _Turn(f"catalog {self.display_url}", busy_timeout_s)
+        engines = () if self.is_in_memory else (self._durable, self._light)
         self._origin = Origin(
-            kept, self.shown, self.url.database if self.is_sqlite and kept else None
+            engines, self.display_url, self.url.database if self.is_sqlite and engines else None
         )
 
     @property
@@ -106,18 +106,18 @@ class Database:
         return self.is_sqlite and self.url.database in (None, "", ":memory:")
 
     @property
-    def writes_alone(self) -> bool:
+    def has_single_writer(self) -> bool:
         """Whether nobody else writes while one of `noting` or `writing` is open."""
         return self.is_sqlite
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The URL without its password."""
-        return shown(self.url)
+        return display_url(self.url)
 
-    def shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
+    def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
         """Carries out work that no signal stops in the middle: `shielding.carried_out`."""
-        return shielding.carried_out(work, waits=waits)
+        return shielding.run_shielded(work, waits=waits)
 
     def is_interrupted(self) -> bool:
         """Whether nobody waits any more for what this thread carries out."""
@@ -135,7 +135,7 @@ class Database:
         """A transaction that is durable once it ended."""
         return self._transaction(self._durable, self._writing_turn)
 
-    def noting(self) -> AbstractContextManager[Connection]:
+    def writing_relaxed(self) -> AbstractContextManager[Connection]:
         """A transaction that others see once it ended, and that a power failure may undo."""
         return self._transaction(self._light, self._writing_turn)
 
@@ -190,7 +190,8 @@ class Database:
 
     def _exchanged(self, how: str) -> Unavailable:
         return Unavailable(
-            f"catalog {self.shown}: the file was {how} while this process had it open. Nothing was "
+            f"catalog {self.display_url}: the file was {how} while this process had it open. "
+            "Nothing was "
             "committed; connect again (txlake.connect). If the catalog was lost, or comes from a "
             "backup, lake.recover() brings it up to the tables' logs"
         )
@@ -199,7 +200,8 @@ class Database:
         kind = network_file_system(self.url.database or "")
         if kind is not None:
             warnings.warn(
-                f"catalog {self.shown} is on a network file system ({kind}), where SQLite loses "
+                f"catalog {self.display_url} is on a network file system ({kind}), where "
+                "SQLite loses "
                 "commits when several hosts write; put it on a local disk, or use PostgreSQL",
                 stacklevel=2,
             )
@@ -230,8 +232,8 @@ class Database:
                 yield connection
                 is_ending = True
         except SQLAlchemyError as error:
-            made = translated(error, self.url)
-            raise (CommitUnsettled(str(made)) if is_ending else made) from error
+            txlake_error = translate_error(error, self.url)
+            raise (CommitUnsettled(str(txlake_error)) if is_ending else txlake_error) from error
 
     @contextmanager
     def _connected(self, engine: sa.Engine) -> Iterator[Connection]:
@@ -247,7 +249,7 @@ class Database:
                 raise
 
 
-def _parsed(url: str | sa.URL) -> sa.URL:
+def _parse_url(url: str | sa.URL) -> sa.URL:
     try:
         return make_url(url)
     except ValueError:
@@ -261,15 +263,16 @@ def _parsed(url: str | sa.URL) -> sa.URL:
 class _Turn:
     """A thread's turn, which is waited for no longer than the database itself would be."""
 
-    def __init__(self, shown: str, timeout_s: float) -> None:
-        self._shown = shown
+    def __init__(self, display_url: str, timeout_s: float) -> None:
+        self._display_url = display_url
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(timeout=self._timeout_s):
             raise Unavailable(
-                f"{self._shown}: another thread has written for {self._timeout_s:g} s; try again"
+                f"{self._display_url}: another thread has written for {self._timeout_s:g} s; "
+                "try again"
             )
 
     def __exit__(self, *_: object) -> None:

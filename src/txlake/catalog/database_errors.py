@@ -25,22 +25,22 @@ _STATE_ADVICE = {
 _SECRETS = ("password", "sslpassword")
 
 
-def shown(url: sa.URL) -> str:
+def display_url(url: sa.URL) -> str:
     """A URL without its secrets."""
     return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
 
 
-def translated(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
+def translate_error(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
     """The error to raise from one of the database's, without the secrets of its URL."""
     cause = getattr(error, "orig", None) or error
     message = " ".join(str(cause).split())
-    said = f"catalog {shown(url)}: {_without_secrets(message, url)}"
+    message = f"catalog {display_url(url)}: {_without_secrets(message, url)}"
     advice = _ADVICE.get(_kind(cause)) or _STATE_ADVICE.get(getattr(cause, "sqlstate", None) or "")
     if advice is not None:
-        return InvalidRequest(f"{said}; {advice}")
+        return InvalidRequest(f"{message}; {advice}")
     if isinstance(error, DataError | IntegrityError):
-        return InvalidRequest(f"{said}; use a value that the catalog can hold")
-    return Unavailable(f"{said}; try again")
+        return InvalidRequest(f"{message}; use a value that the catalog can hold")
+    return Unavailable(f"{message}; try again")
 
 
 def _without_secrets(message: str, url: sa.URL) -> str:

@@ -37,8 +37,8 @@ class DroppedEntry:
     entry: TableEntry
     dropped_ms: int
     kept_until_ms: int
-    is_over: bool
-    is_told: bool
+    is_expired: bool
+    has_drop_note: bool
 
 
 @shielded()
@@ -48,42 +48,42 @@ class DroppedTables:
     def __init__(self, on: Database) -> None:
         self._on = on
 
-    def listed(self) -> list[DroppedEntry]:
+    def entries(self) -> list[DroppedEntry]:
         """Those that are kept, also past their time, the newest drop first."""
-        return self._found(_IS_KEPT)
+        return self._query_entries(_IS_RETAINED)
 
     def expired(self) -> list[DroppedEntry]:
         """Those that are kept past their time."""
-        return self._found(_IS_KEPT & (tables.c.kept_until_ms <= self._on.now()))
+        return self._query_entries(_IS_RETAINED & (tables.c.kept_until_ms <= self._on.now()))
 
     def find(self, table_id: str) -> DroppedEntry | None:
         """The one with that id; None for a table that isn't dropped, or not kept."""
-        found = self._found(_IS_KEPT & (tables.c.id == table_id))
+        found = self._query_entries(_IS_RETAINED & (tables.c.id == table_id))
         return found[0] if found else None
 
-    def note_told(self, table_id: str, dropped_ms: int) -> bool:
+    def record_drop_note(self, table_id: str, dropped_ms: int) -> bool:
         """Notes that a folder says that its table was dropped then; False where it isn't so."""
-        is_it = _IS_KEPT & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
-        with self._on.noting() as connection:
+        matches = _IS_RETAINED & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
+        with self._on.writing_relaxed() as connection:
             names.lock_sequence(connection)
-            changed = sa.update(tables).where(is_it).values(is_told=True)
+            changed = sa.update(tables).where(matches).values(is_told=True)
             return connection.execute(changed).rowcount == 1
 
-    def note_untold(self, table_id: str) -> None:
+    def clear_drop_note(self, table_id: str) -> None:
         """Notes that a folder may not say so any more."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(is_told=False))
 
-    def give_up(self, table_id: str) -> bool:
+    def expire(self, table_id: str) -> bool:
         """Ends the time of a table that is kept past it; False where it isn't, or is back.
 
         What then finds it among the ledger's dropped tables removes it.
         """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            found = self._query(_IS_KEPT & (tables.c.id == table_id))
+            found = self._query(_IS_RETAINED & (tables.c.id == table_id))
             row = connection.execute(found).first()
             if row is None or not row.is_over:
                 return False
@@ -99,7 +99,7 @@ class DroppedTables:
             found = fact(connection, _removed(database, name))
         return None if found is None else int(found)
 
-    def _found(self, which: sa.ColumnElement[bool]) -> list[DroppedEntry]:
+    def _query_entries(self, which: sa.ColumnElement[bool]) -> list[DroppedEntry]:
         with self._on.reading() as connection:
             return [_entry(row) for row in connection.execute(self._query(which))]
 
@@ -118,7 +118,7 @@ class DroppedTables:
         )
 
 
-_IS_KEPT = tables.c.dropped_sequence.is_not(None) & tables.c.kept_until_ms.is_not(None)
+_IS_RETAINED = tables.c.dropped_sequence.is_not(None) & tables.c.kept_until_ms.is_not(None)
 
 
 def _entry(row: sa.Row[Any]) -> DroppedEntry:
@@ -126,8 +126,8 @@ def _entry(row: sa.Row[Any]) -> DroppedEntry:
         entry=names.entry_in(row, row.database_name or row.dropped_from, row.database_number or 0),
         dropped_ms=row.dropped_ms,
         kept_until_ms=row.kept_until_ms,
-        is_over=bool(row.is_over),
-        is_told=row.is_told,
+        is_expired=bool(row.is_over),
+        has_drop_note=row.is_told,
     )
 
 

@@ -40,8 +40,8 @@ class Fence:
         newest: the newest instant of the lake that it has seen.
     """
 
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
+    def __init__(self, display_url: str) -> None:
+        self._display_url = display_url
         self.epoch = FIRST_EPOCH
         self.newest = 0
 
@@ -57,7 +57,8 @@ class Fence:
         newest = self.newest if known is None else known
         if sequence < newest:
             raise CorruptTable(
-                f"catalog {self._shown}: its newest instant is {sequence}, and this process has "
+                f"catalog {self._display_url}: its newest instant is {sequence}, and this "
+                "process has "
                 f"seen instant {newest}: it was restored from a backup. Nothing was changed; stop "
                 "other writers, connect again, and let lake.recover() bring it up to the tables' "
                 "logs"
@@ -68,7 +69,8 @@ class Fence:
         """Raises Unavailable unless it is the one in which this process works."""
         if epoch != self.epoch:
             raise Unavailable(
-                f"catalog {self._shown}: {self._what_happened(epoch)}. Nothing was committed; "
+                f"catalog {self._display_url}: {self._what_happened(epoch)}. Nothing was "
+                "committed; "
                 "connect again (txlake.connect), and run the transaction again"
             )
 

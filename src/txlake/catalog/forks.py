@@ -32,16 +32,17 @@ class Origin:
     Raises InvalidRequest where SQLite's locks on the file can't be relied on in this process.
     """
 
-    def __init__(self, engines: Collection[sa.Engine], shown: str, file: str | None) -> None:
+    def __init__(self, engines: Collection[sa.Engine], display_url: str, file: str | None) -> None:
         self._engines = tuple(engines)
-        self._shown = shown
+        self._display_url = display_url
         self._file = None if file is None else os.path.realpath(file)
         self._process = os.getpid()
         self._was_used = False
         with _changing:
             if self._file in _inherited:
                 raise InvalidRequest(
-                    f"catalog {shown}: this process was forked while another thread of its parent "
+                    f"catalog {display_url}: this process was forked while another thread of "
+                    "its parent "
                     "used that file, and SQLite's locks can't be relied on here; start processes "
                     "by multiprocessing's method 'spawn', or fork before threads use the lake"
                 )
@@ -50,7 +51,7 @@ class Origin:
     def require(self) -> None:
         """Raises InvalidRequest in a fork of the process."""
         if os.getpid() != self._process:
-            raise forked(f"catalog {self._shown}", self._process)
+            raise forked(f"catalog {self._display_url}", self._process)
 
     def close_idle(self) -> None:
         """Closes the connections that no thread uses; notes whether there are others."""

@@ -12,14 +12,14 @@ from txlake.errors import InvalidRequest, Unavailable
 _GATHERING_S = 0.002
 
 Value = TypeVar("Value")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Interrupted(Exception):
     """The leader was interrupted while it carried out the batch: the outcome is unknown."""
 
 
-class _Request(Generic[Value, Answer]):
+class _Request(Generic[Value, Result]):
     """A request of one thread, and its answer once `is_done`.
 
     Attributes:
@@ -32,13 +32,13 @@ class _Request(Generic[Value, Answer]):
 
     def __init__(self, value: Value) -> None:
         self.value = value
-        self.answer: Answer | None = None
+        self.answer: Result | None = None
         self.error: BaseException | None = None
         self.is_done = self.is_leader = False
         self.wakeup = threading.Lock()
         self.wakeup.acquire()
 
-    def result(self) -> Answer:
+    def result(self) -> Result:
         error, self.error = self.error, None
         try:
             if error is not None:
@@ -49,7 +49,7 @@ class _Request(Generic[Value, Answer]):
             del error  # its traceback has this frame
 
 
-class GroupCommit(Generic[Value, Answer]):
+class GroupCommit(Generic[Value, Result]):
     """Batches the requests of many threads.
 
     `work` gets the waiting requests in the order of their arrival and returns one answer for each;
@@ -65,7 +65,7 @@ class GroupCommit(Generic[Value, Answer]):
 
     def __init__(
         self,
-        work: Callable[[Sequence[Value]], Sequence[Answer | Exception | None]],
+        work: Callable[[Sequence[Value]], Sequence[Result | Exception | None]],
         *,
         turn: Callable[[], AbstractContextManager[object]] = nullcontext,
         timeout_s: float = 300.0,
@@ -74,23 +74,23 @@ class GroupCommit(Generic[Value, Answer]):
         self._turn = turn
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._waiting: list[_Request[Value, Answer]] = []
+        self._waiting: list[_Request[Value, Result]] = []
         self._has_leader = False
         self._batch_target = 1
-        self._gathering_leader: _Request[Value, Answer] | None = None
+        self._gathering_leader: _Request[Value, Result] | None = None
 
     @property
     def waiting(self) -> int:
         """The number of requests that wait for the next batch."""
         return len(self._waiting)
 
-    def submit(self, value: Value) -> Answer:
+    def submit(self, value: Value) -> Result:
         """Carry out a request and return its answer.
 
         Raises what `work` raised for it; Interrupted if the leader was interrupted, so that the
         outcome is unknown; Unavailable after `timeout_s` without a leader: nothing was done.
         """
-        request: _Request[Value, Answer] = _Request(value)
+        request: _Request[Value, Result] = _Request(value)
         with self._lock:
             self._waiting.append(request)
             is_first, self._has_leader = not self._has_leader, True
@@ -114,20 +114,20 @@ class GroupCommit(Generic[Value, Answer]):
             self._finish(batch)
         return request.result()
 
-    def _gather_batch(self, leader: _Request[Value, Answer]) -> None:
+    def _gather_batch(self, leader: _Request[Value, Result]) -> None:
         """Wait up to 2 ms until the batch has its recent size."""
         self._gathering_leader = leader  # before the count: a later request wakes the leader
         if len(self._waiting) < self._batch_target:
             leader.wakeup.acquire(timeout=_GATHERING_S)
 
-    def _take_batch(self) -> list[_Request[Value, Answer]]:
+    def _take_batch(self) -> list[_Request[Value, Result]]:
         """Take the waiting requests as the batch of this leader."""
         with self._lock:
             batch, self._waiting = self._waiting, []
             self._batch_target = max(len(batch), self._batch_target - 1)
         return batch
 
-    def _wait(self, request: _Request[Value, Answer]) -> None:
+    def _wait(self, request: _Request[Value, Result]) -> None:
         """Wait until the request is done or its thread is the leader. Raises as `submit`."""
         try:
             if request.wakeup.acquire(timeout=self._timeout_s):
@@ -144,7 +144,7 @@ class GroupCommit(Generic[Value, Answer]):
             "expected an end before; try again, or start the process again"
         )
 
-    def _withdraw(self, request: _Request[Value, Answer]) -> bool:
+    def _withdraw(self, request: _Request[Value, Result]) -> bool:
         """Withdraw the request. Return False if a leader has already taken it."""
         with self._lock:
             if request not in self._waiting:
@@ -154,7 +154,7 @@ class GroupCommit(Generic[Value, Answer]):
         _wake(next_leader)
         return True
 
-    def _finish(self, batch: Sequence[_Request[Value, Answer]]) -> None:
+    def _finish(self, batch: Sequence[_Request[Value, Result]]) -> None:
         """Mark the batch as done and make the first waiting request the leader."""
         with self._lock:
             self._waiting = [each for each in self._waiting if each not in batch]
@@ -164,7 +164,7 @@ class GroupCommit(Generic[Value, Answer]):
                 each.is_done = True
         _wake(next_leader, *batch)
 
-    def _next_leader(self) -> _Request[Value, Answer] | None:
+    def _next_leader(self) -> _Request[Value, Result] | None:
         """Make the first waiting request the leader and return it; None if none waits."""
         next_leader = self._waiting[0] if self._waiting else None
         self._has_leader = next_leader is not None
@@ -172,10 +172,10 @@ class GroupCommit(Generic[Value, Answer]):
             next_leader.is_leader = True
         return next_leader
 
-    def _answer(self, batch: Sequence[_Request[Value, Answer]]) -> None:
+    def _answer(self, batch: Sequence[_Request[Value, Result]]) -> None:
         for request in batch:
             request.error = Interrupted()
-        answers: Sequence[Answer | Exception | None]
+        answers: Sequence[Result | Exception | None]
         try:
             answers = self._work([request.value for request in batch])
         except InvalidRequest as error:
@@ -186,7 +186,7 @@ class GroupCommit(Generic[Value, Answer]):
             answers = [error]
         except Exception as error:
             answers = [error] * len(batch)
-        alone: list[_Request[Value, Answer]] = []
+        alone: list[_Request[Value, Result]] = []
         for request, answer in zip(batch, answers):
             if answer is None and len(batch) > 1:
                 alone.append(request)

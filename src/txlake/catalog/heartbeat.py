@@ -41,7 +41,7 @@ class Heartbeat:
             thread.join()
 
 
-class Delayed:
+class DelayedCall:
     """Calls a bound method once, a while after it was asked for; asking meanwhile adds nothing."""
 
     def __init__(self, work: Callable[[], None], delay_ms: float) -> None:
@@ -51,7 +51,7 @@ class Delayed:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def ask(self) -> None:
+    def schedule(self) -> None:
         """Has it called, unless it was stopped, or no thread can be had."""
         with self._starting:
             if self._thread is not None or self._stopped.is_set():

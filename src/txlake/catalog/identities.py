@@ -24,21 +24,21 @@ class IdentityMarks:
         self._on = on
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
-        is_it = _is_it(table_id, column)
+        is_column = _is_column(table_id, column)
         # A reservation that a power failure takes back would be given out twice where clients go
         # on: those of a SQLite file fail with it.
-        kind = self._on.noting if self._on.is_sqlite else self._on.writing
+        kind = self._on.writing_relaxed if self._on.is_sqlite else self._on.writing
         with kind() as connection:
-            found = connection.scalar(_mark(is_it))
-            if found is None and self._is_new(connection, table_id, column, last(None)):
+            found = connection.scalar(_mark(is_column))
+            if found is None and self._insert_first(connection, table_id, column, last(None)):
                 return
             if found is None:  # another one came first
-                found = connection.scalar(_mark(is_it))
+                found = connection.scalar(_mark(is_column))
             mark = last(found)
             if mark != found:
-                connection.execute(sa.update(identities).where(is_it).values(mark=mark))
+                connection.execute(sa.update(identities).where(is_column).values(mark=mark))
 
-    def _is_new(self, connection: Connection, table_id: str, column: str, mark: int) -> bool:
+    def _insert_first(self, connection: Connection, table_id: str, column: str, mark: int) -> bool:
         """Notes a column's first mark; False where another transaction did so meanwhile."""
         insert = sqlite.insert if self._on.is_sqlite else postgresql.insert
         row = insert(identities).values(table_id=table_id, column_digest=column, mark=mark)
@@ -46,14 +46,14 @@ class IdentityMarks:
         return connection.execute(made).first() is not None
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
-        is_it = _is_it(table_id, column) & (identities.c.mark == mark)
-        with self._on.noting() as connection:
-            connection.execute(sa.update(identities).where(is_it).values(mark=earlier))
+        is_column = _is_column(table_id, column) & (identities.c.mark == mark)
+        with self._on.writing_relaxed() as connection:
+            connection.execute(sa.update(identities).where(is_column).values(mark=earlier))
 
 
-def _is_it(table_id: str, column: str) -> sa.ColumnElement[bool]:
+def _is_column(table_id: str, column: str) -> sa.ColumnElement[bool]:
     return (identities.c.table_id == table_id) & (identities.c.column_digest == column)
 
 
-def _mark(is_it: sa.ColumnElement[bool]) -> sa.Select[int]:
-    return sa.select(identities.c.mark).where(is_it).with_for_update()
+def _mark(is_column: sa.ColumnElement[bool]) -> sa.Select[int]:
+    return sa.select(identities.c.mark).where(is_column).with_for_update()

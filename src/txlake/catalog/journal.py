@@ -48,7 +48,7 @@ class Journal:
     def __init__(self, on: Database) -> None:
         self._on = on
 
-    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
+    def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
         """Notes a conflict. Logs when it can't: the conflict itself is what the caller raises."""
         evidence = (
             None
@@ -56,7 +56,7 @@ class Journal:
             else json.dumps(asdict(conflict.evidence), default=str)
         )
         try:
-            with self._on.noting() as connection:
+            with self._on.writing_relaxed() as connection:
                 about = (
                     sa.select(transactions.c.number, transactions.c.begin_ms, sessions.c.process)
                     .join_from(transactions, sessions)

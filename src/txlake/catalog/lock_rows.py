@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.engines import clock
-from txlake.catalog.owners import ACTIVE, is_due, is_over
+from txlake.catalog.owners import ACTIVE, is_expired, needs_reaping
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import (
     counters,
@@ -35,8 +35,10 @@ from txlake.conflict.locking import (
     ResourceType,
 )
 
-_TURN = Prepared(sa.select(counters.c.value).where(counters.c.name == names.LOCK).with_for_update())
-_REQUESTS = (
+_LOCK_QUEUE = Prepared(
+    sa.select(counters.c.value).where(counters.c.name == names.LOCK).with_for_update()
+)
+_QUEUE_COLUMNS = (
     locks.c.id,
     locks.c.session_id,
     locks.c.transaction_id,
@@ -49,7 +51,7 @@ _REQUESTS = (
     locks.c.status,
 )
 _ON_RESOURCES = Prepared(
-    lambda types, entities: sa.select(*_REQUESTS).where(
+    lambda types, entities: sa.select(*_QUEUE_COLUMNS).where(
         locks.c.resource_type.in_(types), locks.c.entity.in_(entities)
     ),
     "types",
@@ -62,35 +64,35 @@ _CONTESTED = sa.tuple_(*_place).in_(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LockQueue:
     """The requests that there are. `is_due`: whether one is void, or its session to be reaped."""
 
     requests: list[Queued]
     asked_ms: dict[int, int]
-    is_due: bool
+    needs_reaping: bool
 
 
-def taking_numbers(connection: Connection, count: int) -> Callable[[], int]:
+def send_next_ids(connection: Connection, count: int) -> Callable[[], int]:
     """Takes so many new ids, and gives what waits for the first.
 
     Until the end nobody else asks for locks or is granted one.
     """
-    return names.taking_numbers(connection, names.LOCK, count)
+    return names.send_next_number(connection, names.LOCK, count)
 
 
-def take_turn(connection: Connection) -> None:
+def lock_queue(connection: Connection) -> None:
     """Until the end nobody else asks for locks or is granted one."""
-    _TURN.rows(connection)
+    _LOCK_QUEUE.rows(connection)
 
 
-def on_resources(
+def send_queue_query(
     connection: Connection, resources: Collection[Resource]
 ) -> Callable[[], list[Queued]]:
     """Asks for the requests for things, and gives what waits for them.
 
     Those for some others may be among them; void ones too.
     """
-    found = _ON_RESOURCES.sent(
+    found = _ON_RESOURCES.send(
         connection,
         types=sorted({resource.type.value for resource in resources}),
         entities=sorted({resource.entity for resource in resources}),
@@ -98,18 +100,18 @@ def on_resources(
     return lambda: [_queued(*row) for row in found()]
 
 
-def standing(
+def read_queue(
     connection: Connection, on: Database, *, contested: bool = False, living: bool = False
-) -> Standing:
+) -> LockQueue:
     """All requests by id, or just those for things that somebody waits for.
 
     With `living` without the void ones: of a session whose lease is over, of a transaction that was
     killed or isn't there.
     """
-    gone = locks.c.transaction_id.is_not(None) & transactions.c.state.is_distinct_from(ACTIVE)
-    due, over = gone | is_due(on), gone | is_over(on)
+    is_void = locks.c.transaction_id.is_not(None) & transactions.c.state.is_distinct_from(ACTIVE)
+    is_due, is_over = is_void | needs_reaping(on), is_void | is_expired(on)
     query = (
-        sa.select(*_REQUESTS, transactions.c.number, locks.c.asked_ms, due, over)
+        sa.select(*_QUEUE_COLUMNS, transactions.c.number, locks.c.asked_ms, is_due, is_over)
         .join_from(locks, sessions, locks.c.session_id == sessions.c.id)
         .outerjoin(transactions, locks.c.transaction_id == transactions.c.id)
         .order_by(locks.c.id)
@@ -117,7 +119,7 @@ def standing(
     if contested:
         query = query.where(_CONTESTED)
     rows = [row for row in connection.execute(query) if not (living and row[-1])]
-    return Standing(
+    return LockQueue(
         [_queued(*row[:-3]) for row in rows],
         {row[0]: row[-3] for row in rows},
         any(row[-2] for row in rows),
@@ -127,7 +129,7 @@ def standing(
 @cache
 def _addition(is_sqlite: bool) -> Prepared:
     given = (column.name for column in locks.c if column.name != "asked_ms")
-    return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), given=given)
+    return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), columns=given)
 
 
 def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
@@ -178,7 +180,7 @@ def withdraw(connection: Connection, owner: Owner) -> None:
     )
 
 
-def leave(connection: Connection, session_id: int, kept: Resource) -> None:
+def remove_session_locks(connection: Connection, session_id: int, kept: Resource) -> None:
     """Removes the locks that are a session's own, but for those on a thing that is kept."""
     is_kept = (locks.c.resource_type == kept.type.value) & (locks.c.entity == kept.entity)
     connection.execute(
@@ -188,7 +190,7 @@ def leave(connection: Connection, session_id: int, kept: Resource) -> None:
     )
 
 
-def named(connection: Connection, resource: Resource) -> str:
+def resource_text(connection: Connection, resource: Resource) -> str:
     """What a message calls a thing."""
     by_number = sa.select(databases.c.name).where(databases.c.number == resource.database)
     database = connection.scalar(by_number) or f"number {resource.database}"
@@ -204,7 +206,7 @@ def named(connection: Connection, resource: Resource) -> str:
     return f"table {database}.{name or f'number {resource.entity}'}{turn}"
 
 
-def whose(connection: Connection, owner: Owner) -> str:
+def owner_text(connection: Connection, owner: Owner) -> str:
     """What a message calls an owner: its session, where that runs, and its transaction."""
     found = connection.execute(
         sa.select(sessions.c.process, sessions.c.host).where(sessions.c.id == owner.session)

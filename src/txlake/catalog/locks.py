@@ -20,9 +20,16 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
 from txlake.catalog.group_commit import Interrupted
-from txlake.catalog.owners import ACTIVE, KILLED, killed, reap, release_locks, sent_states
-from txlake.catalog.ports import Wanted
-from txlake.catalog.prepared import together
+from txlake.catalog.owners import (
+    ACTIVE,
+    KILLED,
+    killed_error,
+    reap,
+    release_locks,
+    send_state_query,
+)
+from txlake.catalog.ports import Lock
+from txlake.catalog.prepared import pipelined
 from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import (
     LockMode,
@@ -74,7 +81,7 @@ class LockEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class OwnerRequests:
     """What an owner asks for.
 
     `is_new`: its transaction is going to be noted before what it is granted is.
@@ -86,7 +93,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LockResult:
     """What became of requests: those granted, in their order, and the one that has to wait.
 
     Those after it weren't asked for. `stirs`: others may go on now, the victims of a deadlock say.
@@ -94,22 +101,25 @@ class Answer:
 
     granted: Sequence[Queued] = ()
     waiting: Queued | None = None
-    stirs: bool = False
+    wakes_waiters: bool = False
 
 
-@shielded(besides=("taken", "ends_here", "used", "heard", "keep"), waits=("acquire", "wait"))
+@shielded(
+    unshielded=("to_acquire", "set_ending_thread", "note_use", "change_count", "remember"),
+    waits=("acquire", "wait"),
+)
 class Locks:
     """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
 
     def __init__(self, on: Database) -> None:
         self._on = on
-        self._bell = _Bell()
+        self._changes = _ChangeSignal()
         # What was granted here, by transaction or session: asking for it again costs nothing.
-        self._held: dict[str | int, dict[Resource, LockMode]] = {}
+        self._granted: dict[str | int, dict[Resource, LockMode]] = {}
         # Which thread used a transaction last, and which one alone ends it, where that is known.
         # Not their numbers, which a later thread may have again.
-        self._users: dict[str | int, threading.Thread] = {}
-        self._enders: dict[str | int, threading.Thread] = {}
+        self._last_threads: dict[str | int, threading.Thread] = {}
+        self._ending_threads: dict[str | int, threading.Thread] = {}
 
     def acquire(
         self,
@@ -133,77 +143,77 @@ class Locks:
         """
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
-            self.used(transaction_id)
+            self.note_use(transaction_id)
         try:
-            while self._wanted(owner, requests):
-                heard = self.heard
-                with self._on.noting() as connection:
-                    answer = self.ask(connection, owner, requests, waits=timeout_ms != 0)
-                self.keep(owner, answer)
+            while self._not_held(owner, requests):
+                since = self.change_count
+                with self._on.writing_relaxed() as connection:
+                    answer = self.request(connection, owner, requests, waits=timeout_ms != 0)
+                self.remember(owner, answer)
                 if answer.waiting is None:
                     return
-                self.wait(answer.waiting, heard, timeout_ms)
+                self.wait(answer.waiting, since, timeout_ms)
         except BaseException:
             self.withdraw(owner)
             raise
 
-    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+    def to_acquire(self, locks: Sequence[Lock]) -> Sequence[Lock]:
         """All of the wanted locks."""
-        return wanted
+        return locks
 
-    def used(self, transaction_id: str) -> None:
+    def note_use(self, transaction_id: str) -> None:
         """Notes that the calling thread uses the transaction."""
-        self._users[transaction_id] = self._on.caller()
+        self._last_threads[transaction_id] = self._on.caller()
 
-    def ends_here(self, transaction_id: str) -> None:
+    def set_ending_thread(self, transaction_id: str) -> None:
         """Says that the calling thread ends the transaction, and no other does."""
-        self._enders[transaction_id] = self._on.caller()
+        self._ending_threads[transaction_id] = self._on.caller()
 
     def release(self, transaction_id: str) -> None:
         """Gives up a transaction's locks and its turns to commit."""
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             release_locks(connection, [transaction_id])
-        self.ended(transaction_id)
+        self.forget_owner(transaction_id)
 
-    def leave(self, session_id: int, kept: Resource) -> None:
+    def release_session_locks(self, session_id: int, kept: Resource) -> None:
         """Gives up the locks that are a session's own, but for those on a thing that is kept."""
-        with self._on.noting() as connection:
-            lock_rows.leave(connection, session_id, kept)
-        held = self._held.get(session_id, {})
-        self._held[session_id] = {one: mode for one, mode in held.items() if one == kept}
-        self._bell.ring()
+        with self._on.writing_relaxed() as connection:
+            lock_rows.remove_session_locks(connection, session_id, kept)
+        held = self._granted.get(session_id, {})
+        self._granted[session_id] = {one: mode for one, mode in held.items() if one == kept}
+        self._changes.notify()
 
-    def ended(self, owner: str | int) -> None:
+    def forget_owner(self, owner: str | int) -> None:
         """Wakes the waiters of this process: a transaction's, or a session's, rows were removed."""
-        self._held.pop(owner, None)
-        self._users.pop(owner, None)
-        self._enders.pop(owner, None)
-        self._bell.ring()
+        self._granted.pop(owner, None)
+        self._last_threads.pop(owner, None)
+        self._ending_threads.pop(owner, None)
+        self._changes.notify()
 
     def is_contested(self, connection: Connection, requests: Sequence[LockRequest]) -> bool:
         """Whether somebody new would have to wait for one of the locks."""
-        return bool(self._in_the_way(connection, _stranger(), requests))
+        return bool(self._blocking(connection, _new_owner(), requests))
 
-    def held_by_others(
+    def blocking_locks(
         self, session_id: int, transaction_id: str | None, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
         """The locks of others that keep an owner from having those; nothing is asked for."""
         owner = Owner(session=session_id, transaction=transaction_id)
         with self._on.reading() as connection:
-            found = self._in_the_way(connection, owner, requests)
+            found = self._blocking(connection, owner, requests)
         return [one for one in found if one.status is LockStatus.GRANT]
 
-    def listed(self) -> list[LockEntry]:
+    def entries(self) -> list[LockEntry]:
         """The requests of living sessions in the order of asking."""
         with self._on.reading() as connection:
-            found = lock_rows.standing(connection, self._on, living=True)
+            found = lock_rows.read_queue(connection, self._on, living=True)
         return [_entry(one, found) for one in found.requests]
 
     # Asking
 
-    def _wanted(self, owner: Owner, requests: Sequence[LockRequest]) -> list[LockRequest]:
+    def _not_held(self, owner: Owner, requests: Sequence[LockRequest]) -> list[LockRequest]:
         """What isn't held yet, each thing once."""
-        held = self._held.get(owner.transaction or owner.session, {})
+        held = self._granted.get(owner.transaction or owner.session, {})
         wanted: dict[Resource, LockMode] = {}
         for one in requests:
             if one.resource not in held or not at_least(held[one.resource], one.mode):
@@ -211,32 +221,32 @@ class Locks:
                 wanted[one.resource] = conversion_mode(mode, one.mode)
         return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
 
-    def asking(
-        self, connection: Connection, asks: Sequence[Ask]
-    ) -> Callable[[], list[Answer | None]]:
+    def send_requests(
+        self, connection: Connection, asks: Sequence[OwnerRequests]
+    ) -> Callable[[], list[LockResult | None]]:
         """Asks for several owners, and gives what waits for the answers; `grant` writes them.
 
         None for one who can't have all of it at once beside those before, or whose transaction
         isn't there: `ask` says more.
         """
-        wanted = [self._wanted(ask.owner, ask.requests) for ask in asks]
+        wanted = [self._not_held(ask.owner, ask.requests) for ask in asks]
         resources = {one.resource for of_one in wanted for one in of_one}
         count = sum(map(len, wanted))
         old = [ask.owner.transaction for ask in asks if not ask.is_new]
-        numbered = lock_rows.taking_numbers(connection, count) if count else None
-        states = sent_states(connection, old) if old else dict
-        found = lock_rows.on_resources(connection, resources) if count else list
+        numbered = lock_rows.send_next_ids(connection, count) if count else None
+        states = send_state_query(connection, old) if old else dict
+        found = lock_rows.send_queue_query(connection, resources) if count else list
 
-        def answered() -> list[Answer | None]:
+        def answered() -> list[LockResult | None]:
             number = numbered() if numbered else 0
             known, seen = states(), found()
-            answers: list[Answer | None] = []
+            answers: list[LockResult | None] = []
             for ask, of_one in zip(asks, wanted):
-                asked = _asked(ask.owner, of_one, number)
+                asked = _numbered(ask.owner, of_one, number)
                 is_there = ask.is_new or known.get(ask.owner.transaction) == ACTIVE
-                if is_there and not any(_has_obstacle(one, seen) for one in asked):
+                if is_there and not any(_is_blocked(one, seen) for one in asked):
                     asked = [replace(one, status=LockStatus.GRANT) for one in asked]
-                    answers.append(Answer(asked))
+                    answers.append(LockResult(asked))
                 else:
                     answers.append(None)
                 seen += asked  # nobody overtakes who was refused
@@ -245,34 +255,34 @@ class Locks:
 
         return answered
 
-    def grant(self, connection: Connection, granted: Sequence[Queued]) -> None:
+    def write_grants(self, connection: Connection, granted: Sequence[Queued]) -> None:
         """Writes what can be had at once, as `asking` answered; `keep` takes it after the commit.
 
         Raises SQLAlchemy's IntegrityError where a session isn't there any more: `lost`.
         """
         lock_rows.add(connection, self._on, granted)
 
-    def ask(
+    def request(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
-    ) -> Answer:
+    ) -> LockResult:
         """Asks for what isn't held yet; `keep` takes the answer once that is committed.
 
         Raises as `acquire`; where it doesn't wait, LockTimeout at once.
         """
-        wanted = self._wanted(owner, requests)
+        wanted = self._not_held(owner, requests)
         granted: list[Queued] = []
         waiting: Queued | None = None
-        stirs = False
-        with together(connection):
-            numbered = lock_rows.taking_numbers(connection, len(wanted))
-            states = sent_states(connection, [owner.transaction])
-            found = lock_rows.on_resources(connection, {one.resource for one in wanted})
+        wakes_waiters = False
+        with pipelined(connection):
+            numbered = lock_rows.send_next_ids(connection, len(wanted))
+            states = send_state_query(connection, [owner.transaction])
+            found = lock_rows.send_queue_query(connection, {one.resource for one in wanted})
             number = numbered()
             _require_registered(owner, states())
             seen = found()
         new: list[Queued] = []
         for place, request in enumerate(wanted):
-            held = _held(owner, request.resource, seen)
+            held = _granted_lock(owner, request.resource, seen)
             asked = Queued(
                 id=number + place,
                 owner=owner,
@@ -285,8 +295,8 @@ class Locks:
             elif blockers(asked, seen):
                 self._add(connection, [*new, asked])
                 new = []
-                stirs = True
-                if not self._settled(connection, asked):
+                wakes_waiters = True
+                if not self._try_grant(connection, asked):
                     if not waits:
                         raise self._timeout(connection, asked, 0)
                     waiting = asked
@@ -297,35 +307,35 @@ class Locks:
                 new.append(replace(asked, status=LockStatus.GRANT))
             granted.append(asked)
         self._add(connection, new)
-        return Answer(granted, waiting, stirs)
+        return LockResult(granted, waiting, wakes_waiters)
 
-    def keep(self, owner: Owner, answer: Answer) -> None:
+    def remember(self, owner: Owner, answer: LockResult) -> None:
         """Remembers what was granted: asking for it again costs nothing."""
         if answer.granted:
-            held = self._held.setdefault(owner.transaction or owner.session, {})
+            held = self._granted.setdefault(owner.transaction or owner.session, {})
             held |= {one.resource: one.mode for one in answer.granted}
-        if answer.stirs:
-            self._bell.ring()
+        if answer.wakes_waiters:
+            self._changes.notify()
 
     def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
         try:
             lock_rows.add(connection, self._on, requests)
         except IntegrityError as error:  # the session isn't there any more
-            raise lost(requests[0].owner) from error
+            raise lost_error(requests[0].owner) from error
 
-    def _settled(self, connection: Connection, asked: Queued) -> bool:
+    def _try_grant(self, connection: Connection, asked: Queued) -> bool:
         """Grants a waiting request if that can be. Who calls it has the turn to decide.
 
         Circles of waiting close only when somebody begins to wait, so that they are found then.
 
         Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
         """
-        found = lock_rows.standing(connection, self._on, contested=True)
-        if found.is_due:
+        found = lock_rows.read_queue(connection, self._on, contested=True)
+        if found.needs_reaping:
             reap(self._on, connection)
-            found = lock_rows.standing(connection, self._on, contested=True)
+            found = lock_rows.read_queue(connection, self._on, contested=True)
         requests = found.requests
-        mine = _mine(asked, requests)
+        mine = _current_state(asked, requests)
         if mine.status is LockStatus.VICTIM:
             raise _deadlock(connection, mine, requests)
         while cycle := cycle_through(mine.owner, wait_graph(requests)):
@@ -339,7 +349,7 @@ class Locks:
         if mine.status is LockStatus.WAIT:
             _require(lock_rows.mark(connection, mine, LockStatus.GRANT), mine.owner)
         else:
-            held = _held(mine.owner, mine.resource, requests)
+            held = _granted_lock(mine.owner, mine.resource, requests)
             assert held is not None, "a conversion is of something"
             lock_rows.remove(connection, mine)
             _require(lock_rows.convert(connection, held, mine.mode), mine.owner)
@@ -348,13 +358,13 @@ class Locks:
     # Waiting
 
     @property
-    def heard(self) -> int:
+    def change_count(self) -> int:
         """How often something changed in this process; noted before asking, `wait` goes by it."""
-        return self._bell.rung
+        return self._changes.count
 
     @span("lock.wait")
     @timed("txlake.lock.wait")
-    def wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
+    def wait(self, asked: Queued, since: int, timeout_ms: int) -> None:
         """Until the request is granted. Raises as `acquire`."""
         system = self._on.system
         begun_ms = system.monotonic_ms()
@@ -362,31 +372,31 @@ class Locks:
         while True:
             jittered_ms = pause_ms * (0.5 + system.random())
             left_ms = timeout_ms - (system.monotonic_ms() - begun_ms)
-            self._bell.wait(heard, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
+            self._changes.wait(since, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
             if self._on.is_interrupted():
                 raise Interrupted
             is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
-            heard = self._bell.rung
+            since = self._changes.count
             with self._on.reading() as connection:
-                ahead = self._ahead(connection, asked)
+                ahead = self._blockers_of(connection, asked)
                 if ahead and is_late:
                     raise self._timeout(connection, asked, timeout_ms)
                 is_long = system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS
                 self._require_other_threads(connection, asked, ahead, is_long=is_long)
             if not ahead:
-                with self._on.noting() as connection:
-                    lock_rows.take_turn(connection)
-                    is_granted = self._settled(connection, asked)
+                with self._on.writing_relaxed() as connection:
+                    lock_rows.lock_queue(connection)
+                    is_granted = self._try_grant(connection, asked)
                 if is_granted:
-                    self.keep(asked.owner, Answer([asked]))
+                    self.remember(asked.owner, LockResult([asked]))
                     return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
-    def _ahead(self, connection: Connection, asked: Queued) -> list[Queued]:
+    def _blockers_of(self, connection: Connection, asked: Queued) -> list[Queued]:
         """Whom a request waits for; nobody where it has to be looked at in earnest."""
-        found = lock_rows.standing(connection, self._on, contested=True)
-        mine = _mine(asked, found.requests)
-        if found.is_due or mine.status is LockStatus.VICTIM:
+        found = lock_rows.read_queue(connection, self._on, contested=True)
+        mine = _current_state(asked, found.requests)
+        if found.needs_reaping or mine.status is LockStatus.VICTIM:
             return []
         return blockers(mine, found.requests)
 
@@ -401,13 +411,15 @@ class Locks:
         here = self._on.caller()
         for one in ahead:
             transaction_id = one.owner.transaction or ""
-            if self._users.get(transaction_id) is here and (
-                is_long or self._enders.get(transaction_id) is here
+            if self._last_threads.get(transaction_id) is here and (
+                is_long or self._ending_threads.get(transaction_id) is here
             ):
                 raise Deadlock(
-                    f"{lock_rows.named(connection, asked.resource)}: "
-                    f"{lock_rows.whose(connection, asked.owner)} waits for {asked.mode.value}, and "
-                    f"{lock_rows.whose(connection, one.owner)} holds {one.mode.value}, which this "
+                    f"{lock_rows.resource_text(connection, asked.resource)}: "
+                    f"{lock_rows.owner_text(connection, asked.owner)} waits for "
+                    f"{asked.mode.value}, and "
+                    f"{lock_rows.owner_text(connection, one.owner)} holds {one.mode.value}, "
+                    "which this "
                     "thread has used itself: end that transaction first, or in another thread",
                     _evidence(connection, asked.resource, retry=False, advice=_ANOTHER_THREAD),
                 )
@@ -415,56 +427,57 @@ class Locks:
     def withdraw(self, owner: Owner) -> None:
         """Asks no longer for what wasn't granted."""
         # Who can't be reached now removes it with its transaction, or when the lease is over.
-        with contextlib.suppress(Unavailable), self._on.noting() as connection:
+        with contextlib.suppress(Unavailable), self._on.writing_relaxed() as connection:
             lock_rows.withdraw(connection, owner)
-        self._bell.ring()
+        self._changes.notify()
 
     def _timeout(self, connection: Connection, asked: Queued, timeout_ms: int) -> LockTimeout:
-        found = lock_rows.standing(connection, self._on, contested=True, living=True)
+        found = lock_rows.read_queue(connection, self._on, contested=True, living=True)
         who = "; ".join(
-            f"{lock_rows.whose(connection, one.owner)} "
+            f"{lock_rows.owner_text(connection, one.owner)} "
             f"{'holds' if one.status is LockStatus.GRANT else 'asked before for'} {one.mode.value}"
-            for one in blockers(_mine(asked, found.requests), found.requests)
+            for one in blockers(_current_state(asked, found.requests), found.requests)
         )
         return LockTimeout(
-            f"{lock_rows.named(connection, asked.resource)}: "
-            f"{lock_rows.whose(connection, asked.owner)} was not granted {asked.mode.value} within "
+            f"{lock_rows.resource_text(connection, asked.resource)}: "
+            f"{lock_rows.owner_text(connection, asked.owner)} was not granted "
+            f"{asked.mode.value} within "
             f"{timeout_ms} ms: {who}; end that first, or wait longer: SET LOCK_TIMEOUT"
         )
 
-    def _in_the_way(
+    def _blocking(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
-        seen = lock_rows.on_resources(connection, {one.resource for one in requests})()
-        if not _all_in_the_way(owner, requests, seen):
+        seen = lock_rows.send_queue_query(connection, {one.resource for one in requests})()
+        if not _blocking_requests(owner, requests, seen):
             return []
-        found = lock_rows.standing(connection, self._on, living=True)
-        return [_entry(one, found) for one in _all_in_the_way(owner, requests, found.requests)]
+        found = lock_rows.read_queue(connection, self._on, living=True)
+        return [_entry(one, found) for one in _blocking_requests(owner, requests, found.requests)]
 
 
-class _Bell:
+class _ChangeSignal:
     """Wakes the threads of this process that wait for something to change."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self.rung = 0
+        self.count = 0
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._changed:
-            self.rung += 1
+            self.count += 1
             self._changed.notify_all()
 
-    def wait(self, heard: int, timeout_ms: float) -> None:
+    def wait(self, since: int, timeout_ms: float) -> None:
         """Until it rings again, or rang since the count that was `heard`, or the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self.rung != heard, max(0.0, timeout_ms) / 1000)
+            self._changed.wait_for(lambda: self.count != since, max(0.0, timeout_ms) / 1000)
 
 
-def _stranger() -> Owner:
+def _new_owner() -> Owner:
     return Owner(session=0, transaction="")
 
 
-def _all_in_the_way(
+def _blocking_requests(
     owner: Owner, wanted: Sequence[LockRequest], requests: Sequence[Queued]
 ) -> list[Queued]:
     """The requests that an owner who asked now would have to wait for, each once."""
@@ -481,7 +494,7 @@ def _all_in_the_way(
     return list(found.values())
 
 
-def _asked(owner: Owner, wanted: Sequence[LockRequest], first: int) -> list[Queued]:
+def _numbered(owner: Owner, wanted: Sequence[LockRequest], first: int) -> list[Queued]:
     """The requests, numbered from the first."""
     return [
         Queued(
@@ -495,30 +508,32 @@ def _asked(owner: Owner, wanted: Sequence[LockRequest], first: int) -> list[Queu
     ]
 
 
-def _has_obstacle(asked: Queued, seen: Sequence[Queued]) -> bool:
+def _is_blocked(asked: Queued, seen: Sequence[Queued]) -> bool:
     """Whether somebody is in the way, or the owner has another lock on it, to be converted."""
-    return bool(blockers(asked, seen)) or _held(asked.owner, asked.resource, seen) is not None
+    return (
+        bool(blockers(asked, seen)) or _granted_lock(asked.owner, asked.resource, seen) is not None
+    )
 
 
-def _held(owner: Owner, resource: Resource, requests: Sequence[Queued]) -> Queued | None:
+def _granted_lock(owner: Owner, resource: Resource, requests: Sequence[Queued]) -> Queued | None:
     for one in requests:
         if (one.owner, one.resource, one.status) == (owner, resource, LockStatus.GRANT):
             return one
     return None
 
 
-def _mine(asked: Queued, requests: Sequence[Queued]) -> Queued:
+def _current_state(asked: Queued, requests: Sequence[Queued]) -> Queued:
     for one in requests:
         if one.id == asked.id:
             return one
-    raise lost(asked.owner)
+    raise lost_error(asked.owner)
 
 
 def _with_status(one: Queued, which: Queued, status: LockStatus) -> Queued:
     return replace(one, status=status) if one.id == which.id else one
 
 
-def _entry(one: Queued, found: lock_rows.Standing) -> LockEntry:
+def _entry(one: Queued, found: lock_rows.LockQueue) -> LockEntry:
     in_the_way = [] if one.status is LockStatus.GRANT else blockers(one, found.requests)
     return LockEntry(
         id=one.id,
@@ -539,36 +554,37 @@ def _require_registered(owner: Owner, states: Mapping[str | None, str]) -> None:
         return
     state = states.get(owner.transaction)
     if state == KILLED:
-        raise killed(owner.transaction)
+        raise killed_error(owner.transaction)
     _require(state is not None, owner)
 
 
 def _require(is_there: bool, owner: Owner) -> None:
     """Raises Unavailable where an owner's row was removed by somebody else."""
     if not is_there:
-        raise lost(owner)
+        raise lost_error(owner)
 
 
-def lost(owner: Owner) -> Unavailable:
+def lost_error(owner: Owner) -> Unavailable:
     """What to raise for an owner whose row was removed by somebody else."""
-    whose = f"session {owner.session}"
+    owner_name = f"session {owner.session}"
     if owner.transaction is not None:
-        whose = f"transaction {owner.transaction} of {whose}"
+        owner_name = f"transaction {owner.transaction} of {owner_name}"
     return Unavailable(
-        f"{whose} has no locks any more: it was ended by somebody else, or nothing was heard of it "
+        f"{owner_name} has no locks any more: it was ended by somebody else, or nothing was "
+        "heard of it "
         "for longer than its lease; run it again"
     )
 
 
 def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) -> Deadlock:
     waiting = _with_status(mine, mine, LockStatus.WAIT)
-    if _held(mine.owner, mine.resource, requests) is not None:
+    if _granted_lock(mine.owner, mine.resource, requests) is not None:
         waiting = _with_status(mine, mine, LockStatus.CONVERT)
     graph = wait_graph([waiting if one.id == mine.id else one for one in requests])
     cycle = cycle_through(mine.owner, graph) or (waiting,)
     steps = "; ".join(
-        f"{lock_rows.whose(connection, one.owner)} waits for {one.mode.value} on "
-        f"{lock_rows.named(connection, one.resource)}"
+        f"{lock_rows.owner_text(connection, one.owner)} waits for {one.mode.value} on "
+        f"{lock_rows.resource_text(connection, one.resource)}"
         for one in cycle
     )
     return Deadlock(
@@ -580,7 +596,11 @@ def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) 
 
 def _evidence(connection: Connection, resource: Resource, *, retry: bool, advice: str) -> Evidence:
     """The facts of a deadlock: what was waited for. No version and no level have a part in it."""
-    name = lock_rows.named(connection, resource).removeprefix("table ").removeprefix("the name ")
+    name = (
+        lock_rows.resource_text(connection, resource)
+        .removeprefix("table ")
+        .removeprefix("the name ")
+    )
     return Evidence(
         table=name,
         read_version=-1,

@@ -16,7 +16,7 @@ from txlake.catalog.fence import EPOCH
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import commits, counters, tables
-from txlake.catalog.views import ViewEntry, view_named
+from txlake.catalog.views import ViewEntry, find_view
 
 Name = tuple[str, str]
 """Database and table, in lower case."""
@@ -117,36 +117,38 @@ class Newest:
 
 def look_up(connection: Connection, request: LookupRequest) -> Callable[[], CatalogView]:
     """Send the query for the tables; return a function that awaits it and looks up the rest."""
-    named = names.naming(connection, request.names)
+    read_names = names.send_name_query(connection, request.names)
 
-    def found() -> CatalogView:
-        databases, tables = named()
+    def read() -> CatalogView:
+        databases, tables = read_names()
         views: dict[Name, ViewEntry] = {}
         for name in sorted(request.names - tables.keys()):
-            view = view_named(connection, *name)
+            view = find_view(connection, *name)
             if view is not None:
                 views[name] = view
         at = {url: names.table_at(connection, url) for url in sorted(request.places)}
         places = {url: entry for url, entry in at.items() if entry is not None}
-        for owner in sorted({one.database.lower() for one in places.values()} - databases.keys()):
+        for owner in sorted(
+            {entry.database.lower() for entry in places.values()} - databases.keys()
+        ):
             entry = names.database(connection, owner)
             if entry is not None:
                 databases[owner] = entry
         return CatalogView(databases=databases, tables=tables, views=views, places=places)
 
-    return found
+    return read
 
 
 def newest(connection: Connection, ids: Collection[str]) -> Callable[[], Newest]:
     """Send the query for the newest instant and its versions; return a function that awaits it."""
-    sent = _NEWEST.sent(connection, ids=sorted(ids))
+    pending = _NEWEST.send(connection, ids=sorted(ids))
 
-    def found() -> Newest:
-        rows = sent()
+    def read() -> Newest:
+        rows = pending()
         versions = {row.id: int(row.version) for row in rows if row.version is not None}
         return Newest(int(rows[0].instant), int(rows[0].epoch), versions)
 
-    return found
+    return read
 
 
 def versions_at(connection: Connection, ids: Collection[str], instant: int) -> Mapping[str, int]:

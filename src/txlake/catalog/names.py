@@ -35,7 +35,7 @@ _LOCKED = Prepared(NEWEST_SEQUENCE.with_for_update())
 _SET_SEQUENCE = Prepared(
     sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
 )
-_NUMBERED = Prepared(
+_ADVANCE_COUNTER = Prepared(
     sa.update(counters)
     .where(counters.c.name == sa.bindparam("counter"))
     .values(value=counters.c.value + sa.bindparam("count"))
@@ -96,12 +96,12 @@ def set_sequence(connection: Connection, sequence: int) -> None:
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     """The first of so many new numbers of a counter; others wait for them until the end."""
-    return taking_numbers(connection, counter, count)()
+    return send_next_number(connection, counter, count)()
 
 
-def taking_numbers(connection: Connection, counter: str, count: int) -> Callable[[], int]:
+def send_next_number(connection: Connection, counter: str, count: int) -> Callable[[], int]:
     """As `next_number`, which is asked for at once; what it gives waits for the number."""
-    newest = _NUMBERED.sent(connection, counter=counter, count=count)
+    newest = _ADVANCE_COUNTER.send(connection, counter=counter, count=count)
     return lambda: int(newest()[0].value) - count + 1
 
 
@@ -117,7 +117,7 @@ def database(connection: Connection, name: str) -> DatabaseEntry | None:
     return None if row is None else database_entry(row)
 
 
-def required(connection: Connection, name: str) -> DatabaseEntry:
+def require_database(connection: Connection, name: str) -> DatabaseEntry:
     """The database of that name. Raises InvalidRequest when there is none."""
     entry = database(connection, name)
     if entry is None:
@@ -214,11 +214,11 @@ def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
 
 def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
     """The table of that name; letter case doesn't count."""
-    _, found = naming(connection, [(database_name, name)])()
+    _, found = send_name_query(connection, [(database_name, name)])()
     return next(iter(found.values()), None)
 
 
-def naming(
+def send_name_query(
     connection: Connection, asked: Iterable[tuple[str, str]]
 ) -> Callable[[], tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]]:
     """Asks for that many names of tables; gives what waits for their databases, and the tables.
@@ -228,7 +228,7 @@ def naming(
     wanted = {(owner.lower(), name.lower()) for owner, name in asked}
     if not wanted:
         return lambda: ({}, {})
-    sent = _NAMED.sent(
+    sent = _NAMED.send(
         connection,
         owners=sorted({owner for owner, _ in wanted}),
         names=sorted({name for _, name in wanted}),
@@ -264,7 +264,7 @@ def add_table(
     Raises InvalidRequest when the name is taken or too long, or the database missing.
     """
     check_name(name)
-    owner = required(connection, database_name)
+    owner = require_database(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
@@ -305,7 +305,7 @@ def rename_table(
     Raises InvalidRequest when that is taken or too long, or the table gone.
     """
     check_name(name)
-    owner = required(connection, database_name)
+    owner = require_database(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
     _require_no_view(connection, owner, name)
@@ -315,7 +315,7 @@ def rename_table(
         )
     )
     if renamed.rowcount != 1:
-        raise gone(connection, table_id)
+        raise dropped_error(connection, table_id)
 
 
 def _require_no_view(connection: Connection, owner: DatabaseEntry, name: str) -> None:
@@ -345,7 +345,7 @@ def drop_table(
     """
     dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
     if dropped.rowcount != 1:
-        raise gone(connection, table_id)
+        raise dropped_error(connection, table_id)
     if kept_ms > 0:
         owner = sa.select(databases.c.folded_name).where(databases.c.id == tables.c.database_id)
         kept = sa.update(tables).where(tables.c.id == table_id)
@@ -373,9 +373,9 @@ def undrop_table(
     more: it came back, its time is over, or another table is at its place; Unavailable when its
     folder says again that it was dropped.
     """
-    owner = required(connection, database_name)
+    owner = require_database(connection, database_name)
     if table(connection, owner.name, name) is not None:
-        raise taken(owner.name, name)
+        raise name_taken_error(owner.name, name)
     _require_no_view(connection, owner, name)
     is_it = tables.c.id == table_id
     if connection.scalar(sa.select(tables.c.is_told).where(is_it)):
@@ -402,14 +402,14 @@ def undrop_table(
         )
     here = sa.select(tables.c.location).where(is_it).scalar_subquery()
     others = (tables.c.location == here) & ~is_it
-    if _is_there(connection, others & tables.c.dropped_sequence.is_(None)):
+    if _exists(connection, others & tables.c.dropped_sequence.is_(None)):
         raise InvalidRequest(
             f"{owner.name}.{name} can't come back: another table of the lake is at its place now; "
             "drop that one first"
         )
 
 
-def taken(database_name: str, name: str) -> InvalidRequest:
+def name_taken_error(database_name: str, name: str) -> InvalidRequest:
     """What to raise for a table that can't come back, as another one has its name."""
     shown = f"{database_name}.{name}"
     return InvalidRequest(
@@ -424,7 +424,7 @@ def forget_table(connection: Connection, table_id: str) -> None:
     Nothing for one that isn't there or wasn't dropped.
     """
     dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
-    if _is_there(connection, dropped & (tables.c.published < tables.c.head)):
+    if _exists(connection, dropped & (tables.c.published < tables.c.head)):
         raise InvalidRequest(
             f"the last commits of dropped table {table_id} aren't published yet; open the lake "
             "again, which publishes them"
@@ -446,7 +446,7 @@ def attach_table(
         | (tables.c.published < tables.c.head)
         | tables.c.managed  # its folder is about to be cleared away
     )
-    if _is_there(connection, ours & tables.c.head.is_not(None) & in_use):
+    if _exists(connection, ours & tables.c.head.is_not(None) & in_use):
         raise InvalidRequest(
             f"the lake has another table at {location}, or a dropped one there isn't published and "
             "cleared away yet; use that table, or open the lake again"
@@ -466,7 +466,7 @@ def set_head(connection: Connection, table_id: str, head: int) -> None:
     connection.execute(changed.values(head=head, published=head))
 
 
-def gone(connection: Connection, table_id: str) -> InvalidRequest:
+def dropped_error(connection: Connection, table_id: str) -> InvalidRequest:
     """What to raise for a table that somebody dropped."""
     query = (
         sa.select(databases.c.name.label("database"), tables.c.name)
@@ -489,8 +489,8 @@ def matches(name: str, pattern: str | None) -> bool:
 
 def database_entry(row: sa.Row[Any], *, prefix: str = "") -> DatabaseEntry:
     """The entry of a row of `databases`; the names of its columns begin with the prefix."""
-    told = {one.name: getattr(row, prefix + one.name) for one in fields(DatabaseEntry)}
-    return DatabaseEntry(**{**told, "properties": json.loads(told["properties"] or "{}")})
+    values = {one.name: getattr(row, prefix + one.name) for one in fields(DatabaseEntry)}
+    return DatabaseEntry(**{**values, "properties": json.loads(values["properties"] or "{}")})
 
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
@@ -540,6 +540,6 @@ def _live_update(table_id: str) -> sa.Update:
     return sa.update(tables).where(tables.c.id == table_id, tables.c.dropped_sequence.is_(None))
 
 
-def _is_there(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
+def _exists(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
     query = sa.select(tables.c.id).where(condition).limit(1)
     return connection.execute(query).first() is not None

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from txlake.catalog.names import DatabaseEntry, TableEntry
-from txlake.catalog.ports import NewPlace, Schemas, Wanted
+from txlake.catalog.ports import Lock, NewPlace, Schemas
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import Ledger, OpenTransactions
 from txlake.statements import TableName
@@ -48,7 +48,7 @@ class _NoTransactions:
         holder: object = None,
     ) -> None: ...
 
-    def enter_announced(self) -> None: ...
+    def register_announced(self) -> None: ...
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None: ...
 
@@ -70,16 +70,16 @@ class _NoTransactions:
 
 
 class _NoLocks:
-    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+    def to_acquire(self, locks: Sequence[Lock]) -> Sequence[Lock]:
         return ()
 
-    def ends_here(self, transaction_id: str) -> None: ...
+    def set_ending_thread(self, transaction_id: str) -> None: ...
 
-    def ended(self, owner: str | int) -> None: ...
+    def forget_owner(self, owner: str | int) -> None: ...
 
 
 class _NoJournal:
-    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None: ...
+    def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None: ...
 
 
 class _NoViews:
@@ -115,7 +115,7 @@ class NoCatalog:
 
     def new_place(self, database: str, name: str) -> NewPlace | None: ...
 
-    def asked_of(self, table_id: str) -> NewPlace | None: ...
+    def requirements_of(self, table_id: str) -> NewPlace | None: ...
 
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
         """The name as it is: which parts it may have is another's business."""

@@ -43,23 +43,23 @@ _RELEASE_VOID = sa.delete(locks).where(locks.c.transaction_id.is_not(None), ~_LI
 
 def state_of(connection: Connection, transaction_id: str) -> str | None:
     """ACTIVE or KILLED; None for a transaction that isn't there (any more)."""
-    return sent_states(connection, [transaction_id])().get(transaction_id)
+    return send_state_query(connection, [transaction_id])().get(transaction_id)
 
 
-def sent_states(
+def send_state_query(
     connection: Connection, transaction_ids: Collection[str | None]
 ) -> Callable[[], Mapping[str | None, str]]:
     """Asks for transactions' states, and gives what waits for those that there are."""
-    found = _STATES.sent(connection, ids=transaction_ids)
+    found = _STATES.send(connection, ids=transaction_ids)
     return lambda: {row.id: str(row.state) for row in found()}
 
 
-def killed(transaction_id: str) -> Unavailable:
+def killed_error(transaction_id: str) -> Unavailable:
     """What to raise for a transaction that somebody ended by its id."""
     return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
 
 
-def ended(transaction_id: str) -> Unavailable:
+def ended_error(transaction_id: str) -> Unavailable:
     """What to raise for a transaction that isn't open any more."""
     return Unavailable(
         f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
@@ -67,15 +67,15 @@ def ended(transaction_id: str) -> Unavailable:
     )
 
 
-def is_over(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
+def is_expired(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
     """Whether a session's lease is over, for so long at least."""
     return sessions.c.lease_ms <= on.lease_now() - since_ms
 
 
-def is_due(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
+def needs_reaping(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
     """Whether `reap` has something to do with a session: its lease is over, or too long."""
     return sa.or_(
-        is_over(on, since_ms), sessions.c.lease_ms - sessions.c.length_ms > on.lease_now()
+        is_expired(on, since_ms), sessions.c.lease_ms - sessions.c.length_ms > on.lease_now()
     )
 
 
@@ -85,8 +85,8 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
     Void locks go too. `since_ms`: for so long at least.
     """
     due = (
-        sa.select(sessions.c.id, sessions.c.warned, is_over(on).label("is_over"))
-        .where(is_due(on, since_ms))
+        sa.select(sessions.c.id, sessions.c.warned, is_expired(on).label("is_over"))
+        .where(needs_reaping(on, since_ms))
         .order_by(sessions.c.id)
         .with_for_update()
     )
@@ -106,7 +106,7 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
 
 def reap_due(on: Database, since_ms: int = 0) -> None:
     """Reaps in a transaction of its own, where there is something to do."""
-    due = sa.select(sessions.c.id).where(is_due(on, since_ms)).limit(1)
+    due = sa.select(sessions.c.id).where(needs_reaping(on, since_ms)).limit(1)
     with on.reading() as connection:
         if connection.execute(due).first() is None:
             return

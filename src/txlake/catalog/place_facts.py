@@ -65,12 +65,12 @@ def forget_shared(connection: Connection, table_id: str) -> None:
 
 def _cleared(location: str) -> str:
     # One fact for all the folders that tables of one name had, which are told apart by their ids.
-    return f"cleared:{_short(_OF_AN_ID.sub('', location))}"
+    return f"cleared:{_digest(_OF_AN_ID.sub('', location))}"
 
 
 def _shared(location: str) -> str:
-    return f"shared:{_short(location)}"
+    return f"shared:{_digest(location)}"
 
 
-def _short(location: str) -> str:
+def _digest(location: str) -> str:
     return hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()[:24]

@@ -20,7 +20,7 @@ from txlake.statements import TableName
 if TYPE_CHECKING:
     from txlake.catalog.catalog import Catalog
 
-Wanted = TypeVar("Wanted")
+Lock = TypeVar("Lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Transactions(Protocol):
         """As `begin`, for an explicit transaction, when it is needed."""
         ...
 
-    def enter_announced(self) -> None:
+    def register_announced(self) -> None:
         """Notes the transactions that were announced."""
         ...
 
@@ -136,15 +136,15 @@ class Transactions(Protocol):
 class Locks(Protocol):
     """The locks of statements."""
 
-    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+    def to_acquire(self, locks: Sequence[Lock]) -> Sequence[Lock]:
         """Those of the wanted locks that are taken, if need be."""
         ...
 
-    def ends_here(self, transaction_id: str) -> None:
+    def set_ending_thread(self, transaction_id: str) -> None:
         """Says that the calling thread ends the transaction, and no other does."""
         ...
 
-    def ended(self, owner: str | int) -> None:
+    def forget_owner(self, owner: str | int) -> None:
         """Wakes who waits for a transaction, or a session, that has ended."""
         ...
 
@@ -152,7 +152,7 @@ class Locks(Protocol):
 class Journal(Protocol):
     """The conflicts that there were."""
 
-    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
+    def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
         """Notes a conflict."""
         ...
 
@@ -240,7 +240,7 @@ class AnyCatalog(Protocol):
         """A place for a new table; None where the caller chooses it."""
         ...
 
-    def asked_of(self, table_id: str) -> NewPlace | None:
+    def requirements_of(self, table_id: str) -> NewPlace | None:
         """What was asked of a new table, when it got its place; None where nothing was."""
         ...
 

@@ -44,26 +44,26 @@ class Prepared:
         self,
         statement: sa.Executable | Callable[..., sa.Executable],
         *lists: str,
-        given: Iterable[str] = (),
+        columns: Iterable[str] = (),
     ) -> None:
         self._statement = statement
         self._lists = lists
-        self._given = tuple(given)
-        self._texts: dict[tuple[str, str, tuple[int, ...]], _Text] = {}
+        self._columns = tuple(columns)
+        self._texts: dict[tuple[str, str, tuple[int, ...]], _Compiled] = {}
 
     def rows(self, connection: Connection, **parameters: object) -> list[Row]:
         """The rows that it gives."""
-        return self.sent(connection, **parameters)()
+        return self.send(connection, **parameters)()
 
-    def sent(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
+    def send(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
         """Sends it, and gives what waits for its rows: those that are sent `together` wait once."""
-        text, bound = self._bound(connection.dialect, parameters)
+        text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
         base = connection.dialect.loaded_dbapi.Error
         try:
             cursor.execute(text.sql, bound)
         except base as error:
-            raise _translated(connection, text.sql, error, cursor) from error
+            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
 
         def answered() -> list[Row]:
             make = text.row
@@ -71,7 +71,7 @@ class Prepared:
             try:
                 found = cursor.fetchall()
             except base as error:
-                raise _translated(connection, text.sql, error, cursor) from error
+                raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
             cursor.close()
             return list(map(make, map(text.converted, found) if text.converters else found))
 
@@ -88,12 +88,12 @@ class Prepared:
 
     def run(self, connection: Connection, **parameters: object) -> None:
         """Executes what gives no rows."""
-        text, bound = self._bound(connection.dialect, parameters)
+        text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
         try:
             cursor.execute(text.sql, bound)
         except connection.dialect.loaded_dbapi.Error as error:
-            raise _translated(connection, text.sql, error, cursor) from error
+            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
         cursor.close()
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
@@ -101,7 +101,7 @@ class Prepared:
         if not rows:
             return
         text = self._text(connection.dialect, ())
-        bound: Any = [text.bound(row) for row in rows]
+        bound: Any = [text.bind(row) for row in rows]
         cursor = _cursor(connection)
         try:
             if len(bound) == 1:
@@ -109,34 +109,34 @@ class Prepared:
             else:
                 cursor.executemany(text.sql, bound)
         except connection.dialect.loaded_dbapi.Error as error:
-            raise _translated(connection, text.sql, error, cursor) from error
+            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
         cursor.close()
 
-    def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
+    def _bind(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Compiled, Bound]:
         lengths: tuple[int, ...] = ()
         for name in self._lists:
-            values = _filled(parameters.pop(name))
-            parameters.update(zip(_places(name, len(values)), values))
+            values = _padded(parameters.pop(name))
+            parameters.update(zip(_parameter_names(name, len(values)), values))
             lengths += (len(values),)
         text = self._text(dialect, lengths)
-        return text, text.bound(parameters)
+        return text, text.bind(parameters)
 
-    def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Text:
+    def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Compiled:
         found = self._texts.get((dialect.name, dialect.driver, lengths))
         if found is None:
             lists: list[list[sa.BindParameter[Any]]] = [
-                [sa.bindparam(place) for place in _places(name, length)]
+                [sa.bindparam(place) for place in _parameter_names(name, length)]
                 for name, length in zip(self._lists, lengths)
             ]
             statement = self._statement(*lists) if callable(self._statement) else self._statement
-            found = _compiled(statement, dialect, self._given)
+            found = _compile(statement, dialect, self._columns)
             if max(lengths, default=0) <= _LIST_MAX:
                 self._texts[dialect.name, dialect.driver, lengths] = found
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _Compiled:
     """A statement as the driver takes it.
 
     Attributes:
@@ -152,9 +152,9 @@ class _Text:
     row: Callable[[Iterable[object]], Row] | None
     converters: tuple[tuple[int, Callable[[Any], Any]], ...]
 
-    def bound(self, given: Mapping[str, object]) -> Bound:
+    def bind(self, parameters: Mapping[str, object]) -> Bound:
         """The parameters as the driver takes them. Raises KeyError for one that is missing."""
-        values = {**self.constants, **given} if self.constants else given
+        values = {**self.constants, **parameters} if self.constants else parameters
         return values if self.names is None else [values[name] for name in self.names]
 
     def converted(self, found: Sequence[object]) -> Sequence[object]:
@@ -165,23 +165,27 @@ class _Text:
         return values
 
 
-def _compiled(statement: sa.Executable, dialect: Dialect, given: Sequence[str]) -> _Text:
+def _compile(statement: sa.Executable, dialect: Dialect, column_keys: Sequence[str]) -> _Compiled:
     assert isinstance(statement, ClauseElement)
-    compiled = statement.compile(dialect=dialect, column_keys=list(given) or None)
+    compiled = statement.compile(dialect=dialect, column_keys=list(column_keys) or None)
     assert isinstance(compiled, SQLCompiler)
     columns: tuple[sa.ColumnElement[Any], ...] = ()
     if isinstance(statement, ReturnsRows):
         columns = tuple(cast(Any, statement).exported_columns)
-    converters = [one.type.result_processor(dialect, None) for one in columns]
+    converters = [column.type.result_processor(dialect, None) for column in columns]
     parameters = compiled.params
-    return _Text(
+    return _Compiled(
         sql=str(compiled),
         names=tuple(compiled.positiontup or ()) if compiled.positional else None,
         constants={
-            name: parameters[name] for one, name in compiled.bind_names.items() if not one.required
+            name: parameters[name]
+            for parameter, name in compiled.bind_names.items()
+            if not parameter.required
         },
-        row=_row_type(tuple(one.key or one.name for one in columns)) if columns else None,
-        converters=tuple((place, one) for place, one in enumerate(converters) if one is not None),
+        row=_row_type(tuple(column.key or column.name for column in columns)) if columns else None,
+        converters=tuple(
+            (place, convert) for place, convert in enumerate(converters) if convert is not None
+        ),
     )
 
 
@@ -194,7 +198,7 @@ def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
 
 
 @contextmanager
-def together(connection: Connection) -> Iterator[None]:
+def pipelined(connection: Connection) -> Iterator[None]:
     """Prepared statements that are sent in one go where the driver can: one wait for all.
 
     Within it SQLAlchemy executes nothing.
@@ -208,7 +212,7 @@ def together(connection: Connection) -> Iterator[None]:
         with pipeline():
             yield
     except connection.dialect.loaded_dbapi.Error as error:
-        raise _translated(connection, None, error, None) from error
+        raise _sqlalchemy_error(connection, None, error, None) from error
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
@@ -218,7 +222,7 @@ def _cursor(connection: Connection) -> DBAPICursor:
     return cursor
 
 
-def _translated(
+def _sqlalchemy_error(
     connection: Connection, sql: str | None, error: Exception, cursor: DBAPICursor | None
 ) -> Exception:
     """SQLAlchemy's error for one of the driver's. A connection that was lost is used no more."""
@@ -235,18 +239,18 @@ def _translated(
 
 
 @lru_cache(maxsize=256)
-def _places(name: str, length: int) -> tuple[str, ...]:
+def _parameter_names(name: str, length: int) -> tuple[str, ...]:
     """The names of a list's parameters."""
     return tuple(f"{name}_{place}" for place in range(length))
 
 
-def _filled(values: Iterable[object]) -> list[object]:
+def _padded(values: Iterable[object]) -> list[object]:
     """The values, the last one repeated up to a power of two: few texts serve all lengths.
 
     No values are one NULL, which nothing equals.
     """
-    filled = list(values) or [None]
-    wanted = 1 << (len(filled) - 1).bit_length()
-    if wanted <= _LIST_MAX:
-        filled += filled[-1:] * (wanted - len(filled))
-    return filled
+    padded = list(values) or [None]
+    length = 1 << (len(padded) - 1).bit_length()
+    if length <= _LIST_MAX:
+        padded += padded[-1:] * (length - len(padded))
+    return padded

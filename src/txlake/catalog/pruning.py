@@ -40,27 +40,27 @@ class Pruner:
     Raises InvalidRequest for fewer.
     """
 
-    def __init__(self, on: Database, kept: int) -> None:
-        if kept < 1:
-            raise InvalidRequest(f"commits_kept={kept}: expected at least 1")
+    def __init__(self, on: Database, commits_kept: int) -> None:
+        if commits_kept < 1:
+            raise InvalidRequest(f"commits_kept={commits_kept}: expected at least 1")
         self._on = on
-        self._kept = kept
+        self._commits_kept = commits_kept
 
     def step(self) -> None:
         """Removes what there is to remove; costs one look when there is nothing. Never raises."""
         try:
             reap_due(self._on, _DEAD_MS)
-            if self._raised():
-                while self._deleted():
+            if self._raise_floor():
+                while self._delete_stale():
                     pass
         except TxlakeError as error:
             _log.warning("the catalog isn't pruned now: %s", error)
 
-    def _raised(self) -> bool:
+    def _raise_floor(self) -> bool:
         """Raises the floor where that is worth it; whether it did."""
         with self._on.reading() as connection:
             floor, new = self._floors(connection)
-        if new - floor < max(1, self._kept // 10):
+        if new - floor < max(1, self._commits_kept // 10):
             return False
         with self._on.writing() as connection:
             lock_sequence(connection)  # nobody ratifies, nor makes the row, at the same time
@@ -74,18 +74,19 @@ class Pruner:
 
     def _floors(self, connection: Connection) -> tuple[int, int]:
         """The floor as it is, and as it may be."""
-        new = newest_sequence(connection) - self._kept + 1
+        new = newest_sequence(connection) - self._commits_kept + 1
         reads = sa.func.coalesce(transactions.c.sequence, transactions.c.begin_sequence)
         pinned = connection.scalar(sa.select(sa.func.min(reads)))
         return floor_of(connection), new if pinned is None else min(new, int(pinned))
 
-    def _deleted(self) -> bool:
+    def _delete_stale(self) -> bool:
         """Deletes some of what is below the floor; whether there may be more."""
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             # One after the other: who deletes the same rows would wait for each in turn.
             floor = int(connection.execute(_floor().with_for_update()).scalar_one())
             gone = [
-                connection.execute(each).rowcount for each in (_stale(floor), _stale_bare(floor))
+                connection.execute(each).rowcount
+                for each in (_delete_superseded(floor), _delete_bare(floor))
             ]
         return max(gone) == _ROWS_AT_ONCE
 
@@ -128,7 +129,7 @@ def _floor() -> sa.Select[int]:
     return sa.select(counters.c.value).where(counters.c.name == _FLOOR)
 
 
-def _stale(floor: int) -> sa.Delete:
+def _delete_superseded(floor: int) -> sa.Delete:
     """Deletes the oldest versions that no instant from the floor on needs, and that are published.
 
     Of a table that the lake has forgotten nobody asks for a version.
@@ -152,6 +153,6 @@ def _stale(floor: int) -> sa.Delete:
     return sa.delete(commits).where(sa.tuple_(commits.c.table_id, commits.c.version).in_(found))
 
 
-def _stale_bare(floor: int) -> sa.Delete:
+def _delete_bare(floor: int) -> sa.Delete:
     found = sa.select(bare.c.transaction_id).where(bare.c.sequence < floor).limit(_ROWS_AT_ONCE)
     return sa.delete(bare).where(bare.c.transaction_id.in_(found))

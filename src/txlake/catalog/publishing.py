@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.heartbeat import Delayed
+from txlake.catalog.heartbeat import DelayedCall
 from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import commits, tables
 from txlake.errors import TxlakeError
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 # Long enough for the next ratification of a busy process, short enough that others rarely compare
 # the files of commits which nobody noted yet.
-KEPT_MS = 100
+DEFERRED_MS = 100
 
-_STANDING = Prepared(
+_PUBLISHED = Prepared(
     lambda ids: (
         sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
         .where(tables.c.id.in_(ids))
@@ -63,7 +63,7 @@ _PUBLISH = Prepared(
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PublicationNote:
     """A version of a table whose file was written, by who ratified it."""
 
     table_id: str
@@ -71,7 +71,9 @@ class Note:
     transaction_id: str
 
 
-def confirmed(connection: Connection, notes: Collection[Note]) -> dict[str, list[Versions]]:
+def confirmed_versions(
+    connection: Connection, notes: Collection[PublicationNote]
+) -> dict[str, list[Versions]]:
     """What the notes vouch for, by table.
 
     A version that isn't the noting transaction's any more is left out: its table has gone back
@@ -80,7 +82,7 @@ def confirmed(connection: Connection, notes: Collection[Note]) -> dict[str, list
     if not notes:
         return {}
     ids = sorted({note.transaction_id for note in notes})
-    made = {Note(*row) for row in _MADE_BY.rows(connection, ids=ids)}
+    made = {PublicationNote(*row) for row in _MADE_BY.rows(connection, ids=ids)}
     vouched: dict[str, list[Versions]] = {}
     for note in notes:
         if note in made:
@@ -89,7 +91,7 @@ def confirmed(connection: Connection, notes: Collection[Note]) -> dict[str, list
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PublicationStep:
     """A table's published versions grow."""
 
     table_id: str
@@ -97,24 +99,24 @@ class Step:
     until: int
 
 
-def step(
+def publication_step(
     table_id: str, published: int, head: int | None, vouched: Sequence[Versions]
-) -> Step | None:
+) -> PublicationStep | None:
     """How far a table's published versions grow: those that follow one another are vouched for."""
     if head is None:
         return None
-    until = min(_reached(published, vouched), head)
-    return Step(table_id, published, until) if until > published else None
+    until = min(_last_contiguous(published, vouched), head)
+    return PublicationStep(table_id, published, until) if until > published else None
 
 
-def _reached(published: int, vouched: Sequence[Versions]) -> int:
+def _last_contiguous(published: int, vouched: Sequence[Versions]) -> int:
     for some in sorted(vouched, key=lambda one: one.first):
         if some.first <= published + 1:
             published = max(published, some.last)
     return published
 
 
-def write_steps(connection: Connection, steps: Sequence[Step]) -> None:
+def write_steps(connection: Connection, steps: Sequence[PublicationStep]) -> None:
     """Notes them; the bytes of those commits aren't needed any more."""
     rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
     _CLEAR.run_all(connection, rows)
@@ -128,11 +130,11 @@ class Publications:
         self._on = on
         self._fence = fence
         self._group: GroupCommit[Mapping[str, Versions], bool] = GroupCommit(
-            self._noted, turn=on.turn
+            self._write_batch, turn=on.turn
         )
-        self._kept: list[Note] = []
-        self._carrying = threading.Lock()  # for those at the beginning
-        self._later = Delayed(self._write_later, KEPT_MS)
+        self._deferred: list[PublicationNote] = []
+        self._writing = threading.Lock()  # for those at the beginning
+        self._later = DelayedCall(self._write_later, DEFERRED_MS)
 
     def note(self, versions: Mapping[str, Versions]) -> None:
         """Notes them now."""
@@ -143,31 +145,35 @@ class Publications:
                 continue  # noting it twice is as good as once
             return
 
-    def keep(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+    def defer(self, transaction_id: str, versions: Mapping[str, int]) -> None:
         """Keeps a note for each table's version, which is written soon. Touches no database."""
-        self._kept += [Note(*one, transaction_id) for one in versions.items()]
-        self._later.ask()
+        self._deferred += [PublicationNote(*one, transaction_id) for one in versions.items()]
+        self._later.schedule()
 
-    def kept_of(self, table_id: str) -> frozenset[tuple[int, str]]:
+    def deferred_of(self, table_id: str) -> frozenset[tuple[int, str]]:
         """The versions and transactions of a table's notes."""
-        mine = (note for note in tuple(self._kept) if note.table_id == table_id)
+        mine = (note for note in tuple(self._deferred) if note.table_id == table_id)
         return frozenset((note.version, note.transaction_id) for note in mine)
 
     @contextmanager
-    def carried(self) -> Iterator[Sequence[Note]]:
+    def take_deferred(self) -> Iterator[Sequence[PublicationNote]]:
         """The notes that a transaction of the database takes along; kept on where it fails."""
-        with self._carrying:
-            taken = tuple(self._kept)
+        with self._writing:
+            taken = tuple(self._deferred)
             yield taken
-            del self._kept[: len(taken)]  # threads add to the end alone
+            del self._deferred[: len(taken)]  # threads add to the end alone
 
-    def write(self) -> None:
+    def write_deferred(self) -> None:
         """Writes what is kept. Raises Unavailable, and as `Fence.check_epoch`."""
-        if not self._kept:
+        if not self._deferred:
             return
-        with self._on.turn(), self.carried() as notes, self._on.noting() as connection:
-            standing = self._standing(connection, {note.table_id for note in notes})
-            self._advance(connection, standing, confirmed(connection, notes))
+        with (
+            self._on.turn(),
+            self.take_deferred() as notes,
+            self._on.writing_relaxed() as connection,
+        ):
+            rows = self._lock_tables(connection, {note.table_id for note in notes})
+            self._advance(connection, rows, confirmed_versions(connection, notes))
 
     def close(self) -> None:
         """Writes what is kept, if that can be done; nothing is written later."""
@@ -176,22 +182,22 @@ class Publications:
 
     def _write_later(self) -> None:
         try:
-            self._on.shielded(self.write)
+            self._on.run_shielded(self.write_deferred)
         except TxlakeError as error:
             _log.warning("who opens these tables next notes their publication: %s", error)
 
-    def _noted(self, asked: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
+    def _write_batch(self, requests: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
         vouched: dict[str, list[Versions]] = {}
-        for versions in asked:
+        for versions in requests:
             for table_id, some in versions.items():
                 vouched.setdefault(table_id, []).append(some)
-        with self._on.noting() as connection:
-            self._advance(connection, self._standing(connection, vouched), vouched)
-        return [True] * len(asked)
+        with self._on.writing_relaxed() as connection:
+            self._advance(connection, self._lock_tables(connection, vouched), vouched)
+        return [True] * len(requests)
 
-    def _standing(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:
+    def _lock_tables(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:
         """The tables' rows, locked. Raises as `Fence.check_epoch`."""
-        rows = _STANDING.rows(connection, ids=sorted(ids))
+        rows = _PUBLISHED.rows(connection, ids=sorted(ids))
         for row in rows[:1]:
             self._fence.check_epoch(row.epoch)
         return rows
@@ -199,8 +205,11 @@ class Publications:
     def _advance(
         self,
         connection: Connection,
-        standing: Sequence[Row],
+        rows: Sequence[Row],
         vouched: Mapping[str, Sequence[Versions]],
     ) -> None:
-        steps = [step(row.id, row.published, row.head, vouched.get(row.id, ())) for row in standing]
+        steps = [
+            publication_step(row.id, row.published, row.head, vouched.get(row.id, ()))
+            for row in rows
+        ]
         write_steps(connection, [one for one in steps if one is not None])

@@ -17,9 +17,15 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
-from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
-from txlake.catalog.prepared import Prepared, together
-from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
+from txlake.catalog.owners import ACTIVE, end_transactions, ended_error, is_expired, killed_error
+from txlake.catalog.prepared import Prepared, pipelined
+from txlake.catalog.publishing import (
+    PublicationNote,
+    PublicationStep,
+    confirmed_versions,
+    publication_step,
+    write_steps,
+)
 from txlake.catalog.relations import (
     bare,
     commits,
@@ -53,7 +59,7 @@ _OPERATION_LENGTH = 64
 
 _ADD_COMMITS = Prepared(
     sa.insert(commits),
-    given=(
+    columns=(
         "sequence",
         "transaction_id",
         "time_ms",
@@ -82,7 +88,7 @@ _LOSE = Prepared(
 
 
 @dataclass(slots=True)
-class _Table:
+class _TableState:
     """A table as it stands within the group.
 
     `head`: None for a name alone; `published`: as the group found it; `holder`: the transaction
@@ -125,7 +131,7 @@ class Ratifier:
             (locks.c.resource_type == RESERVED_TYPE)
             & (locks.c.entity == tables.c.number)
             & (locks.c.resource_subtype == RESERVED_SUBTYPE)
-            & (~is_over(on)),
+            & (~is_expired(on)),
         )
         self.tables = Prepared(
             lambda ids: (
@@ -148,7 +154,10 @@ class Ratifier:
         )
 
     def ratify(
-        self, connection: Connection, requests: Sequence[Ratification], notes: Sequence[Note] = ()
+        self,
+        connection: Connection,
+        requests: Sequence[Ratification],
+        notes: Sequence[PublicationNote] = (),
     ) -> list[Decision]:
         """The decisions, in the order of the requests; what they say is done when this commits.
 
@@ -156,13 +165,13 @@ class Ratifier:
 
         Raises as `Fence.check`, for all of them.
         """
-        book = _Book(self, connection, requests, notes)
-        decisions = [book.decided(request) for request in requests]
-        book.write()
+        batch = _Batch(self, connection, requests, notes)
+        decisions = [batch.decide(request) for request in requests]
+        batch.write()
         return decisions
 
 
-class _Book:
+class _Batch:
     """What the group found, and what it is going to write."""
 
     def __init__(
@@ -170,7 +179,7 @@ class _Book:
         queries: Ratifier,
         connection: Connection,
         requests: Sequence[Ratification],
-        notes: Sequence[Note],
+        notes: Sequence[PublicationNote],
     ) -> None:
         self._on = queries.on
         self._connection = connection
@@ -179,17 +188,17 @@ class _Book:
         ids.update(change.id for request in requests for change in request.names)
         ids.update(note.table_id for note in notes)
         owners = sorted({request.transaction_id for request in requests})
-        with together(connection):
+        with pipelined(connection):
             # The first locks the sequence; the others see what is there when they have it.
-            found = queries.owners.sent(connection, ids=owners)
-            standing = queries.tables.sent(connection, ids=sorted(ids))
-            vouched = confirmed(connection, notes)
-            self._owners = {row.id: row for row in found()}
+            owners_sent = queries.owners.send(connection, ids=owners)
+            tables_sent = queries.tables.send(connection, ids=sorted(ids))
+            vouched = confirmed_versions(connection, notes)
+            self._owners = {row.id: row for row in owners_sent()}
         self._tables = {
-            row.id: _Table(
+            row.id: _TableState(
                 row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
             )
-            for row in standing()
+            for row in tables_sent()
         }
         # The clock is read after the lock was waited for, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
@@ -198,25 +207,25 @@ class _Book:
             queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
         else:  # nothing will be ratified; a recovery is the likeliest to have ended them all
             queries.fence.check_epoch(epoch_of(connection))
-        self._steps = self._published(vouched)
+        self._steps = self._apply_notes(vouched)
         self._ended: list[str] = []
         self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
 
-    def _published(self, vouched: Mapping[str, Sequence[Versions]]) -> list[Step]:
+    def _apply_notes(self, vouched: Mapping[str, Sequence[Versions]]) -> list[PublicationStep]:
         """What notes make known as published; from here on the tables stand so."""
-        steps: list[Step] = []
+        steps: list[PublicationStep] = []
         for table_id, versions in vouched.items():
             table = self._tables.get(table_id)
             if table is None:
                 continue
-            grown = step(table_id, table.published, table.head, versions)
+            grown = publication_step(table_id, table.published, table.head, versions)
             if grown is not None:
                 table.published = grown.until
                 steps.append(grown)
         return steps
 
-    def decided(self, request: Ratification) -> Decision:
+    def decide(self, request: Ratification) -> Decision:
         """What becomes of a request; noted for writing when it is ratified."""
         new = {change.id for change in request.names if isinstance(change, NewTable)}
         there = [commit for commit in request.commits if commit.table_id not in new]
@@ -227,19 +236,19 @@ class _Book:
             holder = self._holder(there, request.transaction_id)
             if holder is not None:
                 return Reserved(transaction_id=holder)
-            moved = self._moved(there, request.unchanged)
+            moved = self._moved_heads(there, request.unchanged)
             if moved:
                 self._lost.append(request.transaction_id)
                 return Moved(heads=moved)
             if request.names:
                 self._write_commits()  # names look at what is in the database
                 with self._connection.begin_nested():
-                    named = self._named(request)
+                    named = self._change_names(request)
                 self._tables.update(named)
         except (InvalidRequest, Unavailable) as refused:
             return refused
         self._sequence += 1
-        self._note(request)
+        self._record(request)
         published = {
             commit.table_id: self._tables[commit.table_id].published for commit in request.commits
         }
@@ -247,7 +256,7 @@ class _Book:
 
     def write(self) -> None:
         """Writes what was noted."""
-        with together(self._connection):
+        with pipelined(self._connection):
             write_steps(self._connection, self._steps)
             if self._lost:
                 _LOSE.run(self._connection, ids=self._lost)
@@ -269,14 +278,14 @@ class _Book:
         if transaction_id in self._ended:
             raise InvalidRequest(f"transaction {transaction_id} was ratified already")
         if owner is None:
-            raise ended(transaction_id)
+            raise ended_error(transaction_id)
         if owner.state != ACTIVE:
-            raise killed(transaction_id)
+            raise killed_error(transaction_id)
 
     def _check_attached(self, table_id: str) -> None:
         found = self._tables.get(table_id)
         if found is None or found.is_dropped:
-            raise names.gone(self._connection, table_id)
+            raise names.dropped_error(self._connection, table_id)
         if found.head is None:
             raise InvalidRequest(
                 f"table {table_id} is a name alone in the catalog; attach it before it commits here"
@@ -288,7 +297,9 @@ class _Book:
         others = (holder for holder in holders if holder not in (None, transaction_id))
         return next(others, None)
 
-    def _moved(self, mine: Sequence[TableCommit], unchanged: Mapping[str, int]) -> dict[str, int]:
+    def _moved_heads(
+        self, mine: Sequence[TableCommit], unchanged: Mapping[str, int]
+    ) -> dict[str, int]:
         """The heads that aren't what the request goes by."""
         expected = {**unchanged, **{commit.table_id: commit.version - 1 for commit in mine}}
         heads = {table_id: self._tables[table_id].head for table_id in expected}
@@ -298,14 +309,14 @@ class _Book:
             if head is not None and head != expected[table_id]
         }
 
-    def _named(self, request: Ratification) -> dict[str, _Table]:
+    def _change_names(self, request: Ratification) -> dict[str, _TableState]:
         """Carries out the changes of names; gives the tables that these made or dropped."""
         first = {commit.table_id: commit.version for commit in request.commits}
-        changed: dict[str, _Table] = {}
+        changed: dict[str, _TableState] = {}
         for change in request.names:
             match change:
                 case NewTable():
-                    changed[change.id] = self._added(
+                    changed[change.id] = self._add_table(
                         change, first.get(change.id), request.transaction_id
                     )
                 case RenamedTable():
@@ -323,24 +334,24 @@ class _Book:
                     )
                     known = self._tables.get(change.id)
                     published = -1 if known is None else known.published
-                    changed[change.id] = _Table(0, None, published, is_dropped=True)
+                    changed[change.id] = _TableState(0, None, published, is_dropped=True)
                 case UndroppedTable():
-                    changed[change.id] = self._undropped(change, request.transaction_id)
+                    changed[change.id] = self._undrop_table(change, request.transaction_id)
                 case _:
                     assert_never(change)
         return changed
 
-    def _undropped(self, change: UndroppedTable, transaction_id: str) -> _Table:
+    def _undrop_table(self, change: UndroppedTable, transaction_id: str) -> _TableState:
         """Gives a dropped table its name back, with the head that it has now."""
         names.undrop_table(self._connection, change.id, change.database, change.name, self._now_ms)
         known = replace(self._tables[change.id], is_dropped=False)
         if change.head is not None:
             names.set_head(self._connection, change.id, change.head)
-            self._start(change.id, change.head, transaction_id)
+            self._set_first_version(change.id, change.head, transaction_id)
             known.head = known.published = change.head
         return known
 
-    def _added(self, change: NewTable, first: int | None, transaction_id: str) -> _Table:
+    def _add_table(self, change: NewTable, first: int | None, transaction_id: str) -> _TableState:
         """Names a table, or gives one that was a name alone its head."""
         head = -1 if change.head is None else change.head
         if first is not None and first != head + 1:
@@ -348,14 +359,14 @@ class _Book:
                 f"table {change.database}.{change.name} comes with the head {head}: expected "
                 f"version {head + 1} as its first commit, found {first}"
             )
-        number = self._number(change)
+        number = self._table_number(change)
         if change.head is None and first is None:
-            return _Table(number, None, -1)
+            return _TableState(number, None, -1)
         names.attach_table(self._connection, change.id, change.location, head, self._now_ms)
-        self._start(change.id, head, transaction_id)
-        return _Table(number, head, head)
+        self._set_first_version(change.id, head, transaction_id)
+        return _TableState(number, head, head)
 
-    def _number(self, change: NewTable) -> int:
+    def _table_number(self, change: NewTable) -> int:
         """The number of a table, named now unless it was a name alone already."""
         known = self._tables.get(change.id)
         if known is not None and not known.is_dropped:
@@ -373,7 +384,7 @@ class _Book:
             number=change.number,
         ).number
 
-    def _start(self, table_id: str, head: int, transaction_id: str) -> None:
+    def _set_first_version(self, table_id: str, head: int, transaction_id: str) -> None:
         """Makes the version that a table has when it comes what it is at this instant."""
         # It may have been here before, and have gone back since.
         again = (commits.c.table_id == table_id) & (commits.c.version >= head)
@@ -389,7 +400,7 @@ class _Book:
                 )
             )
 
-    def _note(self, request: Ratification) -> None:
+    def _record(self, request: Ratification) -> None:
         """Adds what a request that was found good makes true."""
         self._ended.append(request.transaction_id)
         made = {

@@ -33,7 +33,7 @@ _ID_LENGTH = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TableState:
     """Where the catalog has a table.
 
     Attributes:
@@ -62,7 +62,7 @@ class Recovery:
         self._on = on
         self._fence = fence
 
-    def was_cut_short(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether a recovery has begun that didn't end."""
         with self._on.reading() as connection:
             return fact(connection, _RECOVERING) is not None
@@ -102,7 +102,7 @@ class Recovery:
             self._lock(connection, epoch)
             remove_fact(connection, _RECOVERING)
 
-    def standing(self) -> list[Standing]:
+    def table_states(self) -> list[TableState]:
         """Where the attached tables stand, and those dropped ones that stay as path tables.
 
         A table that is kept is one for itself once it is published: others write it.
@@ -151,7 +151,7 @@ class Recovery:
                 head=one[0].head,
             )
             found.append(
-                Standing(
+                TableState(
                     entry=entry,
                     is_dropped=one[0].dropped_sequence is not None,
                     published=one[0].published,
@@ -203,7 +203,7 @@ class Recovery:
         self._fence.check_epoch(found)
         if found != epoch:  # a thread of this process, which has the same fence
             raise Unavailable(
-                f"catalog {self._on.shown}: another lake.recover() of this process has begun "
+                f"catalog {self._on.display_url}: another lake.recover() of this process has begun "
                 f"(epoch {found}) since this one did (epoch {epoch}); that one goes on, wait for "
                 "it or run lake.recover() again"
             )
@@ -213,7 +213,8 @@ class Recovery:
             return
         if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:
             raise InvalidRequest(
-                f"catalog {self._on.shown}: it has tables of its own and can't become that of "
+                f"catalog {self._on.display_url}: it has tables of its own and can't become "
+                "that of "
                 f"lake {lake_id}; give an empty one"
             )
         set_fact(connection, _LAKE, lake_id)

@@ -34,12 +34,14 @@ def is_current(on: Database, connection: Connection) -> bool:
         return False
     if found > REVISION:
         raise InvalidRequest(
-            f"catalog {on.shown}: its schema has revision {found}, this txlake knows {REVISION}; "
+            f"catalog {on.display_url}: its schema has revision {found}, this txlake knows "
+            f"{REVISION}; "
             "upgrade txlake"
         )
     if found < _FIRST_REVISION:
         raise InvalidRequest(
-            f"catalog {on.shown}: its schema has revision {found}, of a txlake that was never "
+            f"catalog {on.display_url}: its schema has revision {found}, of a txlake that was "
+            "never "
             f"released, and is not upgraded; the first release's is {_FIRST_REVISION}. Give an "
             "empty database, and rebuild the catalog from the tables' logs with lake.recover()"
         )
@@ -53,7 +55,7 @@ def upgrade(on: Database, connection: Connection) -> None:
         from alembic import command
         from alembic.config import Config
     except ModuleNotFoundError as error:
-        raise InvalidRequest(missing(f"catalog {on.shown}", error)) from error
+        raise InvalidRequest(missing(f"catalog {on.display_url}", error)) from error
 
     if not on.is_sqlite:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")

@@ -22,7 +22,7 @@ from txlake.catalog.abandoned import AbandonedResources
 from txlake.catalog.database import Database
 from txlake.catalog.heartbeat import Heartbeat
 from txlake.catalog.names import next_number, raise_number
-from txlake.catalog.owners import end_sessions, is_over
+from txlake.catalog.owners import end_sessions, is_expired
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import sessions
 from txlake.catalog.shielding import shielded
@@ -66,7 +66,7 @@ class Sessions:
         self._open: set[int] = set()
         self._changing = threading.Lock()
         self._resources: AbandonedResources[int] = AbandonedResources()
-        self._beside: list[WeakMethod[Callable[[], None]]] = []
+        self._callbacks: list[WeakMethod[Callable[[], None]]] = []
         # In one order, which who reaps keeps too.
         self._renewal = Prepared(
             lambda ids: (
@@ -84,12 +84,12 @@ class Sessions:
             ),
             "ids",
         )
-        self.beside(self.end_abandoned)
+        self.on_heartbeat(self.end_abandoned)
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
 
     def open(self, holder: object = None) -> int:
         """A new session's number; it ends when its holder is gone."""
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             session_id = next_number(connection, SESSION_COUNTER)
             self._insert(connection, session_id)
         with self._changing:
@@ -104,7 +104,7 @@ class Sessions:
         """Ends a session, its transactions and its locks."""
         with self._changing:
             self._open.discard(session_id)
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             end_sessions(connection, [session_id])
         self._resources.forget(session_id)
 
@@ -113,18 +113,18 @@ class Sessions:
         for session_id in self._resources.abandoned():
             self.close(session_id)
 
-    def listed(self) -> list[SessionEntry]:
+    def entries(self) -> list[SessionEntry]:
         """The living sessions of all processes, by number."""
-        query = sa.select(sessions).where(~is_over(self._on))
+        query = sa.select(sessions).where(~is_expired(self._on))
         with self._on.reading() as connection:
             found = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in found]
 
-    def renewing(
+    def send_renewal(
         self, connection: Connection, session_ids: Collection[int]
     ) -> Callable[[], set[int]]:
         """Renews the leases of those that are there; gives what waits for their numbers."""
-        renewed = self._renewal.sent(connection, ids=sorted(session_ids))
+        renewed = self._renewal.send(connection, ids=sorted(session_ids))
         return lambda: {row.id for row in renewed()}
 
     def revive(self, connection: Connection, gone: Collection[int]) -> None:
@@ -135,20 +135,20 @@ class Sessions:
         for session_id in gone:
             self._insert(connection, session_id)
 
-    def beside(self, work: Callable[[], None]) -> None:
+    def on_heartbeat(self, work: Callable[[], None]) -> None:
         """Has a bound method called at each heartbeat too, as long as its object is there."""
-        self._beside.append(WeakMethod(work))
+        self._callbacks.append(WeakMethod(work))
 
     def renew(self) -> None:
         """Renews the leases of all sessions that were opened here; logs when it can't."""
-        self._do_beside()
+        self._run_callbacks()
         with self._changing:
             mine = sorted(self._open)
         if not mine:
             return
         try:
-            with self._on.noting() as connection:
-                renewed = self.renewing(connection, mine)()
+            with self._on.writing_relaxed() as connection:
+                renewed = self.send_renewal(connection, mine)()
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", mine, error)
             return
@@ -169,13 +169,13 @@ class Sessions:
         if not mine:
             return
         try:
-            with self._on.noting() as connection:
+            with self._on.writing_relaxed() as connection:
                 end_sessions(connection, mine)
         except TxlakeError as error:
             _log.warning("sessions %s end when their leases do: %s", mine, error)
 
-    def _do_beside(self) -> None:
-        for reference in self._beside:
+    def _run_callbacks(self) -> None:
+        for reference in self._callbacks:
             work = reference()
             try:
                 if work is not None:

@@ -31,13 +31,13 @@ _LOOK_S = 1.0
 class Shield(Protocol):
     """Carries out the work of the classes that are `shielded`: a `Database`."""
 
-    def shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
+    def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
         """As `carried_out`."""
         ...
 
 
 def shielded(
-    *, besides: Collection[str] = (), waits: Collection[str] = ()
+    *, unshielded: Collection[str] = (), waits: Collection[str] = ()
 ) -> Callable[[Owner], Owner]:
     """A class whose public methods and properties are carried out by its `_on`, a `Shield`.
 
@@ -48,7 +48,7 @@ def shielded(
 
     def shield(owner: Owner) -> Owner:
         for name, member in list(vars(owner).items()):
-            if name.startswith("_") or name in besides:
+            if name.startswith("_") or name in unshielded:
                 continue
             if isinstance(member, FunctionType):
                 setattr(owner, name, _shielded(member, waits=name in waits))
@@ -68,7 +68,7 @@ def _shielded(
 ) -> Callable[Concatenate[_Owner, P], Value]:
     @wraps(method)
     def wrapped(self: _Owner, /, *args: P.args, **kwargs: P.kwargs) -> Value:
-        return self._on.shielded(partial(method, self, *args, **kwargs), waits=waits)
+        return self._on.run_shielded(partial(method, self, *args, **kwargs), waits=waits)
 
     return wrapped
 
@@ -79,7 +79,7 @@ def is_interruptible() -> bool:
     return get_ident() == main_thread().ident and not sys.is_finalizing()
 
 
-def carried_out(work: Callable[[], Value], *, waits: bool = False) -> Value:
+def run_shielded(work: Callable[[], Value], *, waits: bool = False) -> Value:
     """What `work` gives, or raises what it raises; it comes to its end whatever signals arrive.
 
     What a signal handler raises meanwhile, a KeyboardInterrupt say, is raised once the work has

@@ -21,19 +21,19 @@ from txlake.catalog.abandoned import AbandonedResources
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.names import INSTANT, NEWEST_SEQUENCE, taking_numbers
+from txlake.catalog.names import INSTANT, NEWEST_SEQUENCE, send_next_number
 from txlake.catalog.owners import (
     ACTIVE,
     KILLED,
     end_transactions,
-    ended,
-    is_over,
-    killed,
+    ended_error,
+    is_expired,
+    killed_error,
     reap_due,
     release_locks,
     state_of,
 )
-from txlake.catalog.prepared import Prepared, together
+from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import sessions, transactions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
@@ -83,7 +83,7 @@ class TransactionEntry:
     user_name: str | None
 
 
-@shielded(besides=("abandon", "announce", "forget", "hold", "taken"))
+@shielded(unshielded=("abandon", "announce", "forget", "hold", "announced_rows"))
 class Transactions:
     """The transactions of one catalog, whoever began them."""
 
@@ -91,16 +91,18 @@ class Transactions:
         self._on = on
         self._fence = fence
         self._sessions = of
-        self._beginning: GroupCommit[dict[str, Any], int] = GroupCommit(self._begun, turn=on.turn)
+        self._begin_group: GroupCommit[dict[str, Any], int] = GroupCommit(
+            self._begin_batch, turn=on.turn
+        )
         self._resources: AbandonedResources[str] = AbandonedResources()
         self._announced: dict[str, dict[str, Any]] = {}
-        self._entering = threading.Lock()  # taken outside of the database's transactions only
-        of.beside(self._end_abandoned)
+        self._registering = threading.Lock()  # taken outside of the database's transactions only
+        of.on_heartbeat(self._end_abandoned)
         self._insertion = Prepared(
             sa.insert(transactions).values(
                 begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
             ),
-            given=(*_row("", 0, None, None, False, True), "number"),
+            columns=(*_row("", 0, None, None, False, True), "number"),
         )
 
     def begin(
@@ -120,7 +122,7 @@ class Transactions:
             if holder is not None:
                 self.hold(transaction_id, holder)
             try:
-                return self._beginning.submit(row)
+                return self._begin_group.submit(row)
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
 
@@ -140,7 +142,9 @@ class Transactions:
         self._announced[transaction_id] = row
 
     @contextmanager
-    def taken(self, transaction_ids: Collection[str]) -> Iterator[Sequence[dict[str, Any]]]:
+    def announced_rows(
+        self, transaction_ids: Collection[str]
+    ) -> Iterator[Sequence[dict[str, Any]]]:
         """The rows to note in this block, where one of the transactions was announced.
 
         With it go those that were announced before and after it: who began first has the lower
@@ -148,7 +152,7 @@ class Transactions:
         noted.
         """
         with ExitStack() as held:
-            held.enter_context(self._entering)
+            held.enter_context(self._registering)
             rows = list(self._announced.values())
             if self._announced.keys().isdisjoint(transaction_ids):
                 held.close()
@@ -168,31 +172,31 @@ class Transactions:
 
     def _withdrawn(self, transaction_id: str) -> bool:
         """Whether it was announced, and isn't any more."""
-        with self._entering:
+        with self._registering:
             return self._announced.pop(transaction_id, None) is not None
 
-    def enter_announced(self) -> None:
+    def register_announced(self) -> None:
         """Notes the transactions that were announced."""
-        with self._on.turn(), self._entering:
+        with self._on.turn(), self._registering:
             rows = list(self._announced.values())
             if rows:
-                with self._on.noting() as connection:
-                    self.enter(connection, rows)
+                with self._on.writing_relaxed() as connection:
+                    self.register(connection, rows)
             self._forget_announced(rows)
 
     def hold(self, transaction_id: str, holder: object) -> None:
         """Notes that a transaction has to end when its holder is gone. Touches no database."""
         self._resources.track(transaction_id, holder)
 
-    def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+    def register(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Notes new transactions, as `begin` does, and gives their numbers."""
-        with together(connection):
-            numbered = self.entering(connection, rows)
+        with pipelined(connection):
+            numbered = self.send_registration(connection, rows)
         found = numbered()
         self.insert(connection, found)
         return [row["number"] for row in found]
 
-    def entering(
+    def send_registration(
         self, connection: Connection, rows: Sequence[dict[str, Any]]
     ) -> Callable[[], list[dict[str, Any]]]:
         """Renews the leases of new transactions' sessions, and gives what waits for their numbers.
@@ -202,8 +206,8 @@ class Transactions:
         if not rows:
             return list
         sessions_of = {row["session_id"] for row in rows}
-        renewed = self._sessions.renewing(connection, sessions_of)
-        first = taking_numbers(connection, _COUNTER, len(rows))
+        renewed = self._sessions.send_renewal(connection, sessions_of)
+        first = send_next_number(connection, _COUNTER, len(rows))
 
         def numbered() -> list[dict[str, Any]]:
             self._sessions.revive(connection, sessions_of - renewed())
@@ -217,22 +221,22 @@ class Transactions:
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
         """Notes which level an open transaction asks for now."""
-        self.enter_announced()
+        self.register_announced()
         noted = sa.update(transactions).where(transactions.c.id == transaction_id)
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             connection.execute(noted.values(isolation=isolation))
 
     def pin(self, transaction_id: str) -> int:
         """The lake's newest instant, noted as what the transaction reads, if it is there."""
-        self.enter_announced()
+        self.register_announced()
         known = self._fence.newest
-        with self._on.noting() as connection:
+        with self._on.writing_relaxed() as connection:
             found = connection.execute(INSTANT).one()
-            self.note_instant(connection, [transaction_id], found.value)
+            self.set_instant(connection, [transaction_id], found.value)
             self._fence.check(found.epoch, found.value, known=known)
         return int(found.value)
 
-    def note_instant(
+    def set_instant(
         self, connection: Connection, transaction_ids: Collection[str], sequence: int
     ) -> None:
         """Notes which instant open transactions read from now on."""
@@ -242,7 +246,7 @@ class Transactions:
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
         if not self._withdrawn(transaction_id):
-            with self._on.noting() as connection:
+            with self._on.writing_relaxed() as connection:
                 end_transactions(connection, [transaction_id])
         self._resources.forget(transaction_id)
 
@@ -264,7 +268,7 @@ class Transactions:
             transaction_id for transaction_id in found if not self._withdrawn(transaction_id)
         ]
         if entered:
-            with self._on.noting() as connection:
+            with self._on.writing_relaxed() as connection:
                 end_transactions(connection, entered)
         for transaction_id in found:
             self._resources.forget(transaction_id)
@@ -275,10 +279,10 @@ class Transactions:
 
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
-        self.enter_announced()
+        self.register_announced()
         with self._on.writing() as connection:
             # Nobody is granted a lock meanwhile: what it asked for before is there to be removed.
-            lock_rows.take_turn(connection)
+            lock_rows.lock_queue(connection)
             change = sa.update(transactions).where(transactions.c.id == transaction_id)
             if connection.execute(change.values(state=KILLED)).rowcount == 0:
                 return False
@@ -291,7 +295,7 @@ class Transactions:
             return
         with self._on.reading() as connection:
             if state_of(connection, transaction_id) == KILLED:
-                raise killed(transaction_id)
+                raise killed_error(transaction_id)
 
     def require_open(self, transaction_id: str) -> None:
         """Raises Unavailable for one that was ended, or killed, by somebody else."""
@@ -300,17 +304,17 @@ class Transactions:
         with self._on.reading() as connection:
             state = state_of(connection, transaction_id)
         if state is None:
-            raise ended(transaction_id)
+            raise ended_error(transaction_id)
         if state == KILLED:
-            raise killed(transaction_id)
+            raise killed_error(transaction_id)
 
-    def listed(self) -> list[TransactionEntry]:
+    def entries(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""
-        self.enter_announced()
+        self.register_announced()
         query = (
             sa.select(transactions, sessions.c.host, sessions.c.process, sessions.c.user_name)
             .join_from(transactions, sessions)
-            .where(~is_over(self._on))
+            .where(~is_expired(self._on))
             .order_by(transactions.c.number)
         )
         with self._on.reading() as connection:
@@ -333,9 +337,9 @@ class Transactions:
             begin_ms=min((row.begin_ms for row in found), default=None),
         )
 
-    def _begun(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        with self._on.noting() as connection:
-            return self.enter(connection, rows)
+    def _begin_batch(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        with self._on.writing_relaxed() as connection:
+            return self.register(connection, rows)
 
 
 def _row(

@@ -23,7 +23,7 @@ from txlake.errors import InvalidRequest
 from txlake.ports import System
 from txlake.statements import ViewSchema
 
-_FOUND = sa.select(
+_VIEWS = sa.select(
     views, databases.c.name.label("database_name"), databases.c.number.label("database_number")
 ).join(databases, databases.c.id == views.c.database_id)
 
@@ -68,13 +68,13 @@ class Views:
     def find(self, database: str, name: str) -> ViewEntry | None:
         """The view of that name; letter case doesn't count."""
         with self._on.reading() as connection:
-            return view_named(connection, database, name)
+            return find_view(connection, database, name)
 
-    def listed(self, database: str) -> list[ViewEntry]:
+    def entries(self, database: str) -> list[ViewEntry]:
         """A database's views by name. Raises InvalidRequest when there is no such database."""
         with self._on.reading() as connection:
-            owner = names.required(connection, database)
-            query = _FOUND.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
+            owner = names.require_database(connection, database)
+            query = _VIEWS.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
             return [_entry(row) for row in connection.execute(query)]
 
     def create(
@@ -92,7 +92,7 @@ class Views:
         names.check_name(name)
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            owner = names.required(connection, database)
+            owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
             now_ms = self._on.now_ms(connection)
             connection.execute(
@@ -105,7 +105,7 @@ class Views:
                     query=query,
                     columns=json.dumps(list(columns)),
                     comment=comment,
-                    properties=_stored(properties, schema),
+                    properties=_encoded_properties(properties, schema),
                     created_ms=now_ms,
                     modified_ms=now_ms,
                 )
@@ -130,7 +130,7 @@ class Views:
                 query=query,
                 columns=json.dumps(list(columns)),
                 comment=comment,
-                properties=_stored(properties, schema),
+                properties=_encoded_properties(properties, schema),
             )
 
     def rename(self, view_id: str, database: str, name: str) -> None:
@@ -138,7 +138,7 @@ class Views:
         names.check_name(name)
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            owner = names.required(connection, database)
+            owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
             self._update(
                 connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
@@ -160,31 +160,31 @@ class Views:
 def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:
     if names.table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"{owner.name}.{name} is a table; choose another name for the view")
-    if view_named(connection, owner.name, name) is not None:
+    if find_view(connection, owner.name, name) is not None:
         raise InvalidRequest(
             f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
 
 
-def view_named(connection: Connection, database: str, name: str) -> ViewEntry | None:
+def find_view(connection: Connection, database: str, name: str) -> ViewEntry | None:
     """The view of that name; letter case doesn't count."""
     wanted = (databases.c.folded_name == database.lower()) & (views.c.folded_name == name.lower())
-    row = connection.execute(_FOUND.where(wanted)).first()
+    row = connection.execute(_VIEWS.where(wanted)).first()
     return None if row is None else _entry(row)
 
 
-def _stored(properties: Mapping[str, str] | None, schema: ViewSchema | None) -> str:
-    given = dict(properties or {})
+def _encoded_properties(properties: Mapping[str, str] | None, schema: ViewSchema | None) -> str:
+    values = dict(properties or {})
     if schema is not None:
-        kept = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
-        given[_SCHEMA] = json.dumps(kept)
-    return json.dumps(given)
+        encoded = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
+        values[_SCHEMA] = json.dumps(encoded)
+    return json.dumps(values)
 
 
-def _schema(kept: str | None) -> ViewSchema | None:
-    if kept is None:
+def _schema(encoded: str | None) -> ViewSchema | None:
+    if encoded is None:
         return None
-    found = json.loads(kept)
+    found = json.loads(encoded)
     return ViewSchema(mode=found["mode"], output=tuple(found["output"]), columns=found["columns"])
 
 

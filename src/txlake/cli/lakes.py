@@ -109,10 +109,10 @@ def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, S
 
     Raises InvalidRequest if there is no lake.
     """
-    from txlake.membership.opening import MARKER, marker_of
+    from txlake.membership.opening import MARKER, read_marker
 
     warehouse = _warehouse(connection)
-    if warehouse is not None and marker_of(warehouse) is None:
+    if warehouse is not None and read_marker(warehouse) is None:
         raise _lake_missing(warehouse.url, f"has no {MARKER}")
     with open_lake(connection) as opened:
         yield opened
@@ -218,7 +218,7 @@ def kill(connection: ConnectionSettings, transaction: str) -> None:
     """
     with lake_catalog(connection) as catalog:
         open_transactions = [
-            entry for entry in catalog.transactions.listed() if entry.state != "killed"
+            entry for entry in catalog.transactions.entries() if entry.state != "killed"
         ]
         for entry in open_transactions:
             if transaction in {entry.id, str(entry.number)} and catalog.transactions.kill(entry.id):

@@ -7,7 +7,7 @@ table (`membership.attachment.mark`) are staged beside the statement's other cha
 from __future__ import annotations
 
 from txlake.errors import InvalidRequest
-from txlake.membership.attachment import mark
+from txlake.membership.attachment import stage_stamp
 from txlake.protocol.features import CATALOG_MANAGED
 from txlake.protocol.properties import FEATURE_PREFIX
 from txlake.session.context import Context
@@ -53,4 +53,4 @@ def open_to_others(context: Context, handle: Handle, operation: str) -> None:
             f"{handle.name}: a table is {CATALOG_MANAGED} in a lake, whose catalog makes its "
             "versions; attach it to the lake first (lake.attach)"
         )
-    mark(context.transaction, handle, operation, opens=True)
+    stage_stamp(context.transaction, handle, operation, opens=True)

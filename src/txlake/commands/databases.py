@@ -93,7 +93,7 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
     with transaction_of(context.engine, context.transaction.session_number) as transaction:
         for entry in catalog.tables(statement.name):
             drop(transaction, context.engine.at_entry(entry))
-    for view in catalog.views.listed(statement.name):
+    for view in catalog.views.entries(statement.name):
         catalog.views.drop(view.id)
     catalog.drop_database(statement.name)
 
@@ -110,7 +110,7 @@ def use_database(context: Context, statement: UseDatabase) -> None:
     used = database_lock(entry.number, LockMode.S)
     locks = context.engine.catalog.of_lake().locks
     locks.acquire(number, None, [used], context.lock_timeout_ms)
-    locks.leave(number, used.resource)
+    locks.release_session_locks(number, used.resource)
     context.use(statement.name)
 
 

@@ -111,7 +111,7 @@ def _is_dropped(context: Context, lineage: ScanLineage) -> bool:
     """Return whether the lake dropped the table and keeps it for UNDROP TABLE."""
     if lineage.lake is None:
         return False
-    entries = (dropped.entry for dropped in context.engine.catalog.of_lake().dropped.listed())
+    entries = (dropped.entry for dropped in context.engine.catalog.of_lake().dropped.entries())
     return any(entry.managed and entry.location == lineage.url for entry in entries)
 
 

@@ -26,7 +26,7 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
-from txlake.membership.attachment import mark, new_entry, take_in
+from txlake.membership.attachment import attach_path_table, new_entry, stage_stamp
 from txlake.membership.dropping import drop
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
@@ -209,12 +209,12 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         managed=entry.managed,
         number=entry.number,
     )
-    required = context.engine.catalog.asked_of(entry.id)
+    required = context.engine.catalog.requirements_of(entry.id)
     if required is None:
         admit_new(context, entry)
     context.transaction.change_name(new_table, {(entry.database, entry.name): handle})
     if required is None:
-        mark(context.transaction, handle, operation, opens=opens)
+        stage_stamp(context.transaction, handle, operation, opens=opens)
         return
     actions = as_asked(
         context.transaction.open(handle).view, required.features, required.properties
@@ -237,7 +237,7 @@ def attach_if_unnamed(context: Context, handle: Handle, *, managed: bool) -> Han
         )
     owner, name = handle.table.parts
     transaction.forget(handle)
-    entry = take_in(
+    entry = attach_path_table(
         context.engine, transaction.session_number, handle, owner, name, managed=managed
     )
     return context.engine.at_entry(entry)
@@ -467,7 +467,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         {(entry.database, entry.name): None, (database.name, name): renamed},
     )
     if context.engine.catalog.is_lake:
-        mark(context.transaction, renamed, "RENAME TABLE")
+        stage_stamp(context.transaction, renamed, "RENAME TABLE")
 
 
 def _create_locks(statement: CreateTable) -> Sequence[TableLock]:

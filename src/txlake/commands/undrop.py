@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txlake.catalog import DroppedEntry, TableEntry
-from txlake.catalog.names import taken
+from txlake.catalog.names import name_taken_error
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.membership.attachment import stamped
-from txlake.membership.drop_note import take_back
+from txlake.membership.attachment import write_stamp
+from txlake.membership.drop_note import remove_drop_note
 from txlake.membership.dropping import publish_pending
 from txlake.membership.ownership import owner_of
 from txlake.ports import UndroppedTable
@@ -53,7 +53,7 @@ def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
     if catalog.database(database) is None:
         raise _no_database(database)
     restorable = [
-        dropped for dropped in _dropped_from(context.engine, database) if not dropped.is_over
+        dropped for dropped in _dropped_from(context.engine, database) if not dropped.is_expired
     ]
     return Rows(schema=_COLUMNS, rows=[_row(dropped) for dropped in restorable[: statement.limit]])
 
@@ -92,7 +92,7 @@ def undrop_table(context: Context, statement: UndropTable) -> None:
 
 def _dropped_from(engine: Engine, database: str) -> list[DroppedEntry]:
     """Return the tables dropped from a database of this name, newest drop first."""
-    tables = engine.catalog.of_lake().dropped.listed()
+    tables = engine.catalog.of_lake().dropped.entries()
     return [dropped for dropped in tables if dropped.entry.database.lower() == database.lower()]
 
 
@@ -115,7 +115,7 @@ def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
         if dropped.entry.name.lower() == name.lower()
     ]
     if matching:
-        newest = next((dropped for dropped in matching if not dropped.is_over), matching[0])
+        newest = next((dropped for dropped in matching if not dropped.is_expired), matching[0])
         return _require_restorable(engine, newest)
     removed_ms = catalog.dropped.removed_ms(owner, name)
     if removed_ms is not None:
@@ -126,7 +126,7 @@ def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
 def _require_restorable(engine: Engine, dropped: DroppedEntry) -> DroppedEntry:
     """Return the table. Raises InvalidRequest past its retention, or if its database is gone."""
     entry = dropped.entry
-    if dropped.is_over:
+    if dropped.is_expired:
         raise _retention_over(f"{entry.database}.{entry.name}", dropped.dropped_ms)
     if engine.catalog.of_lake().database(entry.database) is None:
         raise _no_database(entry.database)
@@ -153,7 +153,7 @@ def _require_free_name(context: Context, entry: TableEntry) -> None:
     """Raise InvalidRequest where another table or view has the name."""
     name = TableName((entry.database, entry.name))
     if context.find(name) is not None:
-        raise taken(entry.database, entry.name)
+        raise name_taken_error(entry.database, entry.name)
     if context.engine.catalog.of_lake().views.find(entry.database, entry.name) is not None:
         raise InvalidRequest(
             f"UNDROP TABLE {name}: there is a view of that name; give it another name first "
@@ -180,7 +180,7 @@ def _reattach(engine: Engine, entry: TableEntry) -> int | None:
             )
         is_same = own is not None and (own.lake, own.table) == (catalog.lake_id, entry.id)
         if entry.managed and is_same:
-            take_back(catalog, handle.store, entry.id)
+            remove_drop_note(catalog, handle.store, entry.id)
             return None
         if entry.managed or not (own is None or is_same):
             raise InvalidRequest(
@@ -189,7 +189,7 @@ def _reattach(engine: Engine, entry: TableEntry) -> int | None:
             )
         name = str(TableName((entry.database, entry.name)))
         stamp = Membership(lake=catalog.lake_id, table=entry.id, name=name)
-        return latest.version if is_same else stamped(handle, stamp)
+        return latest.version if is_same else write_stamp(handle, stamp)
     finally:
         engine.forget(handle)
 

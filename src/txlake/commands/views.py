@@ -253,7 +253,7 @@ def show_views(context: Context, statement: ShowViews) -> Rows:
     database = statement.database or context.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
-        for entry in context.engine.catalog.of_lake().views.listed(database)
+        for entry in context.engine.catalog.of_lake().views.entries(database)
         if matches(entry.name, statement.pattern)
     ]
     rows += [

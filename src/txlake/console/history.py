@@ -115,7 +115,7 @@ def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
         if end < start:
             raise InvalidRequest(f"from {start} to {end}: expected a start before the end")
         return start, max(end, start + _RANGE_MS_MIN)
-    newest = catalog.ledger.commits_listed(PAGE_SIZE)
+    newest = catalog.ledger.newest_commits(PAGE_SIZE)
     if not newest:
         now_ms = request.engine.system.now_ms()
         return now_ms - _HOUR_MS, now_ms

@@ -111,7 +111,7 @@ class Inspector:
 
     def waiting_sessions(self) -> frozenset[int]:
         """Return the numbers of the sessions that wait for a lock which another session holds."""
-        return frozenset(_waiting_requests(self._catalog.locks.listed()))
+        return frozenset(_waiting_requests(self._catalog.locks.entries()))
 
     def inspect(self) -> LakeReport:
         """Return the lake's current state."""
@@ -120,7 +120,7 @@ class Inspector:
         state = _CatalogState(
             databases=databases,
             tables=tables,
-            locks=self._catalog.locks.listed(),
+            locks=self._catalog.locks.entries(),
             resources=ResourceNames(databases, tables, _short),
         )
         return LakeReport(

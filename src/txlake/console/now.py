@@ -91,7 +91,7 @@ def page(request: PageRequest) -> TemplateValues:
     """Return the values of the page, and of its part that is reloaded every two seconds."""
     catalog = request.engine.catalog.of_lake()
     now_ms = request.engine.system.now_ms()
-    locks = catalog.locks.listed()
+    locks = catalog.locks.entries()
     names = _resource_names(catalog)
     lock_rows = [_lock_row(lock, names, now_ms) for lock in locks]
     return {
@@ -126,7 +126,7 @@ def kill(request: PageRequest) -> str:
 def _open_transactions(request: PageRequest) -> Sequence[OpenTransaction]:
     catalog = request.engine.catalog.of_lake()
     now_ms = request.engine.system.now_ms()
-    return _transactions(catalog, catalog.locks.listed(), _resource_names(catalog), now_ms)
+    return _transactions(catalog, catalog.locks.entries(), _resource_names(catalog), now_ms)
 
 
 def _resource_names(catalog: Catalog) -> ResourceNames:
@@ -158,7 +158,7 @@ def _transactions(
         if lock.transaction_id is not None and lock.resource.type is not ResourceType.DATABASE:
             by_transaction.setdefault(lock.transaction_id, []).append(lock)
     transactions = []
-    for entry in sorted(catalog.transactions.listed(), key=lambda lock: lock.begin_ms):
+    for entry in sorted(catalog.transactions.entries(), key=lambda lock: lock.begin_ms):
         own_locks = by_transaction.get(entry.id, [])
         tables = [lock for lock in own_locks if not lock.resource.subtype]
         writes = {names.name_of(lock.resource) for lock in tables if lock.mode in _WRITE_MODES}

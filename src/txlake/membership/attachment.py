@@ -15,7 +15,7 @@ from txlake.catalog import TableEntry
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.membership.drop_note import note_path
-from txlake.membership.dropping import take_out
+from txlake.membership.dropping import remove_table
 from txlake.membership.ownership import owner_of
 from txlake.ports import NewTable
 from txlake.session.catalog_access import handle_entry, transaction_of
@@ -35,24 +35,24 @@ def attach(session: Session, location: str, name: str | None) -> str:
     if isinstance(place, TableName):
         place = TablePath(location)
     handle = engine.at(place.location, place)
-    taken = engine.catalog.of_lake().at_place(handle.store.url)
-    if taken is not None:
-        raise InvalidRequest(f"{handle.store.url} is the lake's already: {_text(taken)}")
-    wanted = TableName((unquote(posixpath.basename(handle.store.url)),))
+    attached = engine.catalog.of_lake().at_place(handle.store.url)
+    if attached is not None:
+        raise InvalidRequest(f"{handle.store.url} is the lake's already: {_text(attached)}")
+    table_name = TableName((unquote(posixpath.basename(handle.store.url)),))
     if name is not None:
-        given = table_of(name)
-        if isinstance(given, TablePath):
+        named = table_of(name)
+        if isinstance(named, TablePath):
             raise InvalidRequest(f"attach: expected a name like database.table, found {name!r}")
-        wanted = given
-    database, own = engine.qualified(wanted, session.database)
+        table_name = named
+    database, own = engine.qualified(table_name, session.database)
     known = engine.catalog.of_lake().database(database)
     if known is None:
         raise InvalidRequest(
             f"there is no database {database!r}; CREATE DATABASE {database} makes it"
         )
-    wanted = TableName((known.name, own))
-    with session.alone([(wanted, LockMode.SCH_M)]):
-        entry = take_in(engine, session.number, handle, known.name, own, managed=False)
+    table_name = TableName((known.name, own))
+    with session.alone([(table_name, LockMode.SCH_M)]):
+        entry = attach_path_table(engine, session.number, handle, known.name, own, managed=False)
     return _text(entry)
 
 
@@ -63,7 +63,7 @@ def detach(session: Session, name: str) -> str:
         handle = context.require(table)
         if not handle.in_lake:
             raise InvalidRequest(f"{name} is no table of the lake: there is nothing to detach")
-        take_out(context.transaction, handle, stays=True)
+        remove_table(context.transaction, handle, stays=True)
         context.transaction.commit()
     return handle_entry(handle).location
 
@@ -91,7 +91,7 @@ def new_entry(
     )
 
 
-def take_in(
+def attach_path_table(
     engine: Engine,
     session_number: Callable[[], int],
     handle: Handle,
@@ -128,10 +128,10 @@ def take_in(
             f"'{own.table}' brings it back"
         )
     entry = new_entry(engine, database, name, handle.store.url, managed=managed)
-    return _entered(engine, session_number, handle, entry)
+    return _stamp_and_enter(engine, session_number, handle, entry)
 
 
-def _entered(
+def _stamp_and_enter(
     engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
 ) -> TableEntry:
     """Stamps the table and enters it into the catalog."""
@@ -139,7 +139,7 @@ def _entered(
     own = owner_of(engine, handle.store.url, latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
-        head = stamped(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
+        head = write_stamp(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
     else:  # an attachment that was cut short, or a table that the catalog lost
         entry, head = replace(entry, id=own.table), latest.version
         handle.store.delete([note_path(own.table)])
@@ -158,18 +158,20 @@ def _entered(
     assert found is not None
     if own is not None and own.name != name:
         with transaction_of(engine, session_number) as transaction:
-            mark(transaction, engine.at_entry(found), "RENAME TABLE")
+            stage_stamp(transaction, engine.at_entry(found), "RENAME TABLE")
     return found
 
 
-def stamped(handle: Handle, stamp: Membership) -> int:
+def write_stamp(handle: Handle, stamp: Membership) -> int:
     """Writes into the table's own log whose it is; the version that says so."""
     own = TableTransaction(handle.log, handle.log.latest())
     own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
     return own.commit().version
 
 
-def mark(transaction: Transaction, handle: Handle, operation: str, *, opens: bool = False) -> None:
+def stage_stamp(
+    transaction: Transaction, handle: Handle, operation: str, *, opens: bool = False
+) -> None:
     """Says in the log of a table of the lake which lake it is, and by what name.
 
     `opens`: other engines are to write it too, through the lake's server.
@@ -184,13 +186,13 @@ def mark(transaction: Transaction, handle: Handle, operation: str, *, opens: boo
     transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
-def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
+def attach_unattached(engine: Engine, session_number: Callable[[], int]) -> None:
     """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
     for entry in engine.catalog.of_lake().unattached():
         place = TablePath(entry.location)
         handle = engine.at(entry.location, place)
         if handle.log.latest_or_none() is not None:
-            _entered(engine, session_number, handle, entry)
+            _stamp_and_enter(engine, session_number, handle, entry)
 
 
 def _text(entry: TableEntry) -> str:

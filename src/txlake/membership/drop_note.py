@@ -62,7 +62,7 @@ def note_path(table_id: str) -> str:
     return f"{LOG_FOLDER}/_dropped.{table_id}"
 
 
-def note_in(store: Store, table_id: str) -> DropNote | None:
+def read_drop_note(store: Store, table_id: str) -> DropNote | None:
     """What a folder says of a table that was dropped, and may come back; None: nothing."""
     try:
         text = store.get(note_path(table_id))
@@ -74,19 +74,19 @@ def note_in(store: Store, table_id: str) -> DropNote | None:
         return None
 
 
-def tell(catalog: Catalog, store: Store, dropped: DroppedEntry) -> None:
+def write_drop_note(catalog: Catalog, store: Store, dropped: DroppedEntry) -> None:
     """Makes a folder say that its table was dropped."""
     table_id, path = dropped.entry.id, note_path(dropped.entry.id)
     store.put(path, json.dumps(asdict(DropNote.of(dropped))).encode())
-    noted = catalog.dropped.note_told(table_id, dropped.dropped_ms)
+    noted = catalog.dropped.record_drop_note(table_id, dropped.dropped_ms)
     if not noted and catalog.dropped.find(table_id) is None:
         store.delete([path])  # it came back meanwhile
 
 
-def take_back(catalog: Catalog, store: Store, table_id: str) -> None:
+def remove_drop_note(catalog: Catalog, store: Store, table_id: str) -> None:
     """Makes a folder say so no more, as its table comes back.
 
     Where that goes no further, the folder is told again when the lake is opened.
     """
-    catalog.dropped.note_untold(table_id)
+    catalog.dropped.clear_drop_note(table_id)
     store.delete([note_path(table_id)])

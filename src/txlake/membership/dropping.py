@@ -11,7 +11,13 @@ from functools import partial
 from txlake.catalog import DroppedEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
-from txlake.membership.drop_note import DropNote, note_in, note_path, retention_ms, tell
+from txlake.membership.drop_note import (
+    DropNote,
+    note_path,
+    read_drop_note,
+    retention_ms,
+    write_drop_note,
+)
 from txlake.membership.ownership import owner_of
 from txlake.ports import DroppedTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
@@ -41,14 +47,16 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
         transaction.change_name(gone, {(entry.database, entry.name): None})
         return
     if entry.managed:
-        _require_own(engine, handle.store, handle.name)
+        _require_in_warehouse(engine, handle.store, handle.name)
     kept_ms = (
         0 if purge else retention_ms(engine.catalog.of_lake(), engine.settings, entry.database)
     )
-    take_out(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
+    remove_table(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
 
 
-def take_out(transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: int = 0) -> None:
+def remove_table(
+    transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: int = 0
+) -> None:
     """Takes a table out of the lake. What `stays` is a path table from then on.
 
     `kept_ms`: for how long it may come back. Raises CorruptTable for a log that is ahead of the
@@ -70,12 +78,12 @@ def take_out(transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: 
         else:
             transaction.stage(handle, Change(operation=DETACH, actions=actions))
     if kept_ms:
-        transaction.after_commit(partial(_keep, transaction.engine, handle))
+        transaction.after_commit(partial(_retain_folder, transaction.engine, handle))
     else:
-        transaction.after_commit(partial(_clear, transaction.engine, handle, stays=stays))
+        transaction.after_commit(partial(_remove_folder, transaction.engine, handle, stays=stays))
 
 
-def _keep(engine: Engine, handle: Handle) -> None:
+def _retain_folder(engine: Engine, handle: Handle) -> None:
     """Has a dropped table's folder say so, and removes those whose time is over.
 
     What fails is done when the lake is opened.
@@ -87,16 +95,16 @@ def _keep(engine: Engine, handle: Handle) -> None:
         dropped = catalog.dropped.find(handle_entry(handle).id)
         is_there = next(iter(handle.store.list(LOG_FOLDER)), None) is not None
         if dropped is not None and dropped.entry.managed and is_there:
-            tell(catalog, handle.store, dropped)
-        over = _give_up_expired(engine)
+            write_drop_note(catalog, handle.store, dropped)
+        over = _expire_dropped(engine)
         for table in catalog.ledger.dropped_tables() if over else ():
             if table.table_id in over and (not table.managed or _is_its_folder(engine, table)):
-                _remove(engine, table)
+                _finish_removal(engine, table)
     except TxlakeError as error:
         _logger.warning("%s: what its drop leaves to do is done later: %s", handle.name, error)
 
 
-def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
+def _remove_folder(engine: Engine, handle: Handle, *, stays: bool) -> None:
     """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
     engine.forget(handle)
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
@@ -106,24 +114,24 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
             if not handle.store.is_prompt:
                 ledger.note_clearing(table_id)
             ledger.sequence()  # raises where this isn't the lake's catalog any more
-            _remove_all(engine, handle.store, table_id)
+            _delete_files(engine, handle.store, table_id)
         ledger.forget(table_id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", handle.name, error)
 
 
-def finish(engine: Engine) -> None:
+def finish_interrupted(engine: Engine) -> None:
     """Publishes what a process that was killed had committed, and removes what it had dropped.
 
     What was dropped so long ago that it can't come back any more is removed too. A table where that
     fails keeps no other from being used: its own statements say what is wrong.
     """
     ledger = engine.catalog.of_lake().ledger
-    _tell_folders(engine)
-    _give_up_expired(engine)
-    left_alone = _give_up_others(engine)
+    _write_drop_notes(engine)
+    _expire_dropped(engine)
+    skipped = _forget_replaced(engine)
     for table in ledger.pending_tables():
-        if table.table_id in left_alone:
+        if table.table_id in skipped:
             continue
         try:
             store = engine.store_at(table.location)
@@ -131,16 +139,16 @@ def finish(engine: Engine) -> None:
         except TxlakeError as error:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
-        if table.table_id not in left_alone and not table.is_kept:
-            _remove(engine, table)
+        if table.table_id not in skipped and not table.is_retained:
+            _finish_removal(engine, table)
 
 
-def _remove(engine: Engine, table: PendingTable) -> None:
+def _finish_removal(engine: Engine, table: PendingTable) -> None:
     """Removes the folder of a table that was dropped, and its row in the catalog."""
     ledger = engine.catalog.of_lake().ledger
     try:
         if table.managed and ledger.note_clearing(table.table_id):
-            _remove_all(engine, engine.store_at(table.location), table.table_id)
+            _delete_files(engine, engine.store_at(table.location), table.table_id)
         ledger.forget(table.table_id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", table.location, error)
@@ -155,21 +163,21 @@ def publish_pending(engine: Engine, table_id: str) -> None:
         publish(store, ledger, table.pending, table=store.url)
 
 
-def _tell_folders(engine: Engine) -> None:
+def _write_drop_notes(engine: Engine) -> None:
     """Has the folders of dropped tables say so, where a process was killed before it did."""
     catalog = engine.catalog.of_lake()
     for table in catalog.ledger.dropped_tables():
-        if not table.managed or table.is_told:
+        if not table.managed or table.has_drop_note:
             continue
         try:
             dropped = catalog.dropped.find(table.table_id)
             if dropped is not None and _is_its_folder(engine, table):
-                tell(catalog, engine.store_at(table.location), dropped)
+                write_drop_note(catalog, engine.store_at(table.location), dropped)
         except TxlakeError as error:
             _logger.warning("%s: it is told later of its drop: %s", table.location, error)
 
 
-def _give_up_expired(engine: Engine) -> set[str]:
+def _expire_dropped(engine: Engine) -> set[str]:
     """Ends the time of dropped tables that are kept past it; their ids.
 
     Where a folder doesn't say that its table was dropped when the catalog says, the catalog is one
@@ -179,7 +187,7 @@ def _give_up_expired(engine: Engine) -> set[str]:
     for dropped in catalog.dropped.expired():
         entry = dropped.entry
         try:
-            if entry.managed and not _says_so(engine.store_at(entry.location), dropped):
+            if entry.managed and not _note_matches(engine.store_at(entry.location), dropped):
                 _logger.warning(
                     "%s: the folder of dropped table %s.%s isn't removed: it doesn't say that the "
                     "table was dropped. lake.recover() takes in what is a table",
@@ -188,31 +196,31 @@ def _give_up_expired(engine: Engine) -> set[str]:
                     entry.name,
                 )
                 continue
-            catalog.dropped.give_up(entry.id)
+            catalog.dropped.expire(entry.id)
             over.add(entry.id)
         except TxlakeError as error:
             _logger.warning("%s: its folder is removed later: %s", entry.location, error)
     return over
 
 
-def _says_so(store: Store, dropped: DroppedEntry) -> bool:
+def _note_matches(store: Store, dropped: DroppedEntry) -> bool:
     """Whether a folder says of its table what the catalog does, or has no table any more."""
     note = DropNote.of(dropped)
-    if note_in(store, dropped.entry.id) == note:
+    if read_drop_note(store, dropped.entry.id) == note:
         return newest_of(store, note.version) <= note.version
     return next(iter(store.list(LOG_FOLDER)), None) is None
 
 
-def _give_up_others(engine: Engine) -> set[str]:
+def _forget_replaced(engine: Engine) -> set[str]:
     """Forgets dropped tables whose folder isn't theirs any more; the ids of those it couldn't.
 
     A catalog from a backup may remember a table as dropped in whose folder another was made since.
     """
     ledger = engine.catalog.of_lake().ledger
-    left_alone = set()
+    skipped = set()
     for table in ledger.dropped_tables():
         try:
-            if not table.managed or (table.is_kept and not table.pending):
+            if not table.managed or (table.is_retained and not table.pending):
                 continue
             if _is_its_folder(engine, table):
                 continue
@@ -225,9 +233,9 @@ def _give_up_others(engine: Engine) -> set[str]:
                 ledger.publishes({table.table_id: Versions(first, last)})
             ledger.forget(table.table_id)
         except TxlakeError as error:
-            left_alone.add(table.table_id)
+            skipped.add(table.table_id)
             _logger.warning("%s: its folder is removed later: %s", table.location, error)
-    return left_alone
+    return skipped
 
 
 def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
@@ -247,7 +255,7 @@ def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
     return own is not None and own.table == table.table_id
 
 
-def _require_own(engine: Engine, store: Store, name: str) -> None:
+def _require_in_warehouse(engine: Engine, store: Store, name: str) -> None:
     """Raises InvalidRequest unless a folder is in the warehouse where its path says."""
     warehouse = engine.warehouse
     assert warehouse is not None, "who has a catalog has a warehouse"
@@ -261,9 +269,9 @@ def _require_own(engine: Engine, store: Store, name: str) -> None:
         )
 
 
-def _remove_all(engine: Engine, store: Store, table_id: str) -> None:
+def _delete_files(engine: Engine, store: Store, table_id: str) -> None:
     """Removes a table's folder; what says whose it is goes last, for who finishes this."""
-    _require_own(engine, store, store.url)
+    _require_in_warehouse(engine, store, store.url)
     removal = note_path(table_id)
     store.put(removal, b"")
     paths = [stored.path for stored in store.list("") if stored.path != removal]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
-from txlake.membership.attachment import attach_named
-from txlake.membership.dropping import finish
+from txlake.membership.attachment import attach_unattached
+from txlake.membership.dropping import finish_interrupted
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.engine import Lost
@@ -46,26 +46,26 @@ def open_lake(session: Session) -> None:
     warehouse = engine.warehouse
     assert warehouse is not None
     own = Marker(catalog.lake_id, catalog.epoch)
-    marker = marker_of(warehouse) or _marked(warehouse, own)
+    marker = read_marker(warehouse) or _create_marker(warehouse, own)
     if marker.lake != own.lake:
         if not catalog.is_empty():
             catalog.check_warehouse(marker.lake, warehouse.url)
-        engine.lost = Lost.new(catalog.shown, warehouse.url, marker.lake, marker.epoch)
+        engine.lost = Lost.new(catalog.display_url, warehouse.url, marker.lake, marker.epoch)
         return
-    _check_place(catalog, warehouse)
+    _require_not_copied(catalog, warehouse)
     if marker.epoch > own.epoch:
-        engine.lost = Lost.older(catalog.shown, marker.lake, own.epoch, marker.epoch)
+        engine.lost = Lost.older(catalog.display_url, marker.lake, own.epoch, marker.epoch)
         return
-    if catalog.recovery.was_cut_short():
-        engine.lost = Lost.unfinished(catalog.shown, marker.lake, own.epoch)
+    if catalog.recovery.is_unfinished():
+        engine.lost = Lost.unfinished(catalog.display_url, marker.lake, own.epoch)
         return
     if marker.epoch < own.epoch:  # a recovery was cut short before it said so
-        mark(warehouse, own)
-    finish(engine)
-    attach_named(engine, session.number)
+        write_marker(warehouse, own)
+    finish_interrupted(engine)
+    attach_unattached(engine, session.number)
 
 
-def _check_place(catalog: Catalog, warehouse: Store) -> None:
+def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:
     """Refuses a folder that was copied together with its catalog, whose tables are the original's.
 
     Raises InvalidRequest when a table that the catalog has in the warehouse lies elsewhere.
@@ -84,7 +84,8 @@ def _check_place(catalog: Catalog, warehouse: Store) -> None:
     if next(iter(warehouse.list(f"{folder_of_table}/{LOG_FOLDER}")), None) is None:
         return  # another warehouse of the same catalog, and no copy
     raise InvalidRequest(
-        f"warehouse {warehouse.url}: catalog {catalog.shown} has a table of it at {location}: the "
+        f"warehouse {warehouse.url}: catalog {catalog.display_url} has a table of it at "
+        f"{location}: the "
         "folder was moved or copied, and a catalog keeps its tables' places. Nothing was changed; "
         "connect to the folder where the tables were, or give this one a new, empty catalog "
         "(without catalog= remove its _txlake/catalog.db), and let lake.recover() take the tables "
@@ -92,7 +93,7 @@ def _check_place(catalog: Catalog, warehouse: Store) -> None:
     )
 
 
-def marker_of(warehouse: Store) -> Marker | None:
+def read_marker(warehouse: Store) -> Marker | None:
     """Which lake the warehouse says to be; None when it says nothing.
 
     Raises CorruptTable for a marker that can't be read.
@@ -112,17 +113,17 @@ def marker_of(warehouse: Store) -> Marker | None:
         ) from error
 
 
-def mark(warehouse: Store, marker: Marker) -> None:
+def write_marker(warehouse: Store, marker: Marker) -> None:
     """Makes the warehouse say so, whatever it said."""
     warehouse.put(MARKER, marker.encode())
 
 
-def _marked(warehouse: Store, own: Marker) -> Marker:
+def _create_marker(warehouse: Store, own: Marker) -> Marker:
     """Writes the marker unless another was first; the one that is there then."""
     outcome = warehouse.put_if_absent(MARKER, own.encode())
     if outcome is PutOutcome.CREATED:
         return own
-    found = marker_of(warehouse)
+    found = read_marker(warehouse)
     if found is None:
         raise OutcomeUnknown(f"{warehouse.url}/{MARKER}: writing it was not answered; try again")
     return found

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from txlake.catalog.commits import PendingTable
-from txlake.catalog.recovering import Standing
+from txlake.catalog.recovering import TableState
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
-from txlake.membership.drop_note import DropNote, note_in
-from txlake.membership.dropping import finish
-from txlake.membership.opening import MARKER, Marker, mark, marker_of
+from txlake.membership.drop_note import DropNote, read_drop_note
+from txlake.membership.dropping import finish_interrupted
+from txlake.membership.opening import MARKER, Marker, read_marker, write_marker
 from txlake.membership.ownership import owner_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER, StagedCommit, parse_name
@@ -29,12 +29,12 @@ from txlake.transaction.membership import Membership
 from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
 from txlake.transaction.table_log import TableLog
 
-_NEVER_TOLD = (
+_NOT_IN_LOGS = (
     "views, and databases' isolation levels, comments and properties: make and set them again",
     "transactions that were committed, and not published when the catalog was lost",
     "tables outside of the warehouse that weren't named: lake.attach takes them in again",
 )
-_NOT_TOLD_OF_A_COPY = (
+_NOT_IN_LOGS_OF_COPY = (
     "if the catalog is a copy: views, databases, their settings and DROPs since it was made",
     "if the catalog is a copy: transactions that were committed since then, and not published",
 )
@@ -72,26 +72,26 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     lost = engine.lost
     report = _Report(is_new=catalog.is_empty())
     if lost is None and not _is_at_odds(engine, places, report):
-        return report.made()
-    marker = marker_of(warehouse)
+        return report.result()
+    marker = read_marker(warehouse)
     lake = catalog.lake_id if lost is None else lost.lake
     newest = max(catalog.epoch, 0 if marker is None else marker.epoch)
     epoch = catalog.recovery.begin(lake, newest + 1, session.number())
-    engine.lost = lost or Lost.unfinished(catalog.shown, lake, epoch)
-    mark(warehouse, Marker(lake, epoch))
+    engine.lost = lost or Lost.unfinished(catalog.display_url, lake, epoch)
+    write_marker(warehouse, Marker(lake, epoch))
     report = _Report(is_new=report.is_new, is_needed=True)
-    known = catalog.recovery.standing()
-    for standing in known:
-        with report.noting(standing.entry.location):
-            _bring_up(session, epoch, standing, report)
+    known = catalog.recovery.table_states()
+    for state in known:
+        with report.collecting_errors(state.entry.location):
+            _reconcile(session, epoch, state, report)
     for place in _unknown(places, known):
-        with report.noting(place):
-            _take_in(session, epoch, place, report, managed=places[place])
+        with report.collecting_errors(place):
+            _attach_unknown(session, epoch, place, report, managed=places[place])
     catalog.recovery.end(epoch)
     engine.lost = None
     engine.forget_all()
-    finish(engine)
-    return report.made()
+    finish_interrupted(engine)
+    return report.result()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,17 +110,17 @@ class _Report:
     unknown: list[str] = field(default_factory=list)
 
     @contextmanager
-    def noting(self, place: str) -> Iterator[None]:
+    def collecting_errors(self, place: str) -> Iterator[None]:
         """What goes wrong with one table keeps no other from being recovered."""
         try:
             yield
         except (TxlakeError, FileNotFoundError) as error:
             self.unknown.append(f"{place} isn't recovered: {error}")
 
-    def made(self) -> Recovered:
+    def result(self) -> Recovered:
         never: tuple[str, ...] = ()
         if self.is_needed:
-            never = _NEVER_TOLD if self.is_new else _NOT_TOLD_OF_A_COPY
+            never = _NOT_IN_LOGS if self.is_new else _NOT_IN_LOGS_OF_COPY
         return Recovered(tuple(sorted(self.tables)), tuple(self.done), (*self.unknown, *never))
 
 
@@ -133,9 +133,9 @@ def _tables_below(warehouse: Store) -> list[str]:
     return [warehouse.at(folder).url for folder in sorted(folders)]
 
 
-def _unknown(places: Collection[str], known: Collection[Standing]) -> list[str]:
+def _unknown(places: Collection[str], known: Collection[TableState]) -> list[str]:
     """The places with a log that aren't those of the catalog's tables."""
-    locations = {standing.entry.location for standing in known}
+    locations = {state.entry.location for state in known}
     return [place for place in places if place not in locations]
 
 
@@ -150,7 +150,7 @@ def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
         return True
     # Who takes it back just now notes that before the folder says so no more.
     now = _dropped_in(engine, own.table)
-    return now is not None and not (now.is_kept and now.is_told)
+    return now is not None and not (now.is_retained and now.has_drop_note)
 
 
 def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:
@@ -161,15 +161,15 @@ def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:
 
 def _note(store: Store, table_id: str) -> DropNote | None:
     """What a folder says of a table that was dropped; None: nothing, or commits came after it."""
-    note = note_in(store, table_id)
+    note = read_drop_note(store, table_id)
     if note is None or newest_of(store, note.version) > note.version:
         return None
     return note
 
 
-def _is_told_alone(engine: Engine, standing: Standing) -> bool:
+def _is_dropped_in_folder_only(engine: Engine, state: TableState) -> bool:
     """Whether a folder says that a table was dropped of which a catalog from a backup knows."""
-    entry = standing.entry
+    entry = state.entry
     if _note(engine.store_at(entry.location), entry.id) is None:
         return False
     return engine.catalog.of_lake().dropped.find(entry.id) is None  # it was dropped just now
@@ -180,7 +180,7 @@ def _log_at(engine: Engine, place: str) -> TableLog:
     return engine.at(place, TablePath(place)).log
 
 
-def _found(log: TableLog) -> Snapshot | None:
+def _sound_snapshot(log: TableLog) -> Snapshot | None:
     """The table that a log has, but for what is at its end and is no commit.
 
     None where there is none, or only what was written into a folder that was being removed. Raises
@@ -199,19 +199,19 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
     # Others may commit meanwhile: a log that is looked at before the catalog isn't ahead of it.
     newest = {
         one.entry.id: newest_of(_log_at(engine, one.entry.location).store, one.published)
-        for one in catalog.recovery.standing()
+        for one in catalog.recovery.table_states()
     }
-    known = catalog.recovery.standing()
+    known = catalog.recovery.table_states()
     for one in known:
-        with report.noting(one.entry.location):
+        with report.collecting_errors(one.entry.location):
             if _has_other_versions(engine, one, newest.get(one.entry.id, -1)):
                 return True
-            if _is_told_alone(engine, one):
+            if _is_dropped_in_folder_only(engine, one):
                 return True
     for place in _unknown(places, known):
         log = _log_at(engine, place)
         try:
-            latest = _found(log)
+            latest = _sound_snapshot(log)
             own = None if latest is None else owner_of(engine, place, latest)
         except (CorruptTable, UnsupportedFeature):
             continue  # nothing that a recovery could mend
@@ -219,7 +219,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
             continue
         if own.lake != catalog.lake_id:
             if report.is_new:  # perhaps its own, and the warehouse's marker was lost as well
-                report.unknown.append(_told_of_another_lakes(place, own))
+                report.unknown.append(_other_lake_message(place, own))
             continue
         if _is_dropped(engine, own, log.store):
             continue
@@ -230,28 +230,28 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
     return False
 
 
-def _has_other_versions(engine: Engine, one: Standing, newest: int) -> bool:
+def _has_other_versions(engine: Engine, one: TableState, newest: int) -> bool:
     """Whether a table's log has others than the catalog; as `is_at_odds`, which see."""
     store = _log_at(engine, one.entry.location).store
     try:
         return is_at_odds(store, one.head, one.published, one.pending, newest=newest)
     except CorruptTable:
-        now = engine.catalog.of_lake().recovery.standing()
+        now = engine.catalog.of_lake().recovery.table_states()
         if any(other.entry.id == one.entry.id for other in now):
             raise
         return False  # it was dropped since the catalog was asked, and its folder is removed
 
 
-def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report) -> None:
+def _reconcile(session: Session, epoch: int, state: TableState, report: _Report) -> None:
     """Gives a table that the catalog knows the versions and the name that its log has."""
-    engine, entry = session.engine, standing.entry
+    engine, entry = session.engine, state.entry
     catalog, log = engine.catalog.of_lake(), _log_at(engine, entry.location)
-    if is_at_odds(log.store, standing.head, standing.published, standing.pending):
+    if is_at_odds(log.store, state.head, state.published, state.pending):
         still = partial(catalog.recovery.require, epoch)
-        settled = settle(log, standing.head, standing.published, standing.pending, still)
+        settled = settle(log, state.head, state.published, state.pending, still)
         catalog.recovery.settle(epoch, entry.id, settled.kept, settled.found)
         report.done += settled.told
-    if standing.is_dropped:
+    if state.is_dropped:
         return
     name = str(TableName((entry.database, entry.name)))
     own = owner_of(engine, entry.location, log.latest())
@@ -260,7 +260,7 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
             transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
         report.done.append(f"{name}: the log at {log.store.url} isn't this table's any more")
     elif (note := _note(log.store, entry.id)) is not None:
-        _drop_again(session, standing, note)
+        _drop_again(session, state, note)
         report.done.append(f"{name} is dropped, as its folder says; UNDROP TABLE brings it back")
     elif own.name != name:
         database, table = _parts(own.name)
@@ -271,10 +271,10 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
         report.done.append(f"{name} is {own.name} now, as its log says")
 
 
-def _drop_again(session: Session, standing: Standing, note: DropNote) -> None:
+def _drop_again(session: Session, state: TableState, note: DropNote) -> None:
     """Drops a table of which the catalog forgot that it was dropped; it is kept as long."""
     dropped = DroppedTable(
-        id=standing.entry.id,
+        id=state.entry.id,
         kept_ms=note.kept_until_ms - note.dropped_ms,
         dropped_ms=note.dropped_ms,
     )
@@ -282,14 +282,14 @@ def _drop_again(session: Session, standing: Standing, note: DropNote) -> None:
         transaction.change_name(dropped, {})
 
 
-def _told_of(place: str, own: Membership) -> str:
+def _dropped_message(place: str, own: Membership) -> str:
     return (
         f"{place} was {own.name}, and was dropped, as the folder says: lake.attach takes it in "
         "again; remove that folder if the table isn't wanted back"
     )
 
 
-def _told_of_another_lakes(place: str, own: Membership) -> str:
+def _other_lake_message(place: str, own: Membership) -> str:
     return (
         f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
         f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
@@ -297,12 +297,14 @@ def _told_of_another_lakes(place: str, own: Membership) -> str:
     )
 
 
-def _take_in(session: Session, epoch: int, place: str, report: _Report, *, managed: bool) -> None:
+def _attach_unknown(
+    session: Session, epoch: int, place: str, report: _Report, *, managed: bool
+) -> None:
     """Gives a table of the lake that the catalog doesn't know its name again."""
     engine, log = session.engine, _log_at(session.engine, place)
     catalog = engine.catalog.of_lake()
     try:
-        latest = _found(log)
+        latest = _sound_snapshot(log)
         own = None if latest is None else owner_of(engine, place, latest)
     except (CorruptTable, UnsupportedFeature) as error:
         report.unknown.append(f"{place} can't be read: {error}")
@@ -319,12 +321,12 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
         )
         return
     if own.lake != catalog.lake_id:
-        report.unknown.append(_told_of_another_lakes(place, own))
+        report.unknown.append(_other_lake_message(place, own))
         return
     if _is_dropped(engine, own, log.store):
         return
     if _note(log.store, own.table) is not None:
-        report.unknown.append(_told_of(place, own))
+        report.unknown.append(_dropped_message(place, own))
         return
     try:
         database, name = _parts(own.name)

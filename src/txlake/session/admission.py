@@ -216,14 +216,14 @@ def admit(
     Raises LockTimeout, Deadlock, InvalidRequest for a new name that is too long, and Unavailable
     for a transaction that was killed.
     """
-    transaction, wanted = context.transaction, context.engine.catalog.locks.taken(wanted)
+    transaction, wanted = context.transaction, context.engine.catalog.locks.to_acquire(wanted)
     if not wanted:
         transaction.require_unkilled()
         return
     wants = _Wants(context, wanted, leaves=leaves)
     while not (admission := _admission(context, wants, pins=pins)).is_granted:
         wants.look_behind()
-    seen = admission.seen
+    seen = admission.view
     transaction.learn(seen)
     found = wants.found(seen)
     handles = {one.table: one.handle(context.engine) for one in found}
@@ -238,7 +238,9 @@ def _admission(context: Context, wants: _Wants, *, pins: bool) -> Admission:
     transaction = context.transaction
     is_fresh = not transaction.is_known and transaction.sequence is None
     if is_fresh and wants.may_only_read:
-        admission = context.engine.catalog.of_lake().admissions.look(wants.asked, wants.reads)
+        admission = context.engine.catalog.of_lake().admissions.admit_without_locks(
+            wants.asked, wants.reads
+        )
         if admission.is_granted or wants.has_met_views:
             return admission
     timeout_ms = context.lock_timeout_ms

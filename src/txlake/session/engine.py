@@ -313,7 +313,7 @@ class Engine:
     def end_abandoned(self) -> None:
         """Ends the sessions and the transactions that no object holds any more."""
         for gone in self.catalog.transactions.end_abandoned():
-            self.catalog.locks.ended(gone)
+            self.catalog.locks.forget_owner(gone)
         try:
             self.catalog.sessions.end_abandoned()
         except TxlakeError as error:
@@ -325,7 +325,7 @@ class Engine:
             return
         try:
             self.catalog.sessions.close(number)
-            self.catalog.locks.ended(number)
+            self.catalog.locks.forget_owner(number)
         except TxlakeError as error:
             _logger.warning("session %d ends when its lease does: %s", number, error)
         self._sessions.discard(number)

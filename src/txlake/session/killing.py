@@ -18,13 +18,13 @@ def kill_session(catalog: Catalog, own: int, session_id: int) -> None:
         )
     open_ones = [
         one
-        for one in catalog.transactions.listed()
+        for one in catalog.transactions.entries()
         if one.session_id == session_id and one.state != KILLED
     ]
     ended = [one for one in open_ones if catalog.transactions.kill(one.id)]
     if ended:
         return
-    if any(one.id == session_id for one in catalog.sessions.listed()):
+    if any(one.id == session_id for one in catalog.sessions.entries()):
         problem = f"session {session_id} has no open transaction, and blocks no other session"
     else:
         problem = f"there is no session {session_id}"

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 
 from txlake.catalog import DatabaseEntry
-from txlake.catalog.admission import Admission, Entrant, Needs
+from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
 from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
@@ -144,7 +144,7 @@ class Transaction:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
         transactions = self.engine.catalog.transactions
         if self._is_known:
-            transactions.enter_announced()
+            transactions.register_announced()
             return
         number = self.session_number()
         self._is_known = True  # an interrupt may come as soon as the catalog has it
@@ -163,13 +163,13 @@ class Transaction:
         return self._is_known
 
     def admitted(
-        self, asked: LookupRequest, needs: Needs, *, pins: bool, timeout_ms: int
+        self, asked: LookupRequest, needs: RequiredLocks, *, pins: bool, timeout_ms: int
     ) -> Admission:
         """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
 
         Raises as `Admissions.admit`.
         """
-        who = Entrant(
+        who = StatementTransaction(
             id=self.id,
             session_id=self.session_number(),
             is_new=not self._is_known,
@@ -208,7 +208,7 @@ class Transaction:
 
     def ends_in_this_thread(self) -> None:
         """Says that the calling thread ends it, so that it can't wait for the transaction."""
-        self.engine.catalog.locks.ends_here(self.id)
+        self.engine.catalog.locks.set_ending_thread(self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -601,7 +601,7 @@ class Transaction:
         )
         if committed.sequence is not None:
             self._forget_entry()  # which ended with the ratification
-            catalog.locks.ended(self.id)
+            catalog.locks.forget_owner(self.id)
         return committed
 
     def commit_foreign(
@@ -632,7 +632,7 @@ class Transaction:
             raise
         if not isinstance(outcome, Stopped) and isinstance(outcome[0], Accepted):
             self._forget_entry()
-            self.engine.catalog.locks.ended(self.id)
+            self.engine.catalog.locks.forget_owner(self.id)
             self.state = State.COMMITTED
         else:
             self._end(State.ROLLED_BACK)
@@ -690,7 +690,7 @@ class Transaction:
         catalog.transactions.abandon(self.id)  # which holds, whatever comes from here on
         try:
             catalog.transactions.end(self.id)
-            catalog.locks.ended(self.id)
+            catalog.locks.forget_owner(self.id)
         except TxlakeError as error:
             _logger.warning("transaction %s: its locks end later: %s", self.id, error)
         self._is_known = False
@@ -713,7 +713,7 @@ class Transaction:
                 table=None if facts is None else facts.table,
             )
             # While the catalog knows it: its number and when it began are noted too.
-            self.engine.catalog.journal.met(self.id, self.session_number(), error)
+            self.engine.catalog.journal.record(self.id, self.session_number(), error)
 
     def _operation_on(self, name: str) -> str | None:
         """What the transaction does to the table of that name, as its history would say it."""

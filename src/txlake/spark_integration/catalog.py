@@ -85,7 +85,7 @@ class Cataloguing(_Catalog):
         found = [_of(entry) for entry in tables_in(door.session.engine, current, database)]
         found += [
             Table(one.name, _CATALOG, [one.database], one.comment, "VIEW", False)
-            for one in lake.views.listed(database)
+            for one in lake.views.entries(database)
         ]
         found = sorted(found, key=lambda one: one.name.lower())
         known = {one.name.lower() for one in found}

@@ -204,7 +204,7 @@ class UnityCatalog(NoCatalog):
         )
         return self._new_places[entry.id]
 
-    def asked_of(self, table_id: str) -> NewPlace | None:
+    def requirements_of(self, table_id: str) -> NewPlace | None:
         return self._new_places.get(table_id)
 
 

@@ -106,7 +106,7 @@ class CatalogEntries:
         return [
             entry
             for database in self.catalog.databases()
-            for entry in self.catalog.views.listed(database.name)
+            for entry in self.catalog.views.entries(database.name)
         ]
 
     def shape(self, table: TableEntry) -> Shape | None:
@@ -116,19 +116,19 @@ class CatalogEntries:
         return self.own()
 
     def sessions(self) -> Sequence[SessionEntry]:
-        return self.catalog.sessions.listed()
+        return self.catalog.sessions.entries()
 
     def locks(self) -> Sequence[LockEntry]:
-        return self.catalog.locks.listed()
+        return self.catalog.locks.entries()
 
     def transactions(self) -> Sequence[TransactionEntry]:
-        return self.catalog.transactions.listed()
+        return self.catalog.transactions.entries()
 
     def conflicts(self) -> Sequence[ConflictEntry]:
         return self.catalog.journal.conflicts()
 
     def commits(self) -> Sequence[CommitEntry]:
-        return self.catalog.ledger.commits_listed()
+        return self.catalog.ledger.newest_commits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a text asks about its session: found at its place, answered without touching the rest."""
+"""Session functions of a text: found at their positions, replaced without touching the rest."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def with_session_values(text: str) -> str:
         ("SELECT '@@SPID', `DB_ID`() , x.db_id(), db_id, a @ b", None),
     ],
 )  # fmt: skip
-def test_questions_are_found_at_their_places(text: str, said: str | None) -> None:
+def test_session_functions_are_found_at_their_positions(text: str, said: str | None) -> None:
     if said is None:
         text = text.replace(", a @ b", "")
         assert query(text).session_functions == ()
@@ -82,11 +82,11 @@ def test_a_table_at_a_version_is_no_variable() -> None:
         ("SELECT OBJECT_NAME(1", "1:19", "this ( is never closed"),
     ],
 )
-def test_what_does_not_fit_is_refused(text: str, place: str, problem: str) -> None:
+def test_invalid_arguments_are_refused(text: str, place: str, problem: str) -> None:
     refused(text, place, problem)
 
 
-def test_other_statements_ask_too() -> None:
+def test_other_statements_have_session_functions_too() -> None:
     inserted = one("INSERT INTO t VALUES (@@SPID, 1)")
     assert isinstance(inserted, Insert)
     assert isinstance(inserted.source, Query)

@@ -213,7 +213,7 @@ def _vector_url(vector: DeletionVector, origin: Reach) -> str:
 
 
 def _copied_files(source: Snapshot, origin: Reach, environment: Environment) -> _ClonedFiles:
-    """Return the files under new names, so that no older version's file is overwritten."""
+    """Return a deep clone's files, under new names so that no older file is overwritten."""
     adds: list[Add] = []
     copies: dict[FileKey, FileCopy] = {}
     vectors: dict[str, str] = {}

@@ -59,7 +59,7 @@ def _frames_in(part: object) -> Iterator[DataFrame]:
 
 
 def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
-    """Return Spark's temporary views that the statement's texts name."""
+    """Yield Spark's temporary views that the statement's texts name."""
     for reference in references_of(statement):
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):

@@ -93,7 +93,7 @@ def resolve_identifiers(source: SourceText) -> SourceText:
 def replace_piped_tables(source: SourceText) -> SourceText:
     """Return the text with `FROM t |>` for each `TABLE t |>`, which means the same.
 
-    A table's rows need its name as an alias where they stand, and FROM alone can give one.
+    A table that is replaced by a view needs its name as an alias, which only FROM can give.
     """
     if "|>" not in source.text:
         return source

@@ -84,7 +84,7 @@ class SessionFunction:
     alias: str | None = None
 
     def moved(self, by: int) -> SessionFunction:
-        """Return the use for a text with `by` more characters in front."""
+        """Return the same use for a text with `by` more characters in front."""
         return replace(
             self,
             start=self.start + by,

@@ -37,7 +37,7 @@ def _hiding(text: str) -> str:
         ("SELECT 1 -- _metadata", False),
     ],
 )
-def test_who_names_the_column(text: str, names: bool) -> None:
+def test_a_query_names_the_column(text: str, names: bool) -> None:
     assert names_metadata(text) is names
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.settings import RetrySettings, Settings
-    from txlake.spark_integration.configuring import configure
     from txlake.spark_integration.data_source import TxlakeDataSource
     from txlake.spark_integration.delta_package import install_as_delta, uninstall_as_delta
     from txlake.spark_integration.enabling import disable, enable
+    from txlake.spark_integration.session_builder import configure
     from txlake.tables import (
         DeltaMergeBuilder,
         DeltaOptimizeBuilder,
@@ -34,7 +34,7 @@ __version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",
-    "configure": "txlake.spark_integration.configuring",
+    "configure": "txlake.spark_integration.session_builder",
     "enable": "txlake.spark_integration.enabling",
     "disable": "txlake.spark_integration.enabling",
     "TxlakeDataSource": "txlake.spark_integration.data_source",

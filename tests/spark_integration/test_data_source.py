@@ -17,7 +17,7 @@ import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.spark_integration.data_source import TxlakeDataSource, TxlakeWriter
 from txlake.streaming import planning
-from txlake.streaming.staged import Staged
+from txlake.streaming.staged import StagedFiles
 
 ROWS = pa.table(
     {
@@ -181,7 +181,7 @@ def test_a_failed_task_leaves_nothing(lake: txlake.Lake, place: str) -> None:
     assert files(place) == 0
 
 
-def staged_beside(place: str) -> tuple[TxlakeWriter, Staged, int]:
+def staged_beside(place: str) -> tuple[TxlakeWriter, StagedFiles, int]:
     before = files(place)
     own = writer(source(path=place))
     staged = own.write(batches(5, 6))

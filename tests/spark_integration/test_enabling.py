@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def members() -> dict[tuple[type, str], Any]:
-    """What stands in PySpark's classes where the doors are put."""
+    """What stands in PySpark's classes that enable overrides."""
     session, frame = enabling._classes(Session.getActiveSession() or pytest.fail("no Spark"))
-    kinds = {session: enabling._OF_SESSION, frame: enabling._OF_FRAME}
+    kinds = {session: enabling._SESSION_OVERRIDES, frame: enabling._FRAME_OVERRIDES}
     return {(kind, name): vars(kind)[name] for kind, names in kinds.items() for name in names}
 
 
@@ -98,7 +98,7 @@ def test_a_stream_that_runs_keeps_its_lake(
     assert tables(lake) == ["again", "first"]
 
 
-def test_nobody_is_enabled_while_the_doors_are_taken_out(
+def test_no_session_is_enabled_while_overrides_are_removed(
     enabled: SparkSession, lake: txlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = enabled.newSession()

@@ -13,14 +13,14 @@ from txlake.spark_integration.options import (
     REFUSED_READS,
     REFUSED_WRITES,
     WRITE_OPTIONS,
-    Range,
-    is_ours,
+    FeedRange,
+    drop_stream_options,
+    find_storage_options,
+    is_lake_format,
+    prefix_storage_options,
     read_options,
-    sink_options,
-    storage_in,
-    stream_options,
-    with_storage,
-    without_stream_options,
+    stream_reader_options,
+    stream_writer_options,
     write_options,
 )
 from txlake.statements import TimeTravel
@@ -28,10 +28,10 @@ from txlake.streaming.options import SOURCE_NAMES, place_of
 
 
 def test_formats() -> None:
-    assert is_ours("delta")
-    assert is_ours("TxLake")
-    assert not is_ours("parquet")
-    assert not is_ours(None)
+    assert is_lake_format("delta")
+    assert is_lake_format("TxLake")
+    assert not is_lake_format("parquet")
+    assert not is_lake_format(None)
 
 
 def test_reading() -> None:
@@ -43,9 +43,9 @@ def test_reading() -> None:
     assert read_options({"timestampAsOf": "2026-01-31 12:00:00"}).travel == moment
     assert read_options({"readChangeFeed": "false", "startingVersion": "latest"}).changes is None
     changes = read_options({"readChangeFeed": True, "startingVersion": "1", "endingVersion": 4})
-    assert changes.changes == Range(from_version=1, to_version=4)
+    assert changes.changes == FeedRange(from_version=1, to_version=4)
     times = read_options({"readChangeData": "TRUE", "startingTimestamp": "2026-01-01"})
-    assert times.changes == Range(from_timestamp="2026-01-01")
+    assert times.changes == FeedRange(from_timestamp="2026-01-01")
     assert read_options({"fs.s3a.access.key": "k"}).storage == {"aws_access_key_id": "k"}
     assert read_options({"whatever": "x"}) == nothing
 
@@ -201,7 +201,7 @@ def test_a_misspelt_option_of_readers(name: str, meant: str) -> None:
 
 def test_a_streams_options_are_no_batchs() -> None:
     given = {"excluderegex": "x", "maxFilesPerTrigger": "1", "startingVersion": "1", "path": "/t"}
-    left = without_stream_options(given)
+    left = drop_stream_options(given)
     assert left == {"startingVersion": "1", "path": "/t"}
     assert read_options(left).path == "/t"
 
@@ -219,7 +219,7 @@ def test_null_partitions_stay_in_a_dynamic_overwrite_alone(other: dict[str, obje
     with pytest.raises(InvalidRequest, match=r"DELTA_ILLEGAL_OPTION.*not with replace"):
         write_options({**other, "useNullIntolerantEqualityWithDPO": "false"})
     with pytest.raises(UnsupportedFeature, match="isn't an option of a stream's writer"):
-        sink_options({"useNullIntolerantEqualityWithDPO": "true"})
+        stream_writer_options({"useNullIntolerantEqualityWithDPO": "true"})
 
 
 @pytest.mark.parametrize(
@@ -256,23 +256,25 @@ def test_what_is_not_there_is_refused(given: dict[str, object]) -> None:
 
 def test_settings_of_file_systems_are_storage_options_of_a_data_source() -> None:
     given = {"path": "t", "fs.s3a.access.key": "k", "storage.timeout": "9s"}
-    found = with_storage(given)
+    found = prefix_storage_options(given)
     assert "fs.s3a.access.key" not in found
-    assert place_of(found).storage_options == {**storage_in(given), "timeout": "9s"}
-    assert "k" in storage_in(given).values()
+    assert place_of(found).storage_options == {**find_storage_options(given), "timeout": "9s"}
+    assert "k" in find_storage_options(given).values()
 
 
 def test_a_stream_gets_the_options_that_it_knows() -> None:
     given = {"MAXFILESPERTRIGGER": 7, "header": True, "ignoreDeletes": True, "versionAsOf": 3}
-    assert stream_options(given) == {
+    assert stream_reader_options(given) == {
         "maxFilesPerTrigger": "7", "ignoreDeletes": "true", "versionAsOf": "3",
     }  # fmt: skip
 
 
 def test_the_options_of_a_streams_writer() -> None:
-    found = sink_options({"checkpointlocation": "c", "mergeSchema": "true", "userMetadata": "u"})
+    found = stream_writer_options(
+        {"checkpointlocation": "c", "mergeSchema": "true", "userMetadata": "u"}
+    )
     assert (found.checkpoint, found.merge_schema, found.user_metadata) == ("c", True, "u")
-    assert sink_options({"OVERWRITESCHEMA": True}).overwrite_schema is True
+    assert stream_writer_options({"OVERWRITESCHEMA": True}).overwrite_schema is True
 
 
 @pytest.mark.parametrize(
@@ -289,4 +291,4 @@ def test_the_options_of_a_streams_writer() -> None:
 def test_what_a_streams_writer_hasnt_is_refused_by_name(given: dict[str, object]) -> None:
     name = "settings of file systems" if "fs.s3a.access.key" in given else next(iter(given))
     with pytest.raises(UnsupportedFeature, match=name):
-        sink_options(given)
+        stream_writer_options(given)

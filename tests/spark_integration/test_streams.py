@@ -1,4 +1,4 @@
-"""Streams and the change feed at the doors of an enabled session."""
+"""Streams and the change feed in an enabled session."""
 
 from __future__ import annotations
 

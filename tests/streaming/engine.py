@@ -22,9 +22,9 @@ import txlake
 from tests.streaming.worker import COUNTS, FILES, NAME, NAME_SINK, PATH, PATH_SINK, ROWS
 from txlake.lake.streams import BatchWork, TableSink
 from txlake.streaming.offsets import Offset
-from txlake.streaming.opening import find_table, session_of
+from txlake.streaming.opening import create_session, find_table
 from txlake.streaming.options import Place, source_options
-from txlake.streaming.planning import stream_task, streamed_file
+from txlake.streaming.planning import stream_task, task_file
 from txlake.streaming.source import Source
 
 SINKS = (PATH_SINK, NAME_SINK, ROWS)
@@ -38,7 +38,7 @@ class Query:
         for name in ("offsets", "commits"):
             (checkpoint / name).mkdir(parents=True, exist_ok=True)
         self.id = self._identity()
-        session = session_of(place)
+        session = create_session(place)
         handle = find_table(session, place)
         own = handle.log.latest()
         options = source_options({"maxFilesPerTrigger": FILES})
@@ -76,7 +76,7 @@ class Query:
     ) -> None:
         own = self._source.own
         adds = self._source.files(start, end)
-        batches = list(self._task.rows([streamed_file(own, add, self._reach) for add in adds]))
+        batches = list(self._task.rows([task_file(own, add, self._reach) for add in adds]))
         schema = pa.ipc.read_schema(pa.py_buffer(self._task.row_schema))
         sink(number, pa.Table.from_batches(batches, schema))
         put(self._checkpoint / "commits" / str(number), {})

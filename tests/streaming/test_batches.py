@@ -197,5 +197,5 @@ def test_a_table_that_misses_micro_batches_gets_no_later_one(lake: txlake.Lake) 
 def test_a_note_that_is_none_is_named(lake: txlake.Lake, tmp_path: Path) -> None:
     commit(lake, 0)
     (tmp_path / "lake" / FOLDER / f"{QUERY}.json").write_text("{}")
-    with pytest.raises(CorruptTable, match="expected what a stream noted"):
+    with pytest.raises(CorruptTable, match="expected a stream's record"):
         commit(lake, 1)

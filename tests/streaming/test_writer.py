@@ -19,7 +19,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.ports import PutOutcome
 from txlake.storage.local import LocalStore
 from txlake.streaming.options import sink_options
-from txlake.streaming.staged import Staged
+from txlake.streaming.staged import StagedFiles
 from txlake.streaming.writer import stream_writer
 
 QUERY = "0000-1111"
@@ -48,7 +48,9 @@ class Stream:
     def __init__(self, place: object, checkpoint: Path, **options: str) -> None:
         self._options = {"path": str(place), "checkpointlocation": str(checkpoint), **options}
 
-    def stage(self, rows: pa.Table, schema: str, overwrite: bool = False) -> tuple[Any, Staged]:
+    def stage(
+        self, rows: pa.Table, schema: str, overwrite: bool = False
+    ) -> tuple[Any, StagedFiles]:
         wanted = StructType()
         for column in schema.split(", "):
             name, kind = column.split(" ")
@@ -355,7 +357,7 @@ def test_rows_of_a_task_that_says_nothing_arent_passed_over(
     stream = Stream(tmp_path / "t", checkpoint)
     stream.batch(0, rows(1))
     made, staged = stream.stage(rows(2), "id INT, p STRING")
-    with pytest.raises(InvalidRequest, match="what 2 tasks wrote, found it of 1"):
+    with pytest.raises(InvalidRequest, match="the files of 2 tasks, found those of 1"):
         made.commit([staged, None], 1)
     assert ids(tmp_path / "t") == [1]
 

@@ -38,7 +38,7 @@ from txlake.streaming.data_source import LAKE_FORMAT, register
 from txlake.streaming.feed import require_feed
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
-from txlake.streaming.progress import Progress, require_unbroken, written
+from txlake.streaming.progress import Progress, last_batch, require_unbroken
 from txlake.transaction.change import Change
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class TableSink:
         handle = engine.find(named, DEFAULT_DATABASE)
         progress = Progress(engine, query_id, self.table)
         progress.claim(handle)
-        if handle is not None and written(handle, query_id) >= batch_id:
+        if handle is not None and last_batch(handle, query_id) >= batch_id:
             _evaluate(batch)
             return
         require_unbroken(self.table, handle, query_id, batch_id)

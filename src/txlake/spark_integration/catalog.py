@@ -1,8 +1,8 @@
-"""`spark.catalog` of a session that was given to a lake.
+"""`spark.catalog` of an enabled session.
 
-Databases are the lake's; tables and views are the lake's, with the temporary views of the session
-and the tables of Spark's own catalog beside them. What the lake has no word for (functions, caches
-of Spark's tables) is Spark's as before.
+It shows the lake's databases, tables and views, beside the temporary views of the session and the
+tables of Spark's own catalog. Spark still handles what a lake doesn't have: functions, and caches
+of Spark's tables.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from txlake.catalog import TableEntry, matches
 from txlake.errors import InvalidRequest
 from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
-from txlake.spark_integration.door import Door, Meaning
-from txlake.spark_integration.errors import as_spark
-from txlake.spark_integration.options import is_ours, table_properties
-from txlake.spark_integration.places import named
+from txlake.spark_integration.errors import with_spark_errors
+from txlake.spark_integration.lake_binding import LakeBinding, NameKind
+from txlake.spark_integration.options import is_lake_format, table_properties
+from txlake.spark_integration.table_references import parse_table
 from txlake.statements import (
     ColumnSpec,
     CreateTable,
@@ -39,117 +39,121 @@ else:
 _CATALOG = "spark_catalog"
 
 
-class Cataloguing(_Catalog):
-    """The part of the catalog that a lake has a say in."""
+class LakeCatalog(_Catalog):
+    """The methods of `spark.catalog` that a lake overrides."""
 
-    _lake_door: Door
+    _lake_binding: LakeBinding
 
     # Databases
 
-    @as_spark
+    @with_spark_errors
     def currentDatabase(self) -> str:
-        """The database that unqualified names belong to."""
-        return self._lake_door.session.database
+        """Return the database of unqualified names."""
+        return self._lake_binding.session.database
 
-    @as_spark
+    @with_spark_errors
     def setCurrentDatabase(self, dbName: str) -> None:
         """USE."""
-        self._lake_required(dbName)
-        self._lake_door.session.execute(UseDatabase(_plain(dbName)))
+        self._lake_require_database(dbName)
+        self._lake_binding.session.execute(UseDatabase(_plain(dbName)))
 
-    @as_spark
+    @with_spark_errors
     def listDatabases(self, pattern: str | None = None) -> list[Database]:
-        """The lake's databases."""
-        found = self._lake_door.session.engine.catalog.of_lake().databases(pattern)
-        return [self._lake_database(entry.name, entry.comment) for entry in found]
+        """Return the lake's databases."""
+        entries = self._lake_binding.session.engine.catalog.of_lake().databases(pattern)
+        return [self._lake_database(entry.name, entry.comment) for entry in entries]
 
-    @as_spark
+    @with_spark_errors
     def getDatabase(self, dbName: str) -> Database:
-        """One database. Raises an AnalysisException when there is none."""
-        return self._lake_required(dbName)
+        """Return one database. Raises an AnalysisException when there is none."""
+        return self._lake_require_database(dbName)
 
-    @as_spark
+    @with_spark_errors
     def databaseExists(self, dbName: str) -> bool:
         """Whether the lake has a database."""
-        return self._lake_find(dbName) is not None
+        return self._lake_find_database(dbName) is not None
 
     # Tables
 
-    @as_spark
+    @with_spark_errors
     def listTables(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:
-        """The tables and views of a database, and the session's temporary views."""
-        door = self._lake_door
-        database = door.session.database if dbName is None else self._lake_required(dbName).name
-        lake = door.session.engine.catalog.of_lake()
-        current = door.session.current
-        found = [_of(entry) for entry in tables_in(door.session.engine, current, database)]
-        found += [
-            Table(one.name, _CATALOG, [one.database], one.comment, "VIEW", False)
-            for one in lake.views.entries(database)
+        """Return the tables and views of a database, and the session's temporary views."""
+        binding = self._lake_binding
+        database = (
+            binding.session.database if dbName is None else self._lake_require_database(dbName).name
+        )
+        lake = binding.session.engine.catalog.of_lake()
+        current = binding.session.current
+        tables = [
+            _table_row(entry) for entry in tables_in(binding.session.engine, current, database)
         ]
-        found = sorted(found, key=lambda one: one.name.lower())
-        known = {one.name.lower() for one in found}
-        there = super().databaseExists(database)
-        # Not None: PySpark would ask us which database that is.
-        for one in super().listTables(database if there else super().currentDatabase()):
-            if one.isTemporary or (there and one.name.lower() not in known):
-                found.append(one)
-        return [one for one in found if matches(one.name, pattern)]
+        tables += [
+            Table(view.name, _CATALOG, [view.database], view.comment, "VIEW", False)
+            for view in lake.views.entries(database)
+        ]
+        tables = sorted(tables, key=lambda table: table.name.lower())
+        lake_names = {table.name.lower() for table in tables}
+        in_spark = super().databaseExists(database)
+        # Not None: PySpark would call our `currentDatabase` for it.
+        for table in super().listTables(database if in_spark else super().currentDatabase()):
+            if table.isTemporary or (in_spark and table.name.lower() not in lake_names):
+                tables.append(table)
+        return [table for table in tables if matches(table.name, pattern)]
 
-    @as_spark
+    @with_spark_errors
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
-        """Whether there is a table or view of that name, temporary ones included."""
+        """Whether there is a table or view of that name, including temporary views."""
         table = _table(tableName, dbName)
-        if self._lake_door.meaning(table) is not None:
+        if self._lake_binding.kind_of(table) is not None:
             return True
-        return bool(super().tableExists(self._lake_full(tableName, dbName)))
+        return bool(super().tableExists(self._lake_spark_name(tableName, dbName)))
 
-    @as_spark
+    @with_spark_errors
     def getTable(self, tableName: str) -> Table:
-        """One table or view. Raises an AnalysisException when there is none."""
-        table = named(tableName)
-        if self._lake_is_of_spark(table):
-            return super().getTable(self._lake_door.for_spark(tableName))
+        """Return one table or view. Raises an AnalysisException when there is none."""
+        table = parse_table(tableName)
+        if self._lake_defers_to_spark(table):
+            return super().getTable(self._lake_binding.spark_name(tableName))
         if not isinstance(table, TableName):
             return Table(tableName, _CATALOG, ["delta"], None, "EXTERNAL", False)
-        session = self._lake_door.session
+        session = self._lake_binding.session
         owner, name = session.engine.qualified(table, session.database)
         for entry in tables_in(session.engine, session.current, owner):
             if entry.name.lower() == name.lower():
                 described = session.snapshot(table).metadata.description
-                return _of(entry)._replace(description=described)
+                return _table_row(entry)._replace(description=described)
         view = session.engine.catalog.of_lake().views.find(owner, name)
         comment = None if view is None else view.comment
         return Table(name if view is None else view.name, _CATALOG, [owner], comment, "VIEW", False)
 
-    @as_spark
+    @with_spark_errors
     def listColumns(self, tableName: str, dbName: str | None = None) -> list[Column]:
-        """The columns of a table or view."""
+        """Return the columns of a table or view."""
         table = _table(tableName, dbName)
-        if self._lake_is_of_spark(table):
-            return super().listColumns(self._lake_full(tableName, dbName))
-        door = self._lake_door
+        if self._lake_defers_to_spark(table):
+            return super().listColumns(self._lake_spark_name(tableName, dbName))
+        binding = self._lake_binding
         partitions: set[str] = set()
         clusters: set[str] = set()
-        if door.meaning(table) is Meaning.TABLE:
-            now = door.session.snapshot(table)
-            partitions = {name.lower() for name in now.partition_columns}
-            paths = clustered_by(now.schema, now.domains, table=now.table)
+        if binding.kind_of(table) is NameKind.TABLE:
+            snapshot = binding.session.snapshot(table)
+            partitions = {name.lower() for name in snapshot.partition_columns}
+            paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
             clusters = {path[0].lower() for path in paths if len(path) == 1}
         return [
             Column(
-                item.name,
-                item.metadata.get("comment"),
-                item.dataType.simpleString(),
-                item.nullable,
-                item.name.lower() in partitions,
+                field.name,
+                field.metadata.get("comment"),
+                field.dataType.simpleString(),
+                field.nullable,
+                field.name.lower() in partitions,
                 False,
-                item.name.lower() in clusters,
+                field.name.lower() in clusters,
             )
-            for item in door.read(table).schema
+            for field in binding.read(table).schema
         ]
 
-    @as_spark
+    @with_spark_errors
     def createTable(
         self,
         tableName: str,
@@ -159,13 +163,13 @@ class Cataloguing(_Catalog):
         description: str | None = None,
         **options: str,
     ) -> DataFrame:
-        """A new, empty table; the lake's unless another format is given."""
-        if source is not None and not is_ours(source):
-            tableName = self._lake_door.for_spark(tableName)
+        """Create an empty table, in the lake unless another format is given."""
+        if source is not None and not is_lake_format(source):
+            tableName = self._lake_binding.spark_name(tableName)
             return super().createTable(tableName, path, source, schema, description, **options)
-        table = named(tableName)
-        columns = () if schema is None else tuple(column_spec(item) for item in schema)
-        self._lake_door.carry_out(
+        table = parse_table(tableName)
+        columns = () if schema is None else tuple(column_spec(field) for field in schema)
+        self._lake_binding.carry_out(
             CreateTable(
                 table=table,
                 columns=columns,
@@ -174,9 +178,9 @@ class Cataloguing(_Catalog):
                 properties=table_properties(options),
             )
         )
-        return self._lake_door.read(table)
+        return self._lake_binding.read(table)
 
-    @as_spark
+    @with_spark_errors
     def createExternalTable(
         self,
         tableName: str,
@@ -189,107 +193,107 @@ class Cataloguing(_Catalog):
         return self.createTable(tableName, path, source, schema, **options)
 
     def listFunctions(self, dbName: str | None = None, pattern: str | None = None) -> list[Any]:
-        """The functions that Spark has, which the lake's databases have no part in."""
-        # Not None: PySpark would ask us which database is current.
+        """Return Spark's functions; a lake has none."""
+        # Not None: PySpark would call our `currentDatabase` for it.
         database = super().currentDatabase() if dbName is None else dbName
         return super().listFunctions(database, pattern)
 
-    # What is nothing to do, or of frames alone
+    # Methods that do nothing for a lake's table
 
-    @as_spark
+    @with_spark_errors
     def refreshTable(self, tableName: str) -> None:
-        """Nothing: a table of the lake is looked up whenever it is named."""
-        if self._lake_is_of_spark(named(tableName)):
-            super().refreshTable(self._lake_door.for_spark(tableName))
+        """Refresh a table of Spark's own; a lake's is looked up at every use."""
+        if self._lake_defers_to_spark(parse_table(tableName)):
+            super().refreshTable(self._lake_binding.spark_name(tableName))
 
-    @as_spark
+    @with_spark_errors
     def recoverPartitions(self, tableName: str) -> None:
-        """Nothing: a Delta table's log has its partitions."""
-        if self._lake_is_of_spark(named(tableName)):
-            super().recoverPartitions(self._lake_door.for_spark(tableName))
+        """Recover partitions of a table of Spark's own; a Delta table's are in its log."""
+        if self._lake_defers_to_spark(parse_table(tableName)):
+            super().recoverPartitions(self._lake_binding.spark_name(tableName))
 
-    @as_spark
+    @with_spark_errors
     def isCached(self, tableName: str) -> bool:
-        """Whether Spark has a table in its cache; never one of the lake."""
-        if self._lake_is_of_spark(named(tableName)):
-            return super().isCached(self._lake_door.for_spark(tableName))
+        """Whether Spark has cached a table; False for a lake's."""
+        if self._lake_defers_to_spark(parse_table(tableName)):
+            return super().isCached(self._lake_binding.spark_name(tableName))
         return False
 
-    @as_spark
+    @with_spark_errors
     def cacheTable(self, tableName: str, storageLevel: Any = None) -> None:
-        """Caches a table of Spark's own; a lake's is read as before, at its newest version."""
-        if self._lake_is_of_spark(named(tableName)):
-            super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
+        """Cache a table of Spark's own; a lake's is still read at its newest version."""
+        if self._lake_defers_to_spark(parse_table(tableName)):
+            super().cacheTable(self._lake_binding.spark_name(tableName), storageLevel)
 
-    @as_spark
+    @with_spark_errors
     def uncacheTable(self, tableName: str) -> None:
-        """Uncaches a table of Spark's own; a lake's isn't cached by name."""
-        if self._lake_is_of_spark(named(tableName)):
-            super().uncacheTable(self._lake_door.for_spark(tableName))
+        """Uncache a table of Spark's own; a lake's isn't cached by name."""
+        if self._lake_defers_to_spark(parse_table(tableName)):
+            super().uncacheTable(self._lake_binding.spark_name(tableName))
 
     # Helpers
 
-    def _lake_is_of_spark(self, table: AnyTable) -> bool:
-        """Whether it is for Spark to answer. Raises for a name that neither has."""
-        door = self._lake_door
-        if door.is_temporary(table):
+    def _lake_defers_to_spark(self, table: AnyTable) -> bool:
+        """Whether Spark handles the table. Raises for a name that neither side has."""
+        binding = self._lake_binding
+        if binding.is_temporary(table):
             return True
-        if door.meaning(table) is not None:
+        if binding.kind_of(table) is not None:
             return False
-        if isinstance(table, TableName) and not door.spark_has(table):
-            raise door.unknown(table)
+        if isinstance(table, TableName) and not binding.spark_has(table):
+            raise binding.not_found(table)
         if not isinstance(table, TableName):
             raise InvalidRequest(f"{table.location} is not a Delta table; check the path")
         return True
 
-    def _lake_full(self, name: str, database: str | None) -> str:
-        """The name as Spark is told it."""
-        return self._lake_door.for_spark(name) if database is None else f"{database}.{name}"
+    def _lake_spark_name(self, name: str, database: str | None) -> str:
+        """Return the name by which Spark finds the table."""
+        return self._lake_binding.spark_name(name) if database is None else f"{database}.{name}"
 
-    def _lake_find(self, name: str) -> Database | None:
-        entry = self._lake_door.session.engine.catalog.of_lake().database(_plain(name))
+    def _lake_find_database(self, name: str) -> Database | None:
+        entry = self._lake_binding.session.engine.catalog.of_lake().database(_plain(name))
         return None if entry is None else self._lake_database(entry.name, entry.comment)
 
-    def _lake_required(self, name: str) -> Database:
-        found = self._lake_find(name)
-        if found is None:
+    def _lake_require_database(self, name: str) -> Database:
+        database = self._lake_find_database(name)
+        if database is None:
             raise refused(
                 "SCHEMA_NOT_FOUND",
                 f"there is no database {name!r} in the lake; CREATE DATABASE {name} makes it",
             )
-        return found
+        return database
 
     def _lake_database(self, name: str, comment: str | None) -> Database:
-        warehouse = self._lake_door.session.engine.warehouse
-        assert warehouse is not None, "a lake has one"
+        warehouse = self._lake_binding.session.engine.warehouse
+        assert warehouse is not None, "a lake has a warehouse"
         is_default = name.lower() == "default"
         location = warehouse.url if is_default else warehouse.at(f"{name}.db").url
         return Database(name, _CATALOG, comment, location)
 
 
 def _table(name: str, database: str | None) -> AnyTable:
-    table = named(name)
+    table = parse_table(name)
     if database is None or not isinstance(table, TableName):
         return table
     return TableName((_plain(database), *table.parts))
 
 
-def _of(entry: TableEntry) -> Table:
+def _table_row(entry: TableEntry) -> Table:
     kind = "MANAGED" if entry.managed else "EXTERNAL"
     return Table(entry.name, _CATALOG, [entry.database], None, kind, False)
 
 
-def column_spec(item: StructField) -> ColumnSpec:
-    """A column of a new table, as a DataFrame's schema has it."""
+def column_spec(field: StructField) -> ColumnSpec:
+    """Return the column of a new table for a field of a DataFrame's schema."""
     return ColumnSpec(
-        name=item.name,
-        data_type=NativeType(item.dataType),
-        nullable=item.nullable,
-        comment=item.metadata.get("comment"),
+        name=field.name,
+        data_type=NativeType(field.dataType),
+        nullable=field.nullable,
+        comment=field.metadata.get("comment"),
     )
 
 
 def _plain(database: str) -> str:
-    """A database's name, which may stand behind the catalog's and in backquotes."""
-    table = named(database)
+    """Return a database's name without a catalog's name and backquotes."""
+    table = parse_table(database)
     return table.name if isinstance(table, TableName) else database

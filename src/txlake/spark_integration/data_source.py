@@ -1,4 +1,4 @@
-"""`format("txlake")` for Spark sessions that aren't enabled: a Python data source.
+"""The Python data source `txlake`, for Spark sessions that aren't enabled.
 
     spark.dataSource.register(txlake.TxlakeDataSource)
     spark.read.format("txlake").load("/data/orders")
@@ -6,18 +6,16 @@
     spark.readStream.format("txlake").option("maxFilesPerTrigger", 10).load("/data/orders")
     df.writeStream.format("txlake").option("checkpointLocation", place).start("/data/copies")
 
-Spark plans it and runs it in Python processes of its own, which have no Spark session: each opens
-the table, or the lake, from its URL, so txlake is installed there. Tasks read and write Parquet by
-pyarrow; one process commits once, with the files of all tasks. It is several times slower than a
-scan of Spark's and knows no pruning: `txlake.enable` and `lake.read` are the ways to go where they
-can be gone.
+Spark plans and runs it in Python processes without a Spark session. Each opens the table or the
+lake from its URL, so txlake has to be installed there. Tasks read and write Parquet with pyarrow;
+one process makes a single commit with the files of all tasks. The data source is several times
+slower than Spark's own scan and doesn't prune files: prefer `txlake.enable` or `lake.read`.
 
-A failed task removes its own files; those of the others are removed when the write is aborted, or
-its commit is known not to stand. Files of a commit whose outcome is unknown stay.
+A failed task removes its own files. The other tasks' files are removed when the write is aborted or
+its commit has certainly failed. Files of a commit with an unknown outcome stay.
 
-Its batches append only. Spark doesn't tell a data source what its rows were computed from, so an
-overwrite of a table by rows of its own could lose what others wrote meanwhile without anybody
-noticing.
+Batches only append. Spark doesn't tell a data source which rows its input was computed from, so
+overwriting a table with rows derived from it could silently lose concurrent writes.
 """
 
 from __future__ import annotations
@@ -50,60 +48,60 @@ from txlake.spark_integration.options import (
     NULL_PARTITIONS_STAY,
     ReadOptions,
     WriteOptions,
+    drop_stream_options,
+    prefix_storage_options,
     read_options,
-    with_storage,
-    without_stream_options,
     write_options,
 )
 from txlake.statements import table_of
-from txlake.streaming.committing import Commit, commit_staged, discard
-from txlake.streaming.opening import find_table, opened, require_lake
+from txlake.streaming.committing import CommitDetails, commit_staged, discard
+from txlake.streaming.opening import find_table, open_session, require_lake
 from txlake.streaming.options import Place, place_of, reads_changes, require_source_options
-from txlake.streaming.planning import in_partitions, stream_schema, stream_task, streamed_file
+from txlake.streaming.planning import stream_schema, stream_task, task_file, task_partitions
 from txlake.streaming.reader import stream_columns, stream_reader
-from txlake.streaming.staged import Staged, Staging, is_whole, together
-from txlake.streaming.staging import WaysOut, staging
+from txlake.streaming.staged import StagedFiles, StagingPlan, all_staged, merge_messages
+from txlake.streaming.staging import ErrorAdvice, plan_staging
 from txlake.streaming.writer import stream_writer
 
 NAME = "txlake"
 _INSTEAD = "use lake.write, or give the Spark session to the lake with txlake.enable"
-_OUT = WaysOut(of_rules=_INSTEAD, of_columns=f"to add columns {_INSTEAD}")
+_ADVICE = ErrorAdvice(for_rules=_INSTEAD, for_columns=f"to add columns {_INSTEAD}")
 
 
 class TxlakeDataSource(DataSource):
-    """The tables of a lake, and any Delta table by its place, as PySpark's data source `txlake`.
+    """PySpark's data source `txlake`: a lake's tables by name, and any Delta table by its path.
 
-    Batches are read and appended, streams are read and written.
+    It reads and appends batches, and reads and writes streams.
 
-    Options: `path` (what `load`, `save` and `start` are given): the path or URL of a table, or its
-    name where `lake` says the lake's location, with `catalogUrl` (or `catalog`, which Spark shows
-    in messages) the URL of its database as `txlake.connect` takes it; `storage.<key>` storage
-    options, and settings of file systems (`fs.s3a.access.key`, ...) as Delta Spark takes them. In
-    reading `versionAsOf` and `timestampAsOf`, in writing `txnAppId`, `txnVersion` and
-    `userMetadata`; those of streams are Delta Spark's.
+    Options: `path` (the argument of `load`, `save` and `start`), the path or URL of a table, or its
+    name together with `lake`, the lake's location; `catalogUrl` (or `catalog`, which Spark shows in
+    messages), the URL of the lake's database as for `txlake.connect`; `storage.<key>`, storage
+    options; settings of file systems (`fs.s3a.access.key`, ...) as in Delta Spark. Readers take
+    `versionAsOf` and `timestampAsOf`, writers `txnAppId`, `txnVersion` and `userMetadata`; streams
+    take Delta Spark's options.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of what is read: the table as of a moment, or its changes; all nullable."""
-        options = with_storage(self.options)
+        """Return the columns of the table at the version read, or of its changes; all nullable."""
+        options = prefix_storage_options(self.options)
         require_source_options(options)
         if reads_changes(options):
-            return stream_columns(options)  # PySpark doesn't say here that it is a stream
-        with _reading(without_stream_options(self.options)) as found:
-            return stream_schema(found.snapshot)
+            return stream_columns(options)  # PySpark doesn't say here whether it is a stream
+        with _open_table(drop_stream_options(self.options)) as table:
+            return stream_schema(table.snapshot)
 
     def reader(self, schema: StructType) -> TxlakeReader:
-        """Reads the version that there is now, or the one asked for."""
-        with _reading(self.options) as found:
-            return found.reader(schema)
+        """Return a reader of the newest version, or of the one that the options name."""
+        with _open_table(self.options) as table:
+            return table.reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TxlakeWriter:
-        """Appends. Raises an UnsupportedFeature for mode `overwrite`."""
+        """Return a writer that appends. Raises UnsupportedFeature for mode `overwrite`."""
         if overwrite:
             raise UnsupportedFeature(
                 "the data source appends, and can't overwrite, since it doesn't know which version "
@@ -112,21 +110,22 @@ class TxlakeDataSource(DataSource):
         return _writer(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Reads the whole table first, then what each commit adds."""
-        return stream_reader(with_storage(self.options), schema)
+        """Return a reader of the whole table first, then of the rows that each commit adds."""
+        return stream_reader(prefix_storage_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Writes each micro-batch once; in complete mode it replaces all rows."""
-        made: DataSourceStreamWriter = stream_writer(with_storage(self.options), schema, overwrite)
-        return made
+        """Return a writer that commits each micro-batch once; complete mode replaces all rows."""
+        options = prefix_storage_options(self.options)
+        writer: DataSourceStreamWriter = stream_writer(options, schema, overwrite)
+        return writer
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """A table as it is read."""
+class _OpenTable:
+    """An open table, at the version that is read."""
 
     snapshot: Snapshot
     handle: Handle
@@ -135,123 +134,129 @@ class _Reading:
 
     def reader(self, schema: StructType) -> TxlakeReader:
         snapshot = self.snapshot
-        own = stream_schema(snapshot)
-        if own != schema:
+        actual = stream_schema(snapshot)
+        if actual != schema:
             raise InvalidRequest(
-                f"{self.handle.name} has the schema {own.simpleString()}, not "
+                f"{self.handle.name} has the schema {actual.simpleString()}, not "
                 f"{schema.simpleString()}: leave .schema(...) out; where none was given, the "
                 "table changed meanwhile: read it again"
             )
         reach = self.engine.reach(self.handle)
         parts = [
-            [streamed_file(snapshot, add, reach) for add in part]
-            for part in in_partitions(list(snapshot.files.adds()), lambda add: add.size)
+            [task_file(snapshot, add, reach) for add in part]
+            for part in task_partitions(list(snapshot.files.adds()), lambda add: add.size)
         ]
         return TxlakeReader(stream_task(snapshot, self.place.storage_options), parts)
 
 
 @contextmanager
-def _reading(options: Mapping[str, str]) -> Iterator[_Reading]:
-    asked = read_options(options)
-    if asked.changes is not None:
+def _open_table(options: Mapping[str, str]) -> Iterator[_OpenTable]:
+    parsed = read_options(options)
+    if parsed.changes is not None:
         raise UnsupportedFeature(
             "a batch of changes isn't read by the data source, which streams them: use "
             "lake.changes, or give the Spark session to the lake with txlake.enable"
         )
-    place = place_of(with_storage(options))
+    place = place_of(prefix_storage_options(options))
     table = table_of(place.table)
     require_lake(place, table)
     with (
-        opened(place) as session,
+        open_session(place) as session,
         session.statement_context(None, [(table, LockMode.SCH_S)]) as context,
     ):
         handle = context.require(table)
-        yield _Reading(_at(context, handle, asked), handle, place, session.engine)
+        yield _OpenTable(_snapshot(context, handle, parsed), handle, place, session.engine)
 
 
-def _at(context: Context, handle: Handle, asked: ReadOptions) -> Snapshot:
-    if asked.travel is not None and asked.travel.timestamp is not None:
-        # A text without a zone is in UTC: there is no session that would have another.
-        return handle.log.snapshot(timestamp_ms=instant_ms(asked.travel.timestamp))
-    return context.snapshot(handle, asked.travel)
+def _snapshot(context: Context, handle: Handle, options: ReadOptions) -> Snapshot:
+    if options.travel is not None and options.travel.timestamp is not None:
+        # A text without a zone is in UTC: no Spark session defines another zone here.
+        return handle.log.snapshot(timestamp_ms=instant_ms(options.travel.timestamp))
+    return context.snapshot(handle, options.travel)
 
 
 class TxlakeReader(DataSourceReader):
-    """Reads data files, each by one task, some small ones together."""
+    """Reads each data file in one task, and several small files together."""
 
     def __init__(self, task: StreamTask, parts: list[list[StreamedFile]]) -> None:
         self._task = task
         self._parts = parts
 
     def partitions(self) -> list[InputPartition]:
-        """Files in their order, a task's together."""
+        """Return the files of each task, in order."""
         return [InputPartition(part) for part in self._parts] or [InputPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The live rows of some files, columns in the table's order."""
+        """Return the live rows of a task's files, columns in the table's order."""
         return self._task.rows(partition.value)
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-def _asked(options: Mapping[str, str]) -> WriteOptions:
-    asked = write_options(options)
+def _append_options(options: Mapping[str, str]) -> WriteOptions:
+    """Parse a writer's options. Raises UnsupportedFeature for those that an append hasn't."""
+    parsed = write_options(options)
     for name, value in (
-        ("replaceWhere", asked.replace_where),
-        ("replaceUsing", asked.replace_using or None),
-        ("mergeSchema", asked.merge_schema or None),
-        ("overwriteSchema", asked.overwrite_schema or None),
-        ("partitionOverwriteMode", asked.partition_overwrite),
-        ("dataChange", asked.data_change is False or None),
-        (NULL_PARTITIONS_STAY, asked.keep_null_partitions),
+        ("replaceWhere", parsed.replace_where),
+        ("replaceUsing", parsed.replace_using or None),
+        ("mergeSchema", parsed.merge_schema or None),
+        ("overwriteSchema", parsed.overwrite_schema or None),
+        ("partitionOverwriteMode", parsed.partition_overwrite),
+        ("dataChange", parsed.data_change is False or None),
+        (NULL_PARTITIONS_STAY, parsed.keep_null_partitions),
     ):
         if value is not None:
             raise UnsupportedFeature(
                 f"{name} isn't known to the data source, which appends: {_INSTEAD}"
             )
-    return asked
+    return parsed
 
 
 def _writer(options: dict[str, str], schema: StructType) -> TxlakeWriter:
-    asked = _asked(options)
-    place = place_of(with_storage(options))
-    commit = Commit(
+    parsed = _append_options(options)
+    place = place_of(prefix_storage_options(options))
+    commit = CommitDetails(
         app=(
             None
-            if asked.app_id is None or asked.app_version is None
-            else (asked.app_id, asked.app_version)
+            if parsed.app_id is None or parsed.app_version is None
+            else (parsed.app_id, parsed.app_version)
         ),
-        user_metadata=asked.user_metadata,
+        user_metadata=parsed.user_metadata,
     )
-    with opened(place) as session:
+    with open_session(place) as session:
         handle = find_table(session, place)
-        made = staging(session.engine, handle, delta_schema(schema), _OUT)
-    return TxlakeWriter(place, made, commit)
+        plan = plan_staging(session.engine, handle, delta_schema(schema), _ADVICE)
+    return TxlakeWriter(place, plan, commit)
 
 
 class TxlakeWriter(DataSourceArrowWriter):
-    """Tasks write files; then one process makes them part of the table."""
+    """Writes files in tasks; then one process commits them to the table."""
 
-    def __init__(self, place: Place, made: Staging, commit: Commit) -> None:
+    def __init__(self, place: Place, plan: StagingPlan, commit: CommitDetails) -> None:
         self._place = place
-        self._staging = made
+        self._plan = plan
         self._commit = commit
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """In a task: the rows' files, not yet part of the table."""
-        return self._staging.write(iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFiles:
+        """Stage a task's rows as files, which aren't part of the table yet."""
+        return self._plan.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Makes the files of all tasks part of the table, in one commit."""
-        staged = together(messages, self._staging.fit)
-        with opened(self._place) as session:
+        """Add the files of all tasks to the table in one commit."""
+        staged = merge_messages(messages, self._plan.fingerprint)
+        with open_session(self._place) as session:
             commit_staged(session, table_of(self._place.table), staged, self._commit)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Removes what the tasks wrote, unless a commit was tried, which sees to it itself."""
-        if is_whole(messages):
+        """Remove the files of the tasks, unless `commit` was called, which does so itself."""
+        if all_staged(messages):
             return
-        found = [one.reports for one in messages if isinstance(one, Staged)]
-        with opened(self._place) as session:
-            discard(session, table_of(self._place.table), [one for part in found for one in part])
+        reports = [
+            report
+            for message in messages
+            if isinstance(message, StagedFiles)
+            for report in message.reports
+        ]
+        with open_session(self._place) as session:
+            discard(session, table_of(self._place.table), reports)

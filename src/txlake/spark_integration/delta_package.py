@@ -1,4 +1,4 @@
-"""The package `delta` made of txlake, for programs that import Delta Spark's: on request alone."""
+"""A package `delta` made of txlake, installed on request, for programs that import Delta Spark."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MARK = "_txlake"
 
 
 def install_as_delta() -> None:
-    """From here on `import delta` is txlake, in this process.
+    """Make `import delta` import txlake from now on in this process.
 
     `from delta.tables import DeltaTable`, `from delta import *`, `delta.exceptions` and
-    `configure_spark_with_delta_pip(builder)`, which returns its builder as it is, work without
-    delta-spark; the installed one isn't found any more. Call it before the program's own imports;
-    called again it changes nothing.
+    `configure_spark_with_delta_pip(builder)`, which returns its builder unchanged, work without
+    delta-spark; an installed delta-spark isn't found any more. Call this before the program's own
+    imports; a second call changes nothing.
 
     Raises InvalidRequest when delta-spark was imported already.
     """
-    there = sys.modules.get("delta")
-    if there is not None and hasattr(there, _MARK):
+    imported = sys.modules.get("delta")
+    if imported is not None and hasattr(imported, _MARK):
         return
     if any(name in sys.modules for name in _NAMES):
         raise InvalidRequest(
@@ -33,7 +33,9 @@ def install_as_delta() -> None:
             "txlake.install_as_delta() before the first import of delta"
         )
     package = _module("delta", __path__=[], **{_MARK: True})
-    pip_utils = _module("delta.pip_utils", configure_spark_with_delta_pip=_as_it_is)
+    pip_utils = _module(
+        "delta.pip_utils", configure_spark_with_delta_pip=_configure_spark_with_delta_pip
+    )
     version = _module("delta.version", __version__=VERSION)
     sys.modules["delta.tables"], sys.modules["delta.exceptions"] = tables, errors
     package.__dict__.update(
@@ -42,27 +44,27 @@ def install_as_delta() -> None:
         version=version,
         pip_utils=pip_utils,
         DeltaTable=tables.DeltaTable,
-        configure_spark_with_delta_pip=_as_it_is,
+        configure_spark_with_delta_pip=_configure_spark_with_delta_pip,
         __version__=VERSION,
         __all__=["DeltaTable", "configure_spark_with_delta_pip"],
     )
 
 
 def uninstall_as_delta() -> None:
-    """`import delta` finds what is installed again. Nothing where it isn't txlake."""
+    """Make `import delta` find the installed package again; nothing if `delta` isn't txlake."""
     if not hasattr(sys.modules.get("delta"), _MARK):
         return
     for name in _NAMES:
         sys.modules.pop(name, None)
 
 
-def _as_it_is(
+def _configure_spark_with_delta_pip(
     spark_session_builder: Any,
     extra_packages: list[str] | None = None,
     *args: object,
     **kwargs: object,
 ) -> Any:
-    """The builder: there is no JAR that Spark would have to load."""
+    """Return the builder unchanged: Spark needs no JAR."""
     return spark_session_builder
 
 

@@ -1,21 +1,20 @@
-"""`txlake.enable` and `txlake.disable`: a Spark session is given to a lake, and taken back.
+"""`txlake.enable` and `txlake.disable`: attach a Spark session to a lake, and detach it.
 
-A program's session comes from everywhere: the object that `enable` was called with,
+A program gets its session in many ways: the object that `enable` was called with,
 `SparkSession.builder.getOrCreate()` and `SparkSession.active()`, which wrap the JVM's session anew,
-`df.sparkSession`, and the session that a stream runs its batches in, which is a clone. A proxy that
-`enable` returned, or attributes set on one object, would be known to none of the others; and a
-DataFrame asks its class for `write`, whoever made it, also before `enable`. So `enable` puts the
-doors into PySpark's classes, `SparkSession` and `DataFrame` of the session's kind (classic or
-Connect), and each door asks, whenever it is used, whether its session was given to a lake
-(`tables.enabled`). Sessions that weren't behave as before. The last `disable` puts back what was
-there.
+`df.sparkSession`, and the clone in which a stream runs its batches. A proxy returned by `enable`,
+or attributes set on one object, would miss all others, and a DataFrame takes `write` from its
+class, even if it was made before `enable`. So `enable` overrides methods in PySpark's classes
+`SparkSession` and `DataFrame` of the session's kind (classic or Connect). Each override checks at
+every call whether its session is enabled (`tables.enabled`); other sessions behave as before. The
+last `disable` restores the original methods.
 
-txlake itself works with Spark through the same objects. Calls from its own modules go to Spark
-itself: a lake reads Parquet files while it answers `spark.table`. So do calls inside a door that
-come through somebody else's function around PySpark's.
+txlake itself uses Spark through the same objects. Calls from its own modules go to Spark's
+methods: a lake reads Parquet files to answer `spark.table`. So do calls made during an overridden
+call, as when another library has wrapped PySpark's methods.
 
-A stream's micro-batches are committed by the lake's sessions (`lake.streams`), which call Spark's
-own methods in the same way.
+The lake's sessions commit the micro-batches of a stream (`lake.streams`), and call Spark's own
+methods in the same way.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from pyspark.sql import SparkSession
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect, is_same
 from txlake.spark_integration import merging, reading, sql, streams, writing, writing_v2
-from txlake.spark_integration.catalog import Cataloguing
-from txlake.spark_integration.catalog_since_4_2 import CataloguingSince42
-from txlake.spark_integration.door import Door, door_of
-from txlake.spark_integration.errors import is_inside
-from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.catalog import LakeCatalog
+from txlake.spark_integration.catalog_since_4_2 import LakeCatalogSince42
+from txlake.spark_integration.errors import is_in_call
+from txlake.spark_integration.lake_binding import LakeBinding, binding_of
+from txlake.spark_integration.overrides import with_overrides
 from txlake.tables import enabled
 from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark
 
@@ -43,26 +42,26 @@ if TYPE_CHECKING:
     from txlake.lake.lake import LakeSession
 
 _OWN = __name__.partition(".")[0] + "."
-_ATTRIBUTE = "_txlake_door"
+_ATTRIBUTE = "_txlake_override"
 
 
 @as_delta_spark
 def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
-    """Gives a Spark session to a lake: Spark's own doors lead to it from here on.
+    """Enable a Spark session for a lake: from now on Spark's own API works on the lake's tables.
 
     `spark.sql`, `spark.table`, `spark.read`, `spark.readStream`, `df.write`, `df.writeTo`,
     `df.mergeInto`, `df.writeStream` and `spark.catalog` know the lake's tables, and the formats
-    `delta` and `txlake`; `DeltaTable.forName(spark, ...)` finds the lake's names. What isn't the
-    lake's goes to Spark as before. It holds for every object that stands for this Spark session,
-    and for DataFrames that were made before, until `disable`.
+    `delta` and `txlake`; `DeltaTable.forName(spark, ...)` finds the lake's names. Everything else
+    goes to Spark as before. This holds for every object of this Spark session, and for DataFrames
+    that were made before, until `disable`.
 
     Args:
-        lake: a lake, or one of its sessions (`lake.session()`): whose current database and SQL
-            transaction the Spark session has. It works with this Spark session:
+        lake: a lake, or one of its sessions (`lake.session()`). The Spark session shares its
+            current database and SQL transaction. The lake has to use this Spark session:
             `txlake.connect(..., spark=spark)`.
 
-    Returns the same Spark session. Raises InvalidRequest for a lake that is closed, or works with
-    another Spark session, a TypeError for arguments of another type.
+    Returns the same Spark session. Raises InvalidRequest for a lake that is closed or uses another
+    Spark session, a TypeError for arguments of another type.
     """
     session = getattr(lake, "_session", None)
     if not hasattr(lake, "begin") or session is None:
@@ -85,7 +84,7 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
 
 @as_delta_spark
 def disable(spark: SparkSession) -> SparkSession:
-    """Takes a Spark session back: it is as it was before `enable`; the lake stays open.
+    """Restore a Spark session to its state before `enable`; the lake stays open.
 
     Returns the same Spark session. Raises InvalidRequest when it isn't enabled.
     """
@@ -97,43 +96,43 @@ def disable(spark: SparkSession) -> SparkSession:
     return spark
 
 
-# --- the doors in PySpark's classes --------------------------------------------------------------
+# --- overrides in PySpark's classes --------------------------------------------------------------
 
-# Who is enabled, and what stands in the classes, change together.
+# The set of enabled sessions and the overrides change together.
 _lock = threading.Lock()
-# (class, name) to what stood there.
+# (class, name) to the original member.
 _replaced: dict[tuple[type, str], Any] = {}
 
 
 def _classes(spark: SparkSession) -> tuple[type, type]:
-    """The classes of the session and of its DataFrames."""
+    """Return the classes of the session and of its DataFrames."""
     if is_connect(spark):
-        from pyspark.sql.connect.dataframe import DataFrame as OfConnect
-        from pyspark.sql.connect.session import SparkSession as SessionOfConnect
+        from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-        return SessionOfConnect, OfConnect
+        return ConnectSession, ConnectDataFrame
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
     return SparkSession, Classic
 
 
 def _install(session: type, frame: type) -> None:
-    for name, door in _OF_SESSION.items():
-        _replace(session, name, lambda one: one, door)
-    for name, door in _OF_FRAME.items():
-        _replace(frame, name, lambda one: one.sparkSession, door)
+    for name, override in _SESSION_OVERRIDES.items():
+        _replace(session, name, lambda spark: spark, override)
+    for name, override in _FRAME_OVERRIDES.items():
+        _replace(frame, name, lambda rows: rows.sparkSession, override)
 
 
 def _uninstall() -> None:
     for (kind, name), before in list(_replaced.items()):
-        # Somebody else's may stand in front of ours by now: it stays, and ours lets all pass.
+        # Another library may have wrapped the override: it stays, and passes every call through.
         if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
             setattr(kind, name, before)
             del _replaced[kind, name]
 
 
 def _replace(
-    kind: type, name: str, session_of: Callable[[Any], SparkSession], door: Callable[..., Any]
+    kind: type, name: str, session_of: Callable[[Any], SparkSession], override: Callable[..., Any]
 ) -> None:
     if (kind, name) in _replaced:
         return
@@ -141,31 +140,31 @@ def _replace(
     _replaced[kind, name] = before
     is_method = callable(before)
     plain: Callable[..., Any] = before if is_method else before.__get__
-    made = _through(plain, session_of, door, is_method=is_method)
-    wraps(_function(before))(made)
-    setattr(made, _ATTRIBUTE, True)
-    setattr(kind, name, made if is_method else property(made))
+    member = _dispatching(plain, session_of, override, is_method=is_method)
+    wraps(_function(before))(member)
+    setattr(member, _ATTRIBUTE, True)
+    setattr(kind, name, member if is_method else property(member))
 
 
-def _through(
+def _dispatching(
     plain: Callable[..., Any],
     session_of: Callable[[Any], SparkSession],
-    door: Callable[..., Any],
+    override: Callable[..., Any],
     *,
     is_method: bool,
 ) -> Callable[..., Any]:
-    """What a class has instead: the door where the session is a lake's, else what was there."""
+    """Return a member that calls `override` for an enabled session, and `plain` for others."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = None if _is_own() or is_inside() else door_of(session_of(self))
-        if found is None:
+        binding = None if _is_own() or is_in_call() else binding_of(session_of(self))
+        if binding is None:
             return plain(self, *args, **kwargs)
-        return door(found, self, partial(plain, self), *args, **kwargs)
+        return override(binding, self, partial(plain, self), *args, **kwargs)
 
     def value(self: Any) -> Any:
-        found = None if _is_own() or is_inside() else door_of(session_of(self))
+        binding = None if _is_own() or is_in_call() else binding_of(session_of(self))
         before = plain(self, type(self))
-        return before if found is None else door(found, self, before)
+        return before if binding is None else override(binding, self, before)
 
     return method if is_method else value
 
@@ -176,58 +175,60 @@ def _is_own() -> bool:
 
 
 def _function(member: Any) -> Any:
-    """The function of a method, a property or a cached property."""
+    """Return the function of a method, a property or a cached property."""
     return getattr(member, "fget", None) or getattr(member, "func", None) or member
 
 
-def _sql(door: Door, spark: Any, plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return sql.sql(door, plain, *args, **kwargs)
+def _sql(
+    binding: LakeBinding, spark: Any, plain: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    return sql.sql(binding, plain, *args, **kwargs)
 
 
-def _table(door: Door, spark: Any, plain: Callable[..., Any], tableName: str) -> Any:
-    return reading.table(door, plain, tableName)
+def _table(binding: LakeBinding, spark: Any, plain: Callable[..., Any], tableName: str) -> Any:
+    return reading.table(binding, plain, tableName)
 
 
-def _read(door: Door, spark: Any, plain: Any) -> Any:
-    return reading.reader(door, plain)
+def _read(binding: LakeBinding, spark: Any, plain: Any) -> Any:
+    return reading.reader(binding, plain)
 
 
-def _catalog(door: Door, spark: Any, plain: Any) -> Any:
-    # A program finds the methods that its PySpark has, and no others.
-    front = CataloguingSince42 if hasattr(plain, "listPartitions") else Cataloguing
-    return fronted(plain, front, _lake_door=door)
+def _catalog(binding: LakeBinding, spark: Any, plain: Any) -> Any:
+    # A program finds exactly the methods of its PySpark version.
+    overrides = LakeCatalogSince42 if hasattr(plain, "listPartitions") else LakeCatalog
+    return with_overrides(plain, overrides, _lake_binding=binding)
 
 
-def _write(door: Door, frame: Any, plain: Any) -> Any:
-    return writing.writer(door, frame, plain)
+def _write(binding: LakeBinding, frame: Any, plain: Any) -> Any:
+    return writing.writer(binding, frame, plain)
 
 
-def _write_to(door: Door, frame: Any, plain: Callable[..., Any], table: str) -> Any:
-    return writing_v2.writer_to(door, frame, plain(door.for_spark(table)), table)
+def _write_to(binding: LakeBinding, frame: Any, plain: Callable[..., Any], table: str) -> Any:
+    return writing_v2.writer_to(binding, frame, plain(binding.spark_name(table)), table)
 
 
 def _merge_into(
-    door: Door, frame: Any, plain: Callable[..., Any], table: str, condition: Any
+    binding: LakeBinding, frame: Any, plain: Callable[..., Any], table: str, condition: Any
 ) -> Any:
-    return merging.merger(door, frame, plain, table, condition)
+    return merging.merge_writer(binding, frame, plain, table, condition)
 
 
-def _read_stream(door: Door, spark: Any, plain: Any) -> Any:
-    return streams.reader(door, plain)
+def _read_stream(binding: LakeBinding, spark: Any, plain: Any) -> Any:
+    return streams.reader(binding, plain)
 
 
-def _write_stream(door: Door, frame: Any, plain: Any) -> Any:
-    return streams.writer(door, frame, plain)
+def _write_stream(binding: LakeBinding, frame: Any, plain: Any) -> Any:
+    return streams.writer(binding, frame, plain)
 
 
-_OF_SESSION: dict[str, Callable[..., Any]] = {
+_SESSION_OVERRIDES: dict[str, Callable[..., Any]] = {
     "sql": _sql,
     "table": _table,
     "read": _read,
     "readStream": _read_stream,
     "catalog": _catalog,
 }
-_OF_FRAME: dict[str, Callable[..., Any]] = {
+_FRAME_OVERRIDES: dict[str, Callable[..., Any]] = {
     "write": _write,
     "writeTo": _write_to,
     "mergeInto": _merge_into,

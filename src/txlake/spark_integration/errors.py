@@ -1,6 +1,6 @@
-"""Errors at Spark's doors: txlake's and PySpark's at once, with the condition that Spark gave.
+"""Errors of the Spark integration: of txlake's and PySpark's classes, with Spark's error condition.
 
-Owns also whether a thread is inside a door: what a lake asks of Spark there is Spark's to answer.
+Owns also whether a thread is inside an overridden call: calls to Spark from there go to Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txlake.tables.errors import translation
 
 
 class _Thread(threading.local):
-    is_inside = False
+    is_in_call = False
 
 
 _thread = _Thread()
@@ -25,16 +25,16 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def as_spark(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorates what a program calls: errors leave it as `tables.errors` has them.
+def with_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a method that programs call: translate its errors as `tables.errors` does.
 
-    Where Spark found the fault in what it was asked by us, its condition stays
-    (`TABLE_OR_VIEW_NOT_FOUND`): programs look for it. Until then the thread is inside a door.
+    An error that Spark raised to txlake keeps its condition (`TABLE_OR_VIEW_NOT_FOUND`), since
+    programs look for it. During the call `is_in_call` is true for the thread.
     """
 
     @wraps(call)
     def translating(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        was_inside, _thread.is_inside = _thread.is_inside, True
+        was_in_call, _thread.is_in_call = _thread.is_in_call, True
         try:
             return call(*args, **kwargs)
         except PySparkException:
@@ -45,25 +45,25 @@ def as_spark(call: Callable[_P, _R]) -> Callable[_P, _R]:
                 raise
             raise translated.with_traceback(error.__traceback__) from error.__cause__
         finally:
-            _thread.is_inside = was_inside
+            _thread.is_in_call = was_in_call
 
     return translating
 
 
-def is_inside() -> bool:
-    """Whether this thread is inside a door already."""
-    return _thread.is_inside
+def is_in_call() -> bool:
+    """Whether this thread is inside an overridden call already."""
+    return _thread.is_in_call
 
 
 def _with_condition(error: TxlakeError) -> TxlakeError:
     cause = error.__cause__
     condition = cause.getCondition() if isinstance(cause, PySparkException) else None
-    # Which rule a row violates is ours to say; Spark was told to raise.
+    # USER_RAISED_EXCEPTION comes from txlake's own row checks, whose message names the rule.
     if condition in (None, "USER_RAISED_EXCEPTION") or type(error) is not InvalidRequest:
         return error
     if "[DELTA_" in str(error):
         return error
     text = str(error).replace(f"[{condition}] ", "", 1)
-    found = InvalidRequest(f"[{condition}] {text}")
-    found.__dict__.update(error.__dict__)
-    return found
+    translated = InvalidRequest(f"[{condition}] {text}")
+    translated.__dict__.update(error.__dict__)
+    return translated

@@ -1,9 +1,8 @@
-"""`df.mergeInto(name, condition)` in a session that was given to a lake.
+"""`df.mergeInto(name, condition)` in an enabled session.
 
-Columns of the table have its name before them, `t.id` or `db.t.id`, or none where no column of the
-rows has the same one; those of the rows the alias that `df.alias` gave. As in PySpark, a writer
-keeps the clauses that it is given, so calls needn't be chained, and a text stands for a column's
-name.
+The table's name qualifies its columns (`t.id` or `db.t.id`), which is optional for a name that no
+column of the rows has; the alias of `df.alias` qualifies the columns of the rows. As in PySpark,
+the writer collects clauses, so calls needn't be chained, and a text is a column's name.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txlake.spark_integration.door import Door, Meaning
-from txlake.spark_integration.errors import as_spark
-from txlake.spark_integration.fronts import fronted
-from txlake.spark_integration.places import named
+from txlake.spark_integration.errors import with_spark_errors
+from txlake.spark_integration.lake_binding import LakeBinding, NameKind
+from txlake.spark_integration.overrides import with_overrides
+from txlake.spark_integration.table_references import parse_table
 from txlake.statements import (
     STAR,
     Assignment,
@@ -41,67 +40,69 @@ else:
     _Writer = object
 
 
-class Merging(_Writer):
-    """A MERGE whose target is the lake's; made by `merger`."""
+class LakeMergeIntoWriter(_Writer):
+    """A MERGE into a table of the lake; made by `merge_writer`."""
 
-    _lake_door: Door
+    _lake_binding: LakeBinding
     _lake_table: Table
     _lake_rows: DataFrame
     _lake_on: NativeColumn
     _lake_clauses: list[MergeClause]
-    _lake_evolves: bool
+    _lake_schema_evolution: bool
 
     def whenMatched(self, condition: Any = None) -> Any:
-        """What becomes of a row that one of the new rows matches."""
+        """Begin a clause for a table row that a source row matches."""
         return WhenMatched(self, condition)
 
     def whenNotMatched(self, condition: Any = None) -> Any:
-        """What becomes of a new row that matches none of the table."""
+        """Begin a clause for a source row that matches no table row."""
         return WhenNotMatched(self, condition)
 
     def whenNotMatchedBySource(self, condition: Any = None) -> Any:
-        """What becomes of a row that no new row matches."""
+        """Begin a clause for a table row that no source row matches."""
         return WhenNotMatchedBySource(self, condition)
 
     def withSchemaEvolution(self) -> Any:
-        """Adds the rows' new columns to the table, where the clauses assign them."""
-        self._lake_evolves = True
+        """Add the source's new columns to the table, where the clauses assign them."""
+        self._lake_schema_evolution = True
         return self
 
-    @as_spark
+    @with_spark_errors
     def merge(self) -> None:
-        """Carries the MERGE out."""
-        door, table = self._lake_door, self._lake_table
-        with door.asked():
+        """Carry out the MERGE."""
+        binding, table = self._lake_binding, self._lake_table
+        with binding.fail_on_error():
             if not self._lake_clauses:
                 raise refused(
                     "NO_MERGE_ACTION_SPECIFIED",
                     f"mergeInto of {table} has no action: add whenMatched(), whenNotMatched() or "
                     "whenNotMatchedBySource(), and what is to be done, before merge()",
                 )
-            if door.meaning(table) is Meaning.VIEW:
+            if binding.kind_of(table) is NameKind.VIEW:
                 raise refused(
                     "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table"
                 )
-            names = door.full_name(table)
+            names = binding.full_name(table)
             builder = DeltaMergeBuilder(
-                Target(executor=door.session, table=table, alias=names[-1], names=names, scope=()),
+                Target(
+                    executor=binding.session, table=table, alias=names[-1], names=names, scope=()
+                ),
                 self._lake_rows,
                 self._lake_on,
                 tuple(self._lake_clauses),
-                self._lake_evolves,
+                self._lake_schema_evolution,
             )
             builder.execute()
 
-    def _lake_with(self, clause: MergeClause) -> Any:
+    def _lake_add_clause(self, clause: MergeClause) -> Any:
         self._lake_clauses.append(clause)
         return self
 
 
 class _When:
-    """A condition that waits for its action; the action gives the writer."""
+    """A clause without its action; the methods that add the action return the writer."""
 
-    def __init__(self, writer: Merging, condition: object) -> None:
+    def __init__(self, writer: LakeMergeIntoWriter, condition: object) -> None:
         self.writer = writer
         self._condition = None if condition is None else _column(condition, "condition")
 
@@ -110,80 +111,80 @@ class WhenMatched(_When):
     """`whenMatched(...)`."""
 
     def updateAll(self) -> Any:
-        """Updates every column from the new row's column of the same name."""
+        """Update every column from the source column of the same name."""
         clause = MatchedUpdate(assignments=STAR, condition=self._condition)
-        return self.writer._lake_with(clause)
+        return self.writer._lake_add_clause(clause)
 
     def update(self, assignments: Mapping[str, Column | str]) -> Any:
-        """Updates these columns."""
+        """Update the given columns."""
         clause = MatchedUpdate(
-            assignments=_assigned(assignments, "update"), condition=self._condition
+            assignments=_assignments(assignments, "update"), condition=self._condition
         )
-        return self.writer._lake_with(clause)
+        return self.writer._lake_add_clause(clause)
 
     def delete(self) -> Any:
-        """Deletes the row."""
-        return self.writer._lake_with(MatchedDelete(condition=self._condition))
+        """Delete the row."""
+        return self.writer._lake_add_clause(MatchedDelete(condition=self._condition))
 
 
 class WhenNotMatched(_When):
     """`whenNotMatched(...)`."""
 
     def insertAll(self) -> Any:
-        """Inserts the row, each column under its own name."""
+        """Insert the source row, each column under its own name."""
         clause = NotMatchedInsert(assignments=STAR, condition=self._condition)
-        return self.writer._lake_with(clause)
+        return self.writer._lake_add_clause(clause)
 
     def insert(self, assignments: Mapping[str, Column | str]) -> Any:
-        """Inserts a row of these values."""
+        """Insert a row of the given values."""
         clause = NotMatchedInsert(
-            assignments=_assigned(assignments, "insert"), condition=self._condition
+            assignments=_assignments(assignments, "insert"), condition=self._condition
         )
-        return self.writer._lake_with(clause)
+        return self.writer._lake_add_clause(clause)
 
 
 class WhenNotMatchedBySource(_When):
     """`whenNotMatchedBySource(...)`."""
 
-    @as_spark
+    @with_spark_errors
     def updateAll(self) -> Any:
-        """Refused, as Delta Spark does: there is no new row that would have the values."""
+        """Raise ArgumentValueRefused, as Delta Spark does: there is no source row."""
         raise ArgumentValueRefused(
             "whenNotMatchedBySource().updateAll() has no row to take values from: name the "
             "columns, update({column: value})"
         )
 
     def update(self, assignments: Mapping[str, Column | str]) -> Any:
-        """Updates these columns."""
+        """Update the given columns."""
         clause = BySourceUpdate(
-            assignments=_assigned(assignments, "update"), condition=self._condition
+            assignments=_assignments(assignments, "update"), condition=self._condition
         )
-        return self.writer._lake_with(clause)
+        return self.writer._lake_add_clause(clause)
 
     def delete(self) -> Any:
-        """Deletes the row."""
-        return self.writer._lake_with(BySourceDelete(condition=self._condition))
+        """Delete the row."""
+        return self.writer._lake_add_clause(BySourceDelete(condition=self._condition))
 
 
-@as_spark
-def merger(
-    door: Door, rows: DataFrame, plain: Callable[..., Any], name: str, condition: Any
+@with_spark_errors
+def merge_writer(
+    binding: LakeBinding, rows: DataFrame, plain: Callable[..., Any], name: str, condition: Any
 ) -> Any:
-    """Spark's writer of a MERGE, with the lake's way out where the table is the lake's."""
-    table = named(name)
-    if door.meaning(table) is None:
-        if isinstance(table, TableName) and not door.spark_has(table):
-            raise door.unknown(table)
-        return plain(door.for_spark(name), condition)
-    return fronted(
+    """Return a writer of the MERGE: the lake's for its tables, Spark's own for others."""
+    table = parse_table(name)
+    if binding.kind_of(table) is None:
+        if isinstance(table, TableName) and not binding.spark_has(table):
+            raise binding.not_found(table)
+        return plain(binding.spark_name(name), condition)
+    return with_overrides(
         plain(name, condition),
-        Merging,
-        _lake_door=door,
+        LakeMergeIntoWriter,
+        _lake_binding=binding,
         _lake_table=table,
         _lake_rows=rows,
         _lake_on=_column(condition, "condition"),
         _lake_clauses=[],
-        _lake_evolves=False,
+        _lake_schema_evolution=False,
     )
 
 
@@ -198,12 +199,12 @@ def _column(value: object, argument: str) -> NativeColumn:
     )
 
 
-def _assigned(given: Mapping[str, Column | str], method: str) -> tuple[Assignment, ...]:
-    if not given:
+def _assignments(values: Mapping[str, Column | str], method: str) -> tuple[Assignment, ...]:
+    if not values:
         raise ArgumentValueRefused(
             f"{method}() of mergeInto has no columns: give {{column: value}}, or use {method}All()"
         )
     columns = {
-        name: F.col(value) if isinstance(value, str) else value for name, value in given.items()
+        name: F.col(value) if isinstance(value, str) else value for name, value in values.items()
     }
     return assignments_of(columns, (), f"the argument of {method}()")

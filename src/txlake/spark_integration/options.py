@@ -1,10 +1,10 @@
-"""What the options of Delta Spark's readers and writers mean here: the one place that knows them.
+"""The options of Delta Spark's readers and writers: their names, values and meaning in txlake.
 
 Names and values are those of Delta Spark (DeltaOptions.scala; "Table batch reads and writes" in
-Delta's documentation); letter case of a name doesn't count. Each of its options is obeyed, refused
-by name, or ignored because it changes no row (`IGNORED`). An option that isn't known is ignored, as
-there, since options of file systems travel in the same mapping; one that looks like a misspelt
-option which decides about rows is refused.
+Delta's documentation); names are case-insensitive. Each of Delta Spark's options is obeyed, refused
+by name, or ignored because it changes no row (`IGNORED`). An unknown option is ignored, as in Delta
+Spark, since options of file systems share the mapping; but one that looks like a misspelling of an
+option that selects rows is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from txlake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
 from txlake.tables.errors import refused
 from txlake.tables.hadoop import storage_options
 
-# By which a program says that a table is a lake's.
+# The formats of a lake's tables.
 FORMATS = frozenset({"delta", "txlake"})
 
 NULL_PARTITIONS_STAY = "useNullIntolerantEqualityWithDPO"
@@ -36,7 +36,7 @@ WRITE_OPTIONS = (
     "txnVersion",
     "dataChange",
 )
-"""Options of writers that decide which rows a table has, or which columns."""
+"""Options of writers that decide which rows or columns a table has."""
 
 READ_OPTIONS = (
     "versionAsOf",
@@ -51,7 +51,7 @@ READ_OPTIONS = (
 """Options of batch readers that decide which rows are read."""
 
 OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName")
-"""Options that are obeyed, and decide about no row."""
+"""Options that are obeyed and change no row."""
 
 IGNORED = (
     "compression",
@@ -66,8 +66,8 @@ IGNORED = (
     "allowSourceColumnRename",
     "allowSourceColumnTypeChange",
 )
-"""Options that change no row: how files are written, which txlake decides, and what a stream does
-after a change of the schema, at which a stream of txlake's stops."""
+"""Options that change no row. txlake itself decides how files are written, and stops a stream at a
+schema change."""
 
 REFUSED_WRITES: Mapping[str, str] = {
     "replaceOn": "use INSERT INTO ... REPLACE ON in SQL",
@@ -75,7 +75,7 @@ REFUSED_WRITES: Mapping[str, str] = {
     "isDataFrameWriterV1SaveAsTableOverwrite": "it is Delta Spark's own; leave it out",
     "__use_null_as_default": "it is Delta Spark's own; leave it out",
 }
-"""Options of writers that are refused, with what to do instead."""
+"""Refused options of writers, with the advice for the error message."""
 
 _FILTERS = "filter the rows in the query"
 REFUSED_READS: Mapping[str, str] = {
@@ -86,7 +86,7 @@ REFUSED_READS: Mapping[str, str] = {
     "modifiedBefore": _FILTERS,
     "pathGlobFilter": _FILTERS,
 }
-"""Options by which Spark's readers of files leave rows out, refused unless they are `false`."""
+"""Options with which Spark's file readers skip rows: refused unless `false`, with the advice."""
 
 _TRAVELS = ("versionAsOf", "timestampAsOf")
 _CHANGES = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
@@ -95,14 +95,14 @@ _FILE_SYSTEMS = ("fs.", "dfs.")
 _OBEYED = (*WRITE_OPTIONS, *READ_OPTIONS, *OTHER_OPTIONS, *SOURCE_NAMES, *PLACE_NAMES)
 
 
-def is_ours(source: str | None) -> bool:
+def is_lake_format(source: str | None) -> bool:
     """Whether a format is Delta's or txlake's."""
     return source is not None and source.lower() in FORMATS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Which changes of a table are asked for; both ends are inclusive."""
+class FeedRange:
+    """A range of versions whose changes are read; both ends are inclusive."""
 
     from_version: int | None = None
     to_version: int | None = None
@@ -112,30 +112,30 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read.
+    """The parsed options of a batch reader.
 
     Attributes:
-        travel: the moment; None for now.
-        changes: the changes of this range instead of rows.
+        travel: the version or time to read; None for the newest version.
+        changes: reads the changes of this range instead of the table's rows.
         path: the option `path`.
-        storage: credentials and endpoints, as our stores name them.
+        storage: credentials and endpoints by the names of txlake's stores.
     """
 
     travel: TimeTravel | None = None
-    changes: Range | None = None
+    changes: FeedRange | None = None
     path: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How rows are written; None where the option isn't given.
+    """The parsed options of a batch writer; None where the option isn't given.
 
     Attributes:
-        data_change: False where rows are only rearranged.
-        keep_null_partitions: a dynamic overwrite adds rows to partitions with a NULL, and replaces
-            none there.
-        properties: of a table that is made: the options that begin with `delta.`.
+        data_change: False where the write only rearranges rows.
+        keep_null_partitions: a dynamic overwrite adds rows to partitions with a NULL value, and
+            replaces none there.
+        properties: the properties of a created table: the options that begin with `delta.`.
     """
 
     replace_where: str | None = None
@@ -153,12 +153,12 @@ class WriteOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def read_options(given: Mapping[str, object]) -> ReadOptions:
-    """The options of a reader.
+def read_options(raw: Mapping[str, object]) -> ReadOptions:
+    """Parse the options of a batch reader.
 
-    Raises an AnalysisException for values that can't be, and for options that exclude each other.
+    Raises an AnalysisException for invalid values, and for options that exclude each other.
     """
-    options = _Options(given)
+    options = _Options(raw)
     options.refuse(REFUSED_READS, READ_OPTIONS)
     version, timestamp = (options.text(name) for name in _TRAVELS)
     if version is not None and timestamp is not None:
@@ -184,7 +184,7 @@ def read_options(given: Mapping[str, object]) -> ReadOptions:
     )
 
 
-def _range(options: _Options) -> Range:
+def _range(options: _Options) -> FeedRange:
     for end, version, timestamp in (("start", *_CHANGES[0::2]), ("end", *_CHANGES[1::2])):
         texts = [options.text(version), options.text(timestamp)]
         if None not in texts:
@@ -192,29 +192,29 @@ def _range(options: _Options) -> Range:
                 "DELTA_MULTIPLE_CDC_BOUNDARY",
                 f"{version} and {timestamp} both say where the changes {end}: give one of the two",
             )
-    found = Range(
+    feed_range = FeedRange(
         from_version=options.number("startingVersion"),
         to_version=options.number("endingVersion"),
         from_timestamp=options.text("startingTimestamp"),
         to_timestamp=options.text("endingTimestamp"),
     )
-    if found.from_version is None and found.from_timestamp is None:
+    if feed_range.from_version is None and feed_range.from_timestamp is None:
         raise refused(
             "DELTA_NO_START_FOR_CDC_READ",
             "readChangeFeed needs a start: give startingVersion or startingTimestamp",
         )
-    return found
+    return feed_range
 
 
-def write_options(given: Mapping[str, object]) -> WriteOptions:
-    """The options of a writer.
+def write_options(raw: Mapping[str, object]) -> WriteOptions:
+    """Parse the options of a batch writer.
 
-    Raises an AnalysisException for values that can't be, and for options that exclude each other or
-    need another one; an UnsupportedOperationException for those that txlake doesn't have.
+    Raises an AnalysisException for invalid values, and for options that exclude each other or need
+    another one; an UnsupportedOperationException for options that txlake doesn't have.
     """
-    options = _Options(given)
+    options = _Options(raw)
     options.refuse(REFUSED_WRITES, WRITE_OPTIONS)
-    found = WriteOptions(
+    parsed = WriteOptions(
         replace_where=options.text("replaceWhere"),
         replace_using=_columns(options),
         merge_schema=options.flag("mergeSchema"),
@@ -226,50 +226,50 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         data_change=options.flag("dataChange", default=True) is not False,
         keep_null_partitions=options.flag(NULL_PARTITIONS_STAY),
         path=options.text("path"),
-        properties=table_properties(given),
+        properties=table_properties(raw),
         storage=options.storage(),
     )
-    if (found.app_id is None) != (found.app_version is None):
+    if (parsed.app_id is None) != (parsed.app_version is None):
         raise refused(
             "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
             "txnAppId and txnVersion go together: give both, or neither",
         )
-    partial = "replaceUsing" if found.replace_using else "replaceWhere"
-    if found.keep_null_partitions is not None and (found.replace_using or found.replace_where):
+    partial = "replaceUsing" if parsed.replace_using else "replaceWhere"
+    if parsed.keep_null_partitions is not None and (parsed.replace_using or parsed.replace_where):
         raise _illegal(
             NULL_PARTITIONS_STAY,
-            str(found.keep_null_partitions).lower(),
+            str(parsed.keep_null_partitions).lower(),
             f"it goes with partitionOverwriteMode 'dynamic', not with {partial}",
         )
-    if found.partition_overwrite == "dynamic":
-        if found.replace_where is not None:
+    if parsed.partition_overwrite == "dynamic":
+        if parsed.replace_where is not None:
             raise refused(
                 "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
                 "replaceWhere and partitionOverwriteMode 'dynamic' exclude each other",
             )
-        if found.overwrite_schema:
+        if parsed.overwrite_schema:
             raise refused(
                 "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
                 "overwriteSchema replaces the whole table, and partitionOverwriteMode 'dynamic' "
                 "some partitions: give one of the two",
             )
-    return found
+    return parsed
 
 
-def table_properties(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Those of the options that are properties of a table which is made with them."""
-    options = _Options(given)
-    names = [name for name in given if name.lower().startswith(_PROPERTIES)]
+def table_properties(raw: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the table properties among the options, for a table that is created."""
+    options = _Options(raw)
+    names = [name for name in raw if name.lower().startswith(_PROPERTIES)]
     return tuple((name, text) for name in names if (text := options.text(name)) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOptions:
-    """How a stream's rows are written; None where the option isn't given.
+class StreamWriterOptions:
+    """The parsed options of a stream's writer; None where the option isn't given.
 
     Attributes:
-        overwrite_schema: in complete mode the rows' columns replace the table's; means nothing to
-            what appends, as in Delta Spark.
+        overwrite_schema: in complete mode the rows' columns replace the table's; ignored in append
+            mode, as in Delta Spark.
     """
 
     checkpoint: str | None = None
@@ -279,52 +279,52 @@ class SinkOptions:
     path: str | None = None
 
 
-def stream_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Those of a stream reader's options that a source has, as texts.
+def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
+    """Return the options of a streaming source among a reader's options, as texts.
 
-    What they mean, and which exclude each other, is told by `streaming.options`.
+    `streaming.options` interprets them, and checks which exclude each other.
     """
-    options = _Options(given)
-    found = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
-    return {name: text for name, text in found.items() if text is not None}
+    options = _Options(raw)
+    texts = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
-def without_stream_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options without those that only a stream's reader has."""
-    own = {name.lower() for name in SOURCE_NAMES} - {name.lower() for name in READ_OPTIONS}
-    return {name: value for name, value in given.items() if name.lower() not in own}
+def drop_stream_options(raw: Mapping[str, str]) -> dict[str, str]:
+    """Return the options without those that only a stream's reader has."""
+    dropped = {name.lower() for name in SOURCE_NAMES} - {name.lower() for name in READ_OPTIONS}
+    return {name: value for name, value in raw.items() if name.lower() not in dropped}
 
 
-def sink_options(given: Mapping[str, object]) -> SinkOptions:
-    """The options of a stream's writer.
+def stream_writer_options(raw: Mapping[str, object]) -> StreamWriterOptions:
+    """Parse the options of a stream's writer.
 
-    Raises as `write_options`; an UnsupportedOperationException for those that a stream hasn't.
+    Raises as `write_options`; an UnsupportedOperationException for options of batches alone.
     """
-    asked = write_options(given)
+    options = write_options(raw)
     for name, value in (
-        ("replaceWhere", asked.replace_where),
-        ("replaceUsing", asked.replace_using or None),
-        ("partitionOverwriteMode", asked.partition_overwrite),
-        ("txnAppId", asked.app_id),
-        ("dataChange", asked.data_change is False or None),
-        (NULL_PARTITIONS_STAY, asked.keep_null_partitions),
+        ("replaceWhere", options.replace_where),
+        ("replaceUsing", options.replace_using or None),
+        ("partitionOverwriteMode", options.partition_overwrite),
+        ("txnAppId", options.app_id),
+        ("dataChange", options.data_change is False or None),
+        (NULL_PARTITIONS_STAY, options.keep_null_partitions),
     ):
         if value is not None:
             raise UnsupportedFeature(
                 f"{name} isn't an option of a stream's writer, which appends, or in complete mode "
                 "replaces all rows, once a micro-batch; leave it out, or write in foreachBatch"
             )
-    if asked.storage:
+    if options.storage:
         raise UnsupportedFeature(
             "settings of file systems aren't taken from a stream's writer: give them to "
             "txlake.connect(..., storage_options=...)"
         )
-    return SinkOptions(
-        checkpoint=_Options(given).text("checkpointLocation"),
-        merge_schema=asked.merge_schema,
-        overwrite_schema=asked.overwrite_schema,
-        user_metadata=asked.user_metadata,
-        path=asked.path,
+    return StreamWriterOptions(
+        checkpoint=_Options(raw).text("checkpointLocation"),
+        merge_schema=options.merge_schema,
+        overwrite_schema=options.overwrite_schema,
+        user_metadata=options.user_metadata,
+        path=options.path,
     )
 
 
@@ -351,15 +351,15 @@ def _partition_overwrite(options: _Options) -> Literal["static", "dynamic"] | No
 
 
 class _Options:
-    """Options by their name in any letter case."""
+    """Options by case-insensitive name."""
 
-    def __init__(self, given: Mapping[str, object]) -> None:
-        self._given = {key.lower(): value for key, value in given.items()}
-        self._names = given
+    def __init__(self, raw: Mapping[str, object]) -> None:
+        self._folded = {key.lower(): value for key, value in raw.items()}
+        self._raw = raw
 
     def text(self, name: str) -> str | None:
-        """The value as text; None where it isn't given."""
-        value = self._given.get(name.lower())
+        """Return the value as text; None where the option isn't given."""
+        value = self._folded.get(name.lower())
         if value is None:
             return None
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -381,42 +381,43 @@ class _Options:
         return int(text)
 
     def refuse(self, refused_names: Mapping[str, str], deciding: Iterable[str]) -> None:
-        """Raises UnsupportedFeature for an option that is refused, or misspelt of those deciding.
+        """Raise UnsupportedFeature for a refused option, InvalidRequest for a misspelt one.
 
-        An option that is `false` asks for nothing.
+        A refused option with the value `false` is allowed. Only unknown options that resemble one
+        of `deciding`, the options that select rows, count as misspelt.
         """
         for name, advice in refused_names.items():
             if self.text(name) not in (None, "false"):
                 raise UnsupportedFeature(f"option {name!r} isn't supported: {advice}")
         folded = {name.lower() for name in (*_OBEYED, *refused_names, *IGNORED)}
-        for name in self._names:
+        for name in self._raw:
             if name.lower() in folded or "." in name or name.startswith(STORAGE):
                 continue
-            meant = nearest(name, deciding)
-            if meant:
+            similar = nearest(name, deciding)
+            if similar:
                 raise InvalidRequest(
-                    f"option {name!r} is unknown, {did_you_mean(meant)} It would be ignored, and "
+                    f"option {name!r} is unknown, {did_you_mean(similar)} It would be ignored, and "
                     "might have decided which rows stay; correct it, or leave it out"
                 )
 
     def storage(self) -> dict[str, str]:
-        """What is said of file systems, which Delta Spark takes from the same mapping."""
-        found = {
-            key: str(value) for key, value in self._names.items() if key.startswith(_FILE_SYSTEMS)
+        """Return the settings of file systems, which Delta Spark takes from the same mapping."""
+        settings = {
+            key: str(value) for key, value in self._raw.items() if key.startswith(_FILE_SYSTEMS)
         }
-        return storage_options(found) if found else {}
+        return storage_options(settings) if settings else {}
 
 
-def storage_in(given: Mapping[str, object]) -> dict[str, str]:
-    """Credentials and endpoints among the options, as our stores name them."""
-    return _Options(given).storage()
+def find_storage_options(raw: Mapping[str, object]) -> dict[str, str]:
+    """Return credentials and endpoints among the options, by the names of txlake's stores."""
+    return _Options(raw).storage()
 
 
-def with_storage(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a data source, what is said of file systems as `storage.<key>`."""
-    found = {key: value for key, value in given.items() if not key.startswith(_FILE_SYSTEMS)}
-    storage = storage_in(given)
-    return {**{f"{STORAGE}{key}": value for key, value in storage.items()}, **found}
+def prefix_storage_options(raw: Mapping[str, str]) -> dict[str, str]:
+    """Return a data source's options with the settings of file systems as `storage.<key>`."""
+    others = {key: value for key, value in raw.items() if not key.startswith(_FILE_SYSTEMS)}
+    storage = find_storage_options(raw)
+    return {**{f"{STORAGE}{key}": value for key, value in storage.items()}, **others}
 
 
 def _illegal(name: str, value: str, explanation: str) -> InvalidRequest:

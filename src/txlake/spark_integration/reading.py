@@ -1,9 +1,9 @@
-"""`spark.read` and `spark.table` of a session that was given to a lake.
+"""`spark.read` and `spark.table` of an enabled session.
 
-A reader is Spark's own with `load` and `table` in front: `format("delta")` and `format("txlake")`
-are the lake's, and so are its names; every other format is Spark's as before. Rows come as
-`Lake.read` gives them: Spark's scan of Parquet files, at one version, which counts as read where
-they are written.
+The reader is Spark's own with `load` and `table` overridden: the lake reads the formats `delta` and
+`txlake` and the lake's names; Spark reads every other format as before. Rows are those of
+`Lake.read`: Spark's scan of Parquet files at one version, which joins the read set of the
+transaction that writes the rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from txlake.errors import InvalidRequest
-from txlake.spark_integration.door import Door, session_for
-from txlake.spark_integration.errors import as_spark
-from txlake.spark_integration.fronts import fronted
-from txlake.spark_integration.given import SchemaGiven
-from txlake.spark_integration.options import Range, ReadOptions, is_ours, read_options
-from txlake.spark_integration.places import at, named, with_moment
+from txlake.spark_integration.errors import with_spark_errors
+from txlake.spark_integration.lake_binding import LakeBinding, session_for
+from txlake.spark_integration.option_recorders import SchemaRecorder
+from txlake.spark_integration.options import FeedRange, ReadOptions, is_lake_format, read_options
+from txlake.spark_integration.overrides import with_overrides
+from txlake.spark_integration.table_references import parse_table, resolve_table, split_time_travel
 from txlake.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
 from txlake.tables.errors import refused
 
@@ -30,8 +30,8 @@ else:
     _Reader = object
 
 
-class Reading(SchemaGiven, _Reader):
-    """The part of a reader that a lake has a say in; made by `reader`."""
+class LakeReader(SchemaRecorder, _Reader):
+    """The methods of a reader that a lake overrides; made by `reader`."""
 
     def load(
         self,
@@ -40,98 +40,113 @@ class Reading(SchemaGiven, _Reader):
         schema: StructType | str | None = None,
         **options: Any,
     ) -> Any:
-        """The rows at a path, or of a name."""
+        """Return the rows of a path or name."""
         source = self._lake_format(format)
-        if not is_ours(source):
+        if not is_lake_format(source):
             return super().load(path, format, schema, **options)
-        self._lake_given.update(options)
-        return self._lake_load(path, source, self._lake_wanted if schema is None else schema)
+        self._lake_options.update(options)
+        return self._lake_load(path, source, self._lake_schema if schema is None else schema)
 
-    @as_spark
+    @with_spark_errors
     def _lake_load(
         self, path: str | list[str] | None, source: str | None, schema: StructType | str | None
     ) -> DataFrame:
-        with self._lake_door.asked():
-            asked = read_options(self._lake_given)
-            place = one_place(path, asked.path)
-            table, moment = with_moment(self._lake_door, at(self._lake_door, place, source))
-            travel = _one_travel(place, asked.travel, moment)
+        with self._lake_binding.fail_on_error():
+            options = read_options(self._lake_options)
+            text = one_path(path, options.path)
+            table = resolve_table(self._lake_binding, text, source)
+            table, suffix = split_time_travel(self._lake_binding, table)
+            travel = _one_travel(text, options.travel, suffix)
         if isinstance(table, TableName):
-            frame = _named(self._lake_door, table, asked, travel)
+            frame = _read_named(self._lake_binding, table, options, travel)
         else:
-            frame = _placed(self._lake_door, table, asked, travel)
+            frame = _read_path(self._lake_binding, table, options, travel)
         return frame if schema is None else with_schema(frame, schema)
 
     def table(self, tableName: str) -> Any:
-        """The rows of a table or view, of the lake's or of Spark's."""
-        return _table(self._lake_door, super().table, tableName, self._lake_given)
+        """Return the rows of a table or view of the lake or of Spark."""
+        return _table(self._lake_binding, super().table, tableName, self._lake_options)
 
 
-def reader(door: Door, plain: Any) -> Any:
-    """Spark's reader with the lake's `load` and `table`."""
-    return fronted(
-        plain, Reading, _lake_door=door, _lake_source=None, _lake_given={}, _lake_wanted=None
+def reader(binding: LakeBinding, plain: Any) -> Any:
+    """Return Spark's reader with the lake's `load` and `table`."""
+    return with_overrides(
+        plain,
+        LakeReader,
+        _lake_binding=binding,
+        _lake_source=None,
+        _lake_options={},
+        _lake_schema=None,
     )
 
 
-def table(door: Door, plain: Callable[[str], DataFrame], tableName: str) -> DataFrame:
-    """`spark.table`: the rows of a table or view, of the lake's or of Spark's."""
-    return _table(door, plain, tableName, {})
+def table(binding: LakeBinding, plain: Callable[[str], DataFrame], tableName: str) -> DataFrame:
+    """Return the rows of a table or view of the lake or of Spark, as `spark.table`."""
+    return _table(binding, plain, tableName, {})
 
 
-@as_spark
+@with_spark_errors
 def _table(
-    door: Door, plain: Callable[[str], DataFrame], name: str, given: dict[str, object]
+    binding: LakeBinding,
+    plain: Callable[[str], DataFrame],
+    name: str,
+    raw_options: dict[str, object],
 ) -> DataFrame:
     if not isinstance(name, str):
-        return plain(name)  # Spark says what it expects
-    with door.asked():
-        asked, table = read_options(given), named(name)
-        door.require_place(table)
+        return plain(name)  # Spark raises its own error
+    with binding.fail_on_error():
+        options, table = read_options(raw_options), parse_table(name)
+        binding.require_resolvable_path(table)
     if isinstance(table, TablePath):
-        return _placed(door, table, asked, asked.travel)
-    is_temporary = door.is_temporary(table)
-    if door.meaning(table) is None or is_temporary:
-        if asked.travel is None and asked.changes is None:
-            is_planned = is_temporary and door.meaning(table) is None and door.is_planned(table)
-            if not is_planned:
-                return door.from_spark(lambda: plain(door.for_spark(name)))
-        elif not door.spark_has(table):
-            raise door.unknown(table)
-    return _named(door, table, asked, asked.travel)
+        return _read_path(binding, table, options, options.travel)
+    is_temporary = binding.is_temporary(table)
+    if binding.kind_of(table) is None or is_temporary:
+        if options.travel is None and options.changes is None:
+            is_planned_view = (
+                is_temporary and binding.kind_of(table) is None and binding.is_planned_view(table)
+            )
+            if not is_planned_view:
+                return binding.run_in_spark(lambda: plain(binding.spark_name(name)))
+        elif not binding.spark_has(table):
+            raise binding.not_found(table)
+    return _read_named(binding, table, options, options.travel)
 
 
-def _named(
-    door: Door, table: TableName, asked: ReadOptions, travel: TimeTravel | None
+def _read_named(
+    binding: LakeBinding, table: TableName, options: ReadOptions, travel: TimeTravel | None
 ) -> DataFrame:
-    if asked.changes is not None:
-        return changes(door, table, asked.changes, asked.storage)
-    if door.meaning(table) is None and not door.is_planned(table):
-        raise door.unknown(table)
-    return door.read(table, travel)
+    if options.changes is not None:
+        return changes(binding, table, options.changes, options.storage)
+    if binding.kind_of(table) is None and not binding.is_planned_view(table):
+        raise binding.not_found(table)
+    return binding.read(table, travel)
 
 
-def _placed(door: Door, table: Table, asked: ReadOptions, travel: TimeTravel | None) -> DataFrame:
-    if asked.changes is not None:
-        return changes(door, table, asked.changes, asked.storage)
-    return session_for(door, table, asked.storage).read(table, travel)
+def _read_path(
+    binding: LakeBinding, table: Table, options: ReadOptions, travel: TimeTravel | None
+) -> DataFrame:
+    if options.changes is not None:
+        return changes(binding, table, options.changes, options.storage)
+    return session_for(binding, table, options.storage).read(table, travel)
 
 
-def changes(door: Door, table: Table, wanted: Range, storage: Mapping[str, str]) -> DataFrame:
-    """`readChangeFeed`: the rows that changed, with what became of each; as `Lake.changes`."""
-    asked = ChangeRange(
-        TimeTravel(version=wanted.from_version, timestamp=wanted.from_timestamp),
+def changes(
+    binding: LakeBinding, table: Table, feed_range: FeedRange, storage: Mapping[str, str]
+) -> DataFrame:
+    """Return the change feed of a range of versions, as `Lake.changes`."""
+    change_range = ChangeRange(
+        TimeTravel(version=feed_range.from_version, timestamp=feed_range.from_timestamp),
         None
-        if wanted.to_version is None and wanted.to_timestamp is None
-        else TimeTravel(version=wanted.to_version, timestamp=wanted.to_timestamp),
+        if feed_range.to_version is None and feed_range.to_timestamp is None
+        else TimeTravel(version=feed_range.to_version, timestamp=feed_range.to_timestamp),
     )
-    return session_for(door, table, storage).execute(ReadChanges(table, asked))
+    return session_for(binding, table, storage).execute(ReadChanges(table, change_range))
 
 
-def one_place(path: str | list[str] | None, option: str | None = None) -> str:
-    """The one path that is given, as an argument or as the option `path`.
+def one_path(path: str | list[str] | None, option: str | None = None) -> str:
+    """Return the path, given as an argument or as the option `path`.
 
-    Raises an AnalysisException for none, for several, and for both.
+    Raises an AnalysisException for no path, for several, and for an argument beside the option.
     """
     if path is not None and option is not None:
         raise refused(
@@ -151,14 +166,14 @@ def one_place(path: str | list[str] | None, option: str | None = None) -> str:
 
 
 def _one_travel(
-    place: str, option: TimeTravel | None, moment: TimeTravel | None
+    path: str, option: TimeTravel | None, suffix: TimeTravel | None
 ) -> TimeTravel | None:
-    if option is not None and moment is not None:
+    if option is not None and suffix is not None:
         raise InvalidRequest(
-            f"{place} has a moment at its end, and versionAsOf or timestampAsOf is given too; "
+            f"{path} ends with a version or time, and versionAsOf or timestampAsOf is given too; "
             "leave one of the two out"
         )
-    return option or moment
+    return option or suffix
 
 
 def with_schema(
@@ -166,10 +181,13 @@ def with_schema(
     schema: StructType | str,
     condition: str = "DELTA_UNSUPPORTED_SCHEMA_DURING_READ",
 ) -> DataFrame:
-    """The rows, when the schema that was given is theirs; `condition` is the error's when not."""
+    """Return the rows if they have the requested schema.
+
+    Raises an AnalysisException with the error condition `condition` otherwise.
+    """
     wanted: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
-    told = [(item.name, item.dataType) for item in wanted]
-    if told != [(item.name, item.dataType) for item in frame.schema]:
+    columns = [(field.name, field.dataType) for field in wanted]
+    if columns != [(field.name, field.dataType) for field in frame.schema]:
         raise refused(
             condition,
             f"the table has the schema {frame.schema.simpleString()}, not {wanted.simpleString()}; "

@@ -1,8 +1,8 @@
-"""`spark.sql` of a session that was given to a lake.
+"""`spark.sql` of an enabled session.
 
-The lake's SQL is asked first. What it doesn't understand is Spark's, and so is a statement about a
-table or view that Spark's own catalog has and the lake hasn't: both kinds of tables can stand in
-one query, and in `INSERT INTO` a Parquet table `SELECT` from the lake's.
+The lake's parser comes first. Spark gets a statement that the lake can't parse, and one about a
+table or view that only Spark's own catalog has. One query may use both kinds of tables, and
+`INSERT INTO` a Parquet table may `SELECT` from the lake's tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
-from txlake.spark_integration.door import Door
-from txlake.spark_integration.errors import as_spark
+from txlake.spark_integration.errors import with_spark_errors
+from txlake.spark_integration.lake_binding import LakeBinding
 from txlake.sql import parse
 from txlake.sql.markers import spark_arguments
 from txlake.sql.spark_statements import (
@@ -48,13 +48,13 @@ from txlake.statements import (
 from txlake.statements.text_references import references_of
 from txlake.tables.errors import ArgumentTypeRefused, TextRefused, refuse_text, refused
 
-# What Spark itself does with a text and its arguments.
+# Spark's own `sql`.
 Plain = Callable[..., DataFrame]
 _Arguments = Mapping[str, object] | Sequence[object] | None
 _SUBSTITUTE = "spark.sql.variable.substitute"
 _VARIABLE = re.compile(r"\$\{(?:(?:spark|sparkconf|hivevar|hiveconf):)?([^}:]+)\}")
-# Of what these name, the lake needn't have anything yet.
-_MAKING = (
+# Statements whose target needn't exist yet.
+_CREATING = (
     CreateTable,
     CreateTableLike,
     CreateView,
@@ -65,175 +65,186 @@ _MAKING = (
 )
 
 
-@as_spark
+@with_spark_errors
 def sql(
-    door: Door, plain: Plain, sqlQuery: str, args: _Arguments = None, **kwargs: object
+    binding: LakeBinding, plain: Plain, sqlQuery: str, args: _Arguments = None, **kwargs: object
 ) -> DataFrame:
-    """One statement: the lake's, or else Spark's; as SparkSession.sql takes it.
+    """Run one statement in the lake, or else in Spark, with the arguments of SparkSession.sql.
 
     Args:
         plain: Spark's own method of the session.
         args: values of `:name` or `?` markers.
-        kwargs: what stands for `{name}` in the text: DataFrames, columns, values.
+        kwargs: DataFrames, columns and values for `{name}` in the text.
 
-    Raises an AnalysisException, a ParseException among them, for what can't be carried out, and
-    else as `Lake.sql`.
+    Raises an AnalysisException for a statement that can't be carried out (a ParseException for one
+    that can't be parsed), and otherwise as `Lake.sql`.
     """
     if not isinstance(sqlQuery, str):
         raise ArgumentTypeRefused(f"expected a SQL text, found {sqlQuery!r:.80}")
     if not kwargs:
-        return _one(door, plain, _substituted(door.spark, sqlQuery), args)
-    formatter = _formatter(door.spark)
+        return _execute(binding, plain, _substituted(binding.spark, sqlQuery), args)
+    formatter = _formatter(binding.spark)
     text = formatter.format(sqlQuery, **kwargs)
-    if is_connect(door.spark):
-        # Its plans are analysed anew when they run: the views stay as long as the session.
+    if is_connect(binding.spark):
+        # Spark Connect analyses a plan again when it runs: the views have to outlive this call.
         for frame, name in formatter._temp_views:
             frame.createOrReplaceTempView(name)
-        return _one(door, plain, text, args)
+        return _execute(binding, plain, text, args)
     try:
-        return _one(door, plain, text, args)
+        return _execute(binding, plain, text, args)
     finally:
         formatter.clear()
 
 
 def _substituted(spark: SparkSession, text: str) -> str:
-    """The text with the settings that stand in it as `${name}`, as Spark's own parser gets it."""
+    """Replace `${name}` by the value of the setting, as Spark does before parsing."""
     if "${" not in text or spark.conf.get(_SUBSTITUTE, "true") != "true":
         return text
-    return _VARIABLE.sub(lambda found: spark.conf.get(found[1], found[0]) or "", text)
+    return _VARIABLE.sub(lambda match: spark.conf.get(match[1], match[0]) or "", text)
 
 
 def _formatter(spark: SparkSession) -> Any:
     if is_connect(spark):
-        from pyspark.sql.connect.sql_formatter import SQLStringFormatter as OfConnect
+        from pyspark.sql.connect.sql_formatter import SQLStringFormatter as ConnectFormatter
 
-        return OfConnect(spark)  # type: ignore[arg-type]
+        return ConnectFormatter(spark)  # type: ignore[arg-type]
     return SQLStringFormatter(spark)
 
 
-def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
+def _execute(binding: LakeBinding, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     plain = partial(plain, text, *(() if args is None else (args,)))
     try:
         args = spark_arguments(text, args)
-        reader = door.session.engine.plane.relations
-        statements = parse(text, args, door.text_rules, reader=reader)
+        reader = binding.session.engine.plane.relations
+        statements = parse(text, args, binding.text_rules, reader=reader)
     except InvalidRequest as error:
-        return _not_understood(door, plain, text, args, error)
+        return _execute_unparsed(binding, plain, text, args, error)
     if not statements:
-        return door.from_spark(plain)
+        return binding.run_in_spark(plain)
     if len(statements) > 1:
         several = refused(
             "PARSE_SYNTAX_ERROR",
             f"expected one statement, found {len(statements)}: spark.sql takes one at a time; "
             "lake.sql takes several",
         )
-        door.session.fail(several)
+        binding.session.fail(several)
         refuse_text(several)
     [statement] = statements
-    with door.asked():
-        for place in _places(statement):
-            door.require_place(place)
-    about = None if isinstance(statement, _MAKING) else target_name(statement)
-    if about is not None and door.meaning(about) is None:
-        if door.spark_has(about):
-            with door.asked():
-                door.require_full(about)
-            return _of_spark(door, plain, text, args, statement)
+    with binding.fail_on_error():
+        for path in _path_tables(statement):
+            binding.require_resolvable_path(path)
+    target = None if isinstance(statement, _CREATING) else target_name(statement)
+    if target is not None and binding.kind_of(target) is None:
+        if binding.spark_has(target):
+            with binding.fail_on_error():
+                binding.require_qualified(target)
+            return _execute_on_spark_table(binding, plain, text, args, statement)
         if not getattr(statement, "if_exists", False):
-            unknown = door.unknown(about)
-            door.session.fail(unknown)
+            unknown = binding.not_found(target)
+            binding.session.fail(unknown)
             raise unknown
-    return door.session.execute(_with_temporary_views(door, statement))
+    return binding.session.execute(_with_temporary_views(binding, statement))
 
 
-def _places(statement: Statement) -> list[TablePath]:
-    """The tables in a statement that are named by their place."""
-    named = [getattr(statement, name, None) for name in ("table", "target", "source", "location")]
-    named += [one.table for one in references_of(statement)]
-    # The last one is of a table that is made: a text.
-    places = [TablePath(one) if isinstance(one, str) else one for one in named]
-    return [one for one in places if isinstance(one, TablePath)]
+def _path_tables(statement: Statement) -> list[TablePath]:
+    """Return the path tables in a statement, the location of a new table included."""
+    fields = ("table", "target", "source", "location")
+    tables = [getattr(statement, field, None) for field in fields]
+    tables += [reference.table for reference in references_of(statement)]
+    # The location of a new table is a text.
+    paths = [TablePath(table) if isinstance(table, str) else table for table in tables]
+    return [path for path in paths if isinstance(path, TablePath)]
 
 
-def _of_spark(
-    door: Door, plain: Plain, text: str, args: _Arguments, statement: Statement
+def _execute_on_spark_table(
+    binding: LakeBinding, plain: Plain, text: str, args: _Arguments, statement: Statement
 ) -> DataFrame:
-    """A statement about a table or view of Spark's own."""
+    """Run a statement about a table or view of Spark's own."""
     if isinstance(statement, Insert):
-        command = insert_into_spark(bind_text(text, args, door.text_rules), statement)
+        command = insert_into_spark(bind_text(text, args, binding.text_rules), statement)
         if command is not None:
-            return door.session.execute(_with_temporary_views(door, command))
-    return door.from_spark(plain)
+            return binding.session.execute(_with_temporary_views(binding, command))
+    return binding.run_in_spark(plain)
 
 
-def _not_understood(
-    door: Door, plain: Plain, text: str, args: _Arguments, error: InvalidRequest
+def _execute_unparsed(
+    binding: LakeBinding, plain: Plain, text: str, args: _Arguments, error: InvalidRequest
 ) -> DataFrame:
-    """What the lake's SQL isn't: Spark's, or nobody's."""
+    """Run a statement that the lake can't parse in Spark; raise `error` if it is about the lake."""
     try:
-        found = parse_spark_statement(text, args, door.text_rules)
+        parsed = parse_spark_statement(text, args, binding.text_rules)
     except InvalidRequest:
-        found = None
-    about_lake = _is_unbound(door, text, args)
-    if found is not None and not found.is_foreign:
-        made = found.creates
-        about_lake |= not isinstance(made, TableName) or door.may_be_of_lake(made)
-    if about_lake:
-        with door.asked():
+        parsed = None
+    is_about_lake = _is_lake_statement_without_values(binding, text, args)
+    if parsed is not None and not parsed.is_foreign:
+        created = parsed.creates
+        is_about_lake |= not isinstance(created, TableName) or binding.may_be_in_lake(created)
+    if is_about_lake:
+        with binding.fail_on_error():
             raise _as_text(error)
-    if found is None:
-        _require_sparks(door, text, args, error)
+    if parsed is None:
+        _require_spark_names(binding, text, args, error)
         try:
-            return door.from_spark(plain)
-        except ParseException as of_spark:
-            # Neither understands it, and the lake's SQL is the larger one.
-            raise _as_text(error) from of_spark
-    made = found.creates
-    if isinstance(made, TableName) and door.meaning(made) is not None:
-        taken = refused("TABLE_OR_VIEW_ALREADY_EXISTS", f"{made} is a table or view of the lake")
-        door.session.fail(taken)
-        raise taken
-    if made is not None:
-        with door.asked():
-            door.require_full(made)
-    return door.session.execute(_with_temporary_views(door, found.command))
+            return binding.run_in_spark(plain)
+        except ParseException as spark_error:
+            # Neither can parse it; the lake's error is raised, as its SQL has more statements.
+            raise _as_text(error) from spark_error
+    created = parsed.creates
+    if isinstance(created, TableName) and binding.kind_of(created) is not None:
+        exists = refused(
+            "TABLE_OR_VIEW_ALREADY_EXISTS", f"{created} is a table or view of the lake"
+        )
+        binding.session.fail(exists)
+        raise exists
+    if created is not None:
+        with binding.fail_on_error():
+            binding.require_qualified(created)
+    return binding.session.execute(_with_temporary_views(binding, parsed.command))
 
 
-def _require_sparks(door: Door, text: str, args: _Arguments, error: InvalidRequest) -> None:
-    """Raises an AnalysisException for a text that names what is the lake's, or stands elsewhere."""
+def _require_spark_names(
+    binding: LakeBinding, text: str, args: _Arguments, error: InvalidRequest
+) -> None:
+    """Raise an AnalysisException for a text with a lake's name, or one that Spark misresolves."""
     try:
-        named = possible_table_names(text, args, door.text_rules)
+        tables = possible_table_names(text, args, binding.text_rules)
     except InvalidRequest:
         return
-    with door.asked():
-        for table in named:
-            if door.is_temporary(table):
+    with binding.fail_on_error():
+        for table in tables:
+            if binding.is_temporary(table):
                 continue
-            found = door.meaning(table)
-            if found is not None:
+            kind = binding.kind_of(table)
+            if kind is not None:
                 raise _as_text(
                     InvalidRequest(
-                        f"{table} is a {found.value} of the lake, and this isn't its SQL: {error}"
+                        f"{table} is a {kind.value} of the lake, and this isn't its SQL: {error}"
                     )
                 ) from error
-            if door.is_short(table) and (door.spark_has(table) or door.spark_finds(table)):
-                door.require_full(table)
+            if binding.resolves_differently(table) and (
+                binding.spark_has(table) or binding.spark_resolves(table)
+            ):
+                binding.require_qualified(table)
 
 
-def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
-    """Whether it is a statement about the lake, but for a value that has no SQL literal."""
+def _is_lake_statement_without_values(binding: LakeBinding, text: str, args: _Arguments) -> bool:
+    """Whether the text is a statement about the lake, once NULL replaces its arguments.
+
+    Then it failed to parse because an argument has no SQL literal.
+    """
     if not args:
         return False
-    nothing: _Arguments = dict.fromkeys(args) if isinstance(args, Mapping) else [None] * len(args)
+    nulls: _Arguments = dict.fromkeys(args) if isinstance(args, Mapping) else [None] * len(args)
     try:
-        statements = parse(text, nothing, door.text_rules)
+        statements = parse(text, nulls, binding.text_rules)
     except InvalidRequest:
         return False
     for statement in statements:
-        if isinstance(statement, _MAKING):
+        if isinstance(statement, _CREATING):
             return True
-        named = {target_name(statement), *(one.table for one in references_of(statement))} - {None}
-        if any(door.meaning(table) is not None for table in named if table is not None):
+        references = references_of(statement)
+        tables = {target_name(statement), *(reference.table for reference in references)}
+        if any(binding.kind_of(table) is not None for table in tables if table is not None):
             return True
     return False
 
@@ -241,48 +252,48 @@ def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
 def _as_text(error: InvalidRequest) -> InvalidRequest:
     try:
         refuse_text(error)
-    except TextRefused as told:
-        return told
+    except TextRefused as text_error:
+        return text_error
 
 
-def _with_temporary_views(door: Door, statement: Statement) -> Statement:
-    """The statement, where a name that is read and is a temporary view's too means the view.
+def _with_temporary_views(binding: LakeBinding, statement: Statement) -> Statement:
+    """Return the statement with each reference to a temporary view's name resolved to that view.
 
-    Raises an AnalysisException for a name without a database that is neither that nor the lake's,
-    where Spark would look for it in another database than the lake's current one.
+    Raises an AnalysisException for a name without a database that is neither a temporary view's nor
+    the lake's, where Spark would resolve it in another database than the lake's current one.
     """
-    asked = {
+    unqualified = {
         one.table.name.lower(): one.table
         for one in references_of(statement)
         if isinstance(one.table, TableName) and len(one.table.parts) == 1 and one.travel is None
     }
-    if not asked:
+    if not unqualified:
         return statement
-    temporary = door.temporary_names(asked)
-    if door.is_short(next(iter(asked.values()))):
-        with door.asked():
-            for name, table in asked.items():
-                if name not in temporary and door.meaning(table) is None:
-                    if not door.spark_has(table):
-                        raise door.unknown(table)
-                    door.require_full(table)
+    temporary = binding.temporary_names(unqualified)
+    if binding.resolves_differently(next(iter(unqualified.values()))):
+        with binding.fail_on_error():
+            for name, table in unqualified.items():
+                if name not in temporary and binding.kind_of(table) is None:
+                    if not binding.spark_has(table):
+                        raise binding.not_found(table)
+                    binding.require_qualified(table)
     if isinstance(statement, CreateView | AlterView):
-        return statement  # what a lake keeps reads nothing that is temporary
+        return statement  # a stored view never reads a temporary one
     hidden = frozenset(
         name
-        for name, table in asked.items()
-        if name in temporary and door.meaning(table) is not None
+        for name, table in unqualified.items()
+        if name in temporary and binding.kind_of(table) is not None
     )
     if not hidden:
         return statement
-    left: Statement = _left_to_spark(statement, hidden)
-    return left
+    changed: Statement = _without_references(statement, hidden)
+    return changed
 
 
-def _left_to_spark(part: Any, names: frozenset[str]) -> Any:
-    """The same part of a statement with these names left as they are in its texts."""
+def _without_references(part: Any, names: frozenset[str]) -> Any:
+    """Return a part of a statement without references to the names: Spark resolves them."""
     if isinstance(part, SqlText):
-        kept = tuple(
+        references = tuple(
             one
             for one in part.references
             if not (
@@ -292,14 +303,16 @@ def _left_to_spark(part: Any, names: frozenset[str]) -> Any:
                 and one.travel is None
             )
         )
-        return part if len(kept) == len(part.references) else replace(part, references=kept)
+        if len(references) == len(part.references):
+            return part
+        return replace(part, references=references)
     if isinstance(part, tuple):
-        return tuple(_left_to_spark(one, names) for one in part)
+        return tuple(_without_references(item, names) for item in part)
     if is_dataclass(part) and not isinstance(part, type):
         changed = {
             item.name: new
             for item in fields(part)
-            if (new := _left_to_spark(old := getattr(part, item.name), names)) is not old
+            if (new := _without_references(old := getattr(part, item.name), names)) is not old
             and new != old
         }
         return replace(part, **changed) if changed else part

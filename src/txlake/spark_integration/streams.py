@@ -1,8 +1,8 @@
-"""`spark.readStream` and `df.writeStream` of a session that was given to a lake.
+"""`spark.readStream` and `df.writeStream` of an enabled session.
 
-Reader and writer are Spark's own with `load` and `table`, `start` and `toTable` in front: with the
-formats `delta` and `txlake`, and with the lake's names, they are the lake's streams
-(`lake.streams`). Triggers, names and output modes are told to Spark as ever.
+Reader and writer are Spark's own with `load` and `table`, `start` and `toTable` overridden: the
+formats `delta` and `txlake` and the lake's names make streams of the lake (`lake.streams`). Spark
+still handles triggers, query names and output modes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
 from txlake.spark.spark_sessions import is_connect
 from txlake.spark_integration.catalog import column_spec
-from txlake.spark_integration.door import Door, Meaning, session_for
-from txlake.spark_integration.errors import as_spark
-from txlake.spark_integration.fronts import fronted
-from txlake.spark_integration.given import FormatGiven, SchemaGiven, flat
+from txlake.spark_integration.errors import with_spark_errors
+from txlake.spark_integration.lake_binding import LakeBinding, NameKind, session_for
+from txlake.spark_integration.option_recorders import FormatRecorder, SchemaRecorder, flatten_names
 from txlake.spark_integration.options import (
-    SinkOptions,
-    is_ours,
-    sink_options,
-    storage_in,
-    stream_options,
+    StreamWriterOptions,
+    find_storage_options,
+    is_lake_format,
+    stream_reader_options,
+    stream_writer_options,
     table_properties,
 )
-from txlake.spark_integration.places import at, named
-from txlake.spark_integration.reading import one_place, with_schema
+from txlake.spark_integration.overrides import with_overrides
+from txlake.spark_integration.reading import one_path, with_schema
+from txlake.spark_integration.table_references import parse_table, resolve_table
 from txlake.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
 from txlake.system import System
@@ -52,8 +52,8 @@ _MODES: dict[str, OutputMode] = {"append": "append", "complete": "complete"}
 # --- reading -------------------------------------------------------------------------------------
 
 
-class StreamReading(SchemaGiven, _Reader):
-    """The part of a stream's reader that a lake has a say in; made by `reader`."""
+class LakeStreamReader(SchemaRecorder, _Reader):
+    """The methods of a stream's reader that a lake overrides; made by `reader`."""
 
     def load(
         self,
@@ -62,87 +62,91 @@ class StreamReading(SchemaGiven, _Reader):
         schema: StructType | str | None = None,
         **options: Any,
     ) -> Any:
-        """The stream of the table at a path, or of a name."""
+        """Return the stream of the table at a path or of a name."""
         source = self._lake_format(format)
-        if not is_ours(source):
+        if not is_lake_format(source):
             return super().load(path, format, schema, **options)
-        self._lake_given.update(options)
-        return self._lake_load(path, source, self._lake_wanted if schema is None else schema)
+        self._lake_options.update(options)
+        return self._lake_load(path, source, self._lake_schema if schema is None else schema)
 
-    @as_spark
+    @with_spark_errors
     def _lake_load(
         self, path: str | None, source: str | None, schema: StructType | str | None
     ) -> DataFrame:
-        door = self._lake_door
-        with door.asked():
-            place = one_place(path, self._lake_path())
-            table = at(door, place, source)
-            _require_table(door, table)
+        binding = self._lake_binding
+        with binding.fail_on_error():
+            table = resolve_table(binding, one_path(path, self._lake_path()), source)
+            _require_table(binding, table)
             frame = self._lake_stream(table)
         if schema is None:
             return frame
         return with_schema(frame, schema, "DELTA_READ_SOURCE_SCHEMA_CONFLICT")
 
     def table(self, tableName: str) -> Any:
-        """The stream of a table of the lake's, or of Spark's."""
-        if not self._lake_has(tableName):
+        """Return the stream of a table of the lake or of Spark."""
+        if not self._lake_owns(tableName):
             is_name = isinstance(tableName, str)
-            return super().table(self._lake_door.for_spark(tableName) if is_name else tableName)
+            return super().table(self._lake_binding.spark_name(tableName) if is_name else tableName)
         return self._lake_table(tableName)
 
-    @as_spark
-    def _lake_has(self, name: str) -> bool:
+    @with_spark_errors
+    def _lake_owns(self, name: str) -> bool:
         if not isinstance(name, str):
-            return False  # Spark says what it expects
-        door = self._lake_door
-        with door.asked():
-            table = named(name)
-            if door.is_temporary(table):
+            return False  # Spark raises its own error
+        binding = self._lake_binding
+        with binding.fail_on_error():
+            table = parse_table(name)
+            if binding.is_temporary(table):
                 return False
-            return door.meaning(table) is not None or not door.spark_has(table)
+            return binding.kind_of(table) is not None or not binding.spark_has(table)
 
-    @as_spark
+    @with_spark_errors
     def _lake_table(self, name: str) -> DataFrame:
-        with self._lake_door.asked():
-            table = named(name)
-            _require_table(self._lake_door, table)
+        with self._lake_binding.fail_on_error():
+            table = parse_table(name)
+            _require_table(self._lake_binding, table)
             return self._lake_stream(table)
 
     def _lake_path(self) -> str | None:
-        found = {key.lower(): value for key, value in self._lake_given.items()}.get("path")
-        return None if found is None else str(found)
+        path = {key.lower(): value for key, value in self._lake_options.items()}.get("path")
+        return None if path is None else str(path)
 
     def _lake_stream(self, table: Table) -> DataFrame:
-        options = stream_options(self._lake_given)
-        storage = storage_in(self._lake_given)
-        return stream_of(session_for(self._lake_door, table, storage), table, options)
+        options = stream_reader_options(self._lake_options)
+        storage = find_storage_options(self._lake_options)
+        return stream_of(session_for(self._lake_binding, table, storage), table, options)
 
 
-def _require_table(door: Door, table: Table) -> None:
-    """Raises an AnalysisException unless the lake has a table there: views aren't streams."""
-    found = door.meaning(table)
-    if found is Meaning.VIEW or (isinstance(table, TableName) and door.is_planned(table)):
+def _require_table(binding: LakeBinding, table: Table) -> None:
+    """Raise an AnalysisException unless the lake has such a table: a view can't be streamed."""
+    kind = binding.kind_of(table)
+    if kind is NameKind.VIEW or (isinstance(table, TableName) and binding.is_planned_view(table)):
         raise refused(
             "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
             f"{table} is a view of the lake, whose rows aren't a stream: read the stream of its "
             "table, and select from that",
         )
-    if found is None and isinstance(table, TableName):
-        raise door.unknown(table)
+    if kind is None and isinstance(table, TableName):
+        raise binding.not_found(table)
 
 
-def reader(door: Door, plain: Any) -> Any:
-    """Spark's stream reader with the lake's `load` and `table`."""
-    return fronted(
-        plain, StreamReading, _lake_door=door, _lake_source=None, _lake_given={}, _lake_wanted=None
+def reader(binding: LakeBinding, plain: Any) -> Any:
+    """Return Spark's stream reader with the lake's `load` and `table`."""
+    return with_overrides(
+        plain,
+        LakeStreamReader,
+        _lake_binding=binding,
+        _lake_source=None,
+        _lake_options={},
+        _lake_schema=None,
     )
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-class StreamWriting(FormatGiven, _Writer):
-    """The part of a stream's writer that a lake has a say in; made by `writer`."""
+class LakeStreamWriter(FormatRecorder, _Writer):
+    """The methods of a stream's writer that a lake overrides; made by `writer`."""
 
     _lake_rows: DataFrame
     _lake_partitions: tuple[str, ...] | None
@@ -151,34 +155,34 @@ class StreamWriting(FormatGiven, _Writer):
     _lake_name: str | None
 
     def outputMode(self, outputMode: str) -> Any:
-        """What a micro-batch writes."""
+        """Set which rows a micro-batch writes."""
         self._lake_mode = outputMode
         return super().outputMode(outputMode)
 
     def queryName(self, queryName: str) -> Any:
-        """The query's name."""
+        """Set the query's name."""
         self._lake_name = queryName
         return super().queryName(queryName)
 
     def partitionBy(self, *cols: Any) -> Any:
-        """The partition columns of a table that is made; Spark's own sink isn't told yet."""
-        self._lake_partitions = flat(cols)
+        """Set the partition columns of a new table; passed to Spark when the query starts."""
+        self._lake_partitions = flatten_names(cols)
         return self
 
     def clusterBy(self, *cols: Any) -> Any:
-        """The clustering columns of a table that is made; Spark's own sink isn't told yet."""
-        self._lake_clusters = flat(cols)
+        """Set the clustering columns of a new table; passed to Spark when the query starts."""
+        self._lake_clusters = flatten_names(cols)
         return self
 
     def foreach(self, f: Any) -> Any:
-        """A function a row, which is Spark's."""
+        """Set a function for each row, which Spark calls."""
         self._lake_source = "foreach"
         return super().foreach(f)
 
     def foreachBatch(self, func: Any) -> Any:
-        """A function a micro-batch, which is Spark's: its writes find the lake by themselves."""
+        """Set a function for each micro-batch, which Spark calls; its writes reach the lake."""
         self._lake_source = "foreachBatch"
-        if is_connect(self._lake_door.spark) or not callable(func):
+        if is_connect(self._lake_binding.spark) or not callable(func):
             return super().foreachBatch(func)
         return super().foreachBatch(one_batch_each(func))
 
@@ -191,32 +195,32 @@ class StreamWriting(FormatGiven, _Writer):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        """Starts the query that writes the table at a path, or of a name."""
+        """Start the query that writes the table at a path or of a name."""
         source = self._lake_format(format)
-        self._lake_say(outputMode, partitionBy, queryName, options)
-        if not is_ours(source):
-            self._lake_tell_partitions()
-            with starting(self._lake_door.spark, self._lake_door.session.database):
+        self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
+        if not is_lake_format(source):
+            self._lake_forward_partitions()
+            with starting(self._lake_binding.spark, self._lake_binding.session.database):
                 return super().start(path, format)
         return self._lake_start(path, source)
 
-    @as_spark
+    @with_spark_errors
     def _lake_start(self, path: str | None, source: str | None) -> Any:
-        with self._lake_door.asked():
-            asked = sink_options(self._lake_given)
-            if path is not None and asked.path is not None:
+        with self._lake_binding.fail_on_error():
+            options = stream_writer_options(self._lake_options)
+            if path is not None and options.path is not None:
                 raise refused(
                     "_LEGACY_ERROR_TEMP_1188",
-                    f"start({path!r}) has a path, and the option 'path' is {asked.path!r}: leave "
+                    f"start({path!r}) has a path, and the option 'path' is {options.path!r}: leave "
                     "one of the two out",
                 )
-            place = asked.path if path is None else path
-            if not isinstance(place, str):
+            target = options.path if path is None else path
+            if not isinstance(target, str):
                 raise InvalidRequest(
                     f"{source} needs the path of the table, or its name: start(path), or "
                     "toTable(name)"
                 )
-            return self._lake_query(at(self._lake_door, place, source), asked)
+            return self._lake_query(resolve_table(self._lake_binding, target, source), options)
 
     def toTable(
         self,
@@ -227,73 +231,77 @@ class StreamWriting(FormatGiven, _Writer):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        """Starts the query that writes a table by its name, which is made where there is none."""
-        self._lake_say(outputMode, partitionBy, queryName, options)
-        if not self._lake_has(tableName, format or self._lake_source):
-            self._lake_tell_partitions()
-            self._lake_tell_format()
-            return super().toTable(self._lake_door.for_spark(tableName), format)
+        """Start the query that writes a table by its name; create the table if there is none."""
+        self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
+        if not self._lake_owns(tableName, format or self._lake_source):
+            self._lake_forward_partitions()
+            self._lake_forward_format()
+            return super().toTable(self._lake_binding.spark_name(tableName), format)
         return self._lake_to_table(tableName)
 
-    @as_spark
-    def _lake_has(self, name: str, source: str | None) -> bool:
-        door = self._lake_door
-        table = named(name)
-        if isinstance(table, TableName) and not door.may_be_of_lake(table):
+    @with_spark_errors
+    def _lake_owns(self, name: str, source: str | None) -> bool:
+        binding = self._lake_binding
+        table = parse_table(name)
+        if isinstance(table, TableName) and not binding.may_be_in_lake(table):
             return False
-        found = door.meaning(table)
-        if found is not None and source is not None and not is_ours(source):
+        kind = binding.kind_of(table)
+        if kind is not None and source is not None and not is_lake_format(source):
             raise refused(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
-                f"{table} is a {found.value} of the lake, and {source} is the format of another; "
+                f"{table} is a {kind.value} of the lake, and {source} is the format of another; "
                 "leave the format out, or choose another name",
             )
-        if found is not None or is_ours(source):
+        if kind is not None or is_lake_format(source):
             return True
-        return source is None and not door.spark_has(table)
+        return source is None and not binding.spark_has(table)
 
-    @as_spark
+    @with_spark_errors
     def _lake_to_table(self, name: str) -> Any:
-        table = named(name)
-        with self._lake_door.asked():
-            if self._lake_door.is_temporary(table):
+        table = parse_table(name)
+        with self._lake_binding.fail_on_error():
+            if self._lake_binding.is_temporary(table):
                 raise refused(
                     "_LEGACY_ERROR_TEMP_1190",
                     f"{table} is a temporary view, into which no stream is written: choose another "
                     "name, or drop the view",
                 )
-            self._lake_door.require_makeable(table)
-            return self._lake_query(table, sink_options(self._lake_given), makes=True)
+            self._lake_binding.require_creatable(table)
+            return self._lake_query(
+                table, stream_writer_options(self._lake_options), creates_table=True
+            )
 
-    def _lake_make(self, table: Table, path: str | None) -> None:
-        """Makes the table where there is none, as Spark does before a query starts.
+    def _lake_create_table(self, table: Table, path: str | None) -> None:
+        """Create the table if there is none, as Spark does before a query starts.
 
-        Raises an AnalysisException for one that is there, at another path than is asked for.
+        Raises an AnalysisException for an existing table at another path than requested.
         """
-        session = self._lake_door.session
-        found = session.engine.find(table, session.database)
-        if found is None:
-            columns = (column_spec(item) for item in self._lake_rows.schema)
+        session = self._lake_binding.session
+        handle = session.engine.find(table, session.database)
+        if handle is None:
+            columns = (column_spec(field) for field in self._lake_rows.schema)
             statement = CreateTable(
                 table=table,
-                columns=tuple(replace(one, nullable=True) for one in columns),
+                columns=tuple(replace(column, nullable=True) for column in columns),
                 partition_by=self._lake_partitions,
                 cluster_by=self._lake_clusters,
-                properties=table_properties(self._lake_given),
+                properties=table_properties(self._lake_options),
                 location=path,
                 mode="if_not_exists",
             )
-            # Not in the program's own transaction: the query's must find it.
+            # Not in the program's own transaction: the query's transactions must see the table.
             session.carry_out(None, statement)
-        elif path is not None and found.store.url != canonical_url(path):
+        elif path is not None and handle.store.url != canonical_url(path):
             raise InvalidRequest(
-                f"{table} is at {found.store.url}, not at {path}: leave the path out, or choose "
+                f"{table} is at {handle.store.url}, not at {path}: leave the path out, or choose "
                 "another name"
             )
 
-    def _lake_query(self, table: Table, asked: SinkOptions, *, makes: bool = False) -> Any:
-        door = self._lake_door
-        if door.meaning(table) is Meaning.VIEW:
+    def _lake_query(
+        self, table: Table, options: StreamWriterOptions, *, creates_table: bool = False
+    ) -> Any:
+        binding = self._lake_binding
+        if binding.kind_of(table) is NameKind.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         mode = _MODES.get(self._lake_mode.lower())
         if mode is None:
@@ -302,34 +310,34 @@ class StreamWriting(FormatGiven, _Writer):
                 f"{table}: output mode {self._lake_mode!r}: expected 'append' or 'complete'; "
                 "for 'update' use foreachBatch with a MERGE",
             )
-        checkpoint = asked.checkpoint or self._lake_default_checkpoint()
-        self._lake_tell_option(_CHECKPOINT, checkpoint)
-        require_own_checkpoint(door.session, door.spark, checkpoint, table)
-        if makes:
-            self._lake_make(table, asked.path)
+        checkpoint = options.checkpoint or self._lake_default_checkpoint()
+        self._lake_forward_option(_CHECKPOINT, checkpoint)
+        require_own_checkpoint(binding.session, binding.spark, checkpoint, table)
+        if creates_table:
+            self._lake_create_table(table, options.path)
         sink = table_sink(
-            door.session,
+            binding.session,
             self._lake_rows,
             table,
             checkpoint=checkpoint,
             output_mode=mode,
-            merge_schema=asked.merge_schema,
-            overwrite_schema=bool(asked.overwrite_schema) and mode == "complete",
+            merge_schema=options.merge_schema,
+            overwrite_schema=bool(options.overwrite_schema) and mode == "complete",
             partition_by=self._lake_partitions,
             cluster_by=self._lake_clusters,
-            user_metadata=asked.user_metadata,
+            user_metadata=options.user_metadata,
         )
-        # Spark is given a function; the writer stays as it is, and may be started again.
-        kept = self._lake_source, self._lake_partitions, self._lake_clusters
+        # Spark gets a foreachBatch function instead; the writer may be started again afterwards.
+        saved = self._lake_source, self._lake_partitions, self._lake_clusters
         self._lake_partitions = self._lake_clusters = None
         try:
-            return started(LakeSession(door.session), self, door.spark, sink)
+            return started(LakeSession(binding.session), self, binding.spark, sink)
         finally:
-            self._lake_source, self._lake_partitions, self._lake_clusters = kept
+            self._lake_source, self._lake_partitions, self._lake_clusters = saved
 
     def _lake_default_checkpoint(self) -> str:
-        """Where the session keeps the progress of queries that don't say where, as Spark has it."""
-        folder = self._lake_door.spark.conf.get(_CHECKPOINTS, None)
+        """Return a folder below Spark's setting for checkpoints of queries without their own."""
+        folder = self._lake_binding.spark.conf.get(_CHECKPOINTS, None)
         if not folder:
             raise InvalidRequest(
                 f"{_CHECKPOINT} isn't given, and {_CHECKPOINTS} isn't set: say "
@@ -337,10 +345,10 @@ class StreamWriting(FormatGiven, _Writer):
             )
         return f"{folder.rstrip('/')}/{self._lake_name or System().new_id()}"
 
-    def _lake_say(
+    def _lake_apply_arguments(
         self, mode: str | None, partitions: Any, name: str | None, options: dict[str, Any]
     ) -> None:
-        """Arguments of `start` that stand for calls before it."""
+        """Apply arguments of `start` that are short for separate calls."""
         self.options(**options)
         if mode is not None:
             self.outputMode(mode)
@@ -349,22 +357,22 @@ class StreamWriting(FormatGiven, _Writer):
         if name is not None:
             self.queryName(name)
 
-    def _lake_tell_partitions(self) -> None:
+    def _lake_forward_partitions(self) -> None:
         if self._lake_partitions is not None:
             super().partitionBy(*self._lake_partitions)
         if self._lake_clusters is not None:
             super().clusterBy(*self._lake_clusters)
 
 
-def writer(door: Door, rows: DataFrame, plain: Any) -> Any:
-    """Spark's stream writer of these rows with the lake's ways out."""
-    return fronted(
+def writer(binding: LakeBinding, rows: DataFrame, plain: Any) -> Any:
+    """Return Spark's stream writer of the rows with the lake's methods."""
+    return with_overrides(
         plain,
-        StreamWriting,
-        _lake_door=door,
+        LakeStreamWriter,
+        _lake_binding=binding,
         _lake_rows=rows,
         _lake_source=None,
-        _lake_given={},
+        _lake_options={},
         _lake_partitions=None,
         _lake_clusters=None,
         _lake_mode="append",

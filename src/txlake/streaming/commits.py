@@ -1,6 +1,6 @@
-"""What a commit means to a stream: new rows, nothing, or the end.
+"""The effect of a commit on a streaming source: new rows, nothing, or an error.
 
-Owns which commits a source passes over and which stop it, by its options. Decides without I/O.
+Owns which commits a source skips and which stop it, by its options. Decides without I/O.
 Source: Delta Lake, "Table streaming reads and writes", "Ignore updates and deletes".
 """
 
@@ -20,12 +20,12 @@ FileAction: TypeAlias = Add | Remove | Cdc
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Files that a micro-batch has all of or none, and where the stream stands after them.
+class FileGroup:
+    """Files that are all in the same micro-batch, and the stream's offset after them.
 
     Attributes:
-        files: none at a version's end.
-        commit: that tells of them; None for files of the whole table.
+        files: empty at a version's end.
+        commit: the commit that names the files; None for files of the initial snapshot.
     """
 
     files: tuple[FileAction, ...]
@@ -36,14 +36,14 @@ class Step:
 def new_files(
     table: str, version: int, actions: Sequence[Action], options: SourceOptions
 ) -> list[Add]:
-    """The files whose rows a commit brings, in the order of the log.
+    """Return the files with a commit's new rows, in the order of the log.
 
-    A file's place in the list depends on the commit alone, whatever the options say, unless it is
-    passed over whole. Raises InvalidRequest for a commit that changes rows, unless an option says
-    what to do.
+    A file's position in the list depends on the commit alone, not on the options, unless they skip
+    the whole commit. Raises InvalidRequest for a commit that changes rows, unless an option allows
+    it.
     """
-    added = [one for one in actions if isinstance(one, Add) and one.data_change]
-    removed = [one for one in actions if isinstance(one, Remove) and one.data_change]
+    added = [action for action in actions if isinstance(action, Add) and action.data_change]
+    removed = [action for action in actions if isinstance(action, Remove) and action.data_change]
     if not removed:
         return added
     only_deletes = _only_deletes(added, removed)
@@ -57,19 +57,19 @@ def new_files(
 
 
 def _only_deletes(added: Sequence[Add], removed: Sequence[Remove]) -> bool:
-    """Whether each added file was there, and has more of its rows marked as deleted."""
-    before = {one.path: _deleted(one) for one in removed}
-    return all(_deleted(one) > before.get(one.path, _deleted(one)) for one in added)
+    """Whether each added file existed before, and has more of its rows marked as deleted."""
+    before = {file.path: _deleted_rows(file) for file in removed}
+    return all(_deleted_rows(file) > before.get(file.path, _deleted_rows(file)) for file in added)
 
 
-def _deleted(file: Add | Remove) -> int:
+def _deleted_rows(file: Add | Remove) -> int:
     return 0 if file.deletion_vector is None else file.deletion_vector.cardinality
 
 
 def _changes_rows(
     table: str, version: int, actions: Sequence[Action], *, only_deletes: bool
 ) -> InvalidRequest:
-    info = next((one for one in actions if isinstance(one, CommitInfo)), None)
+    info = next((action for action in actions if isinstance(action, CommitInfo)), None)
     operation = (None if info is None else info.text("operation")) or "an unknown operation"
     kind = "DELTA_SOURCE_IGNORE_DELETE" if only_deletes else "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
     what = "deleted" if only_deletes else "changed"

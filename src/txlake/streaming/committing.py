@@ -1,7 +1,7 @@
-"""Files that Spark's tasks staged become part of their table, in one commit.
+"""The commit of files that Spark's tasks staged, in a process without a Spark session.
 
-Called in a process that has no Spark session. Files of a commit that is known not to stand are
-removed; those of one whose outcome is unknown stay.
+Files of a commit that has certainly failed are removed; files of a commit with an unknown outcome
+stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from txlake.spark import inserts
 from txlake.spark.table_access import TableAccess
 from txlake.spark.writing import written
 from txlake.statements import Table
-from txlake.streaming.staged import Reports, Staged
+from txlake.streaming.staged import Reports, StagedFiles
 from txlake.streaming.staging import fingerprint
 from txlake.transaction.change import Change
 
@@ -32,15 +32,15 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """What the commit of staged files says.
+class CommitDetails:
+    """How to commit staged files, and what the commit records.
 
     Attributes:
-        app: the application's id and the version of its work, which is committed once; or None.
-        newest: the application's newest version in the table's log, where it is known from commits
-            whose `txn` the snapshot has let go; -1 otherwise.
+        app: the application's id and its version, which makes the commit idempotent; or None.
+        newest: the application's newest version found in commits, after its `txn` has expired from
+            the snapshot; -1 otherwise.
         overwrite: whether the rows replace all others.
-        operation, parameters: for the history; None: those of an append.
+        operation, parameters: for the history; None for those of an append.
     """
 
     app: tuple[str, int] | None = None
@@ -51,65 +51,67 @@ class Commit:
     user_metadata: str | None = None
 
 
-def commit_staged(session: Session, table: Table, staged: Staged, commit: Commit) -> None:
-    """Commits what tasks wrote, unless the application's work was committed before.
+def commit_staged(
+    session: Session, table: Table, staged: StagedFiles, commit: CommitDetails
+) -> None:
+    """Commit the staged files, unless the application's version was committed before.
 
-    Conflicts are tried again.
+    Retries after conflicts, up to 5 attempts in all.
 
-    Raises InvalidRequest when the table isn't as it was when the rows were written, or the files
-    aren't all there, and as `Transaction.commit`.
+    Raises InvalidRequest when the table's definition changed since the rows were written or a file
+    is missing, and as `Transaction.commit`.
     """
     try:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                if not _committed(session, table, staged, commit):
+                if not _try_commit(session, table, staged, commit):
                     discard(session, table, staged.reports)
                 return
             except Conflict as conflict:
                 if attempt == _ATTEMPTS:
                     raise
                 _logger.info("attempt %d of %d lost: %s", attempt, _ATTEMPTS, conflict)
-    except (Conflict, InvalidRequest):  # it is known not to stand
+    except (Conflict, InvalidRequest):  # the commit has certainly failed
         discard(session, table, staged.reports)
         raise
 
 
 def discard(session: Session, table: Table, reports: Reports) -> None:
-    """Removes staged files, as far as that works; the rest are orphans for VACUUM."""
-    found = _files(reports)
+    """Remove staged files as far as possible; VACUUM removes the rest."""
+    files = _staged_paths(reports)
     try:
         handle = session.engine.find(table, DEFAULT_DATABASE)
         if handle is not None:
-            handle.store.delete(found)
+            handle.store.delete(files)
     except (TxlakeError, OSError) as error:
-        _logger.warning("%s: %d staged files stay for VACUUM: %s", table, len(found), error)
+        _logger.warning("%s: %d staged files stay for VACUUM: %s", table, len(files), error)
 
 
-def _files(reports: Reports) -> list[str]:
-    return [paths.decode_path(str(one["text"])) for one in reports if one["kind"] == "file"]
+def _staged_paths(reports: Reports) -> list[str]:
+    files = (report for report in reports if report["kind"] == "file")
+    return [paths.decode_path(str(file["text"])) for file in files]
 
 
-def _require_kept(table: str, store: Store, reports: Reports) -> None:
-    """Raises InvalidRequest where a staged file is gone.
+def _require_files(table: str, store: Store, reports: Reports) -> None:
+    """Raise InvalidRequest where a staged file is missing.
 
-    No transaction is open while tasks write, so that a VACUUM whose retention is shorter than they
-    take doesn't know the files.
+    No transaction is open while tasks write, so a VACUUM with a retention shorter than the write
+    removes their files.
     """
-    found = _files(reports)
-    with ThreadPoolExecutor(max(1, min(_READERS, len(found)))) as pool:
-        gone = [
-            path for path, one in zip(found, pool.map(store.head, found), strict=True) if not one
-        ]
-    if gone:
+    files = _staged_paths(reports)
+    with ThreadPoolExecutor(max(1, min(_READERS, len(files)))) as pool:
+        heads = pool.map(store.head, files)
+        missing = [path for path, head in zip(files, heads, strict=True) if not head]
+    if missing:
         raise InvalidRequest(
-            f"{table}: {len(gone)} of {len(found)} files that were written for this commit are "
-            f"gone, {gone[0]} among them: VACUUM removed them, with a retention shorter than the "
-            "write. Nothing was committed; run it again, and VACUUM with a longer retention"
+            f"{table}: {len(missing)} of {len(files)} files that were written for this commit are "
+            f"gone, {missing[0]} among them: VACUUM removed them, with a retention shorter than "
+            "the write. Nothing was committed; run it again, and VACUUM with a longer retention"
         )
 
 
-def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -> bool:
-    """Whether it was committed now; False where it had been before."""
+def _try_commit(session: Session, table: Table, staged: StagedFiles, commit: CommitDetails) -> bool:
+    """Commit the staged files. Returns False if they were committed before."""
     with session.alone([(table, LockMode.IX)]) as context:
         handle = context.require(table)
         changes = []
@@ -123,15 +125,15 @@ def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -
             changes.append(Change(operation="WRITE", actions=(txn,)))
         work = context.work(handle, removes_rows=commit.overwrite)
         assert isinstance(work, TableAccess)
-        if fingerprint(work.snapshot) != staged.fit:
+        if fingerprint(work.snapshot) != staged.fingerprint:
             raise InvalidRequest(
                 f"{work.snapshot.table}: its schema, its properties or its features changed while "
                 "the rows were written; start the query again"
             )
-        _require_kept(work.snapshot.table, handle.store, staged.reports)
-        found = written(work.target(), staged.reports)
-        made = inserts.overwrite_change if commit.overwrite else inserts.append_change
-        changes.append(made(work, found))
+        _require_files(work.snapshot.table, handle.store, staged.reports)
+        files = written(work.target(), staged.reports)
+        make_change = inserts.overwrite_change if commit.overwrite else inserts.append_change
+        changes.append(make_change(work, files))
         context.transaction.user_metadata = commit.user_metadata
         for change in changes:
             if commit.operation is not None:

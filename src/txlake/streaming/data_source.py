@@ -1,7 +1,7 @@
-"""The class that Spark knows as the data source of a lake's own streams, and how it gets it.
+"""The Python data source of a lake's own streams, and its registration with Spark.
 
-It goes to processes without txlake: by value, and it takes what it needs from the package that was
-sent along (`spark.shipping`). Users' format "txlake" is in `spark_integration.data_source`.
+Its class is pickled by value to processes without txlake, where it loads the package that is sent
+along (`spark.shipping`). Users' format "txlake" is in `spark_integration.data_source`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LAKE_FORMAT = "txlake_stream"
 
 
 def register(spark: SparkSession) -> None:
-    """Lets a session read the lake's streams. Doing it again changes nothing."""
+    """Register the data source with a Spark session. A second call changes nothing."""
     module = module_loader(whole_package(spark), carries=is_connect(spark))
-    spark.dataSource.register(_travelling(module))
+    spark.dataSource.register(_data_source_class(module))
 
 
-def _travelling(module: Callable[[str], Any]) -> type[DataSource]:
-    """The class for a lake's streams, whose code `module` gives."""
+def _data_source_class(module: Callable[[str], Any]) -> type[DataSource]:
+    """Return the data source's class, which loads txlake's modules with `module`."""
 
     class LakeStream(DataSource):
         """A table as a stream: see `txlake.streaming`."""
@@ -38,12 +38,12 @@ def _travelling(module: Callable[[str], Any]) -> type[DataSource]:
             return LAKE_FORMAT
 
         def schema(self) -> StructType:
-            found: StructType = module("streaming.reader").stream_columns(dict(self.options))
-            return found
+            columns: StructType = module("streaming.reader").stream_columns(dict(self.options))
+            return columns
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             reader = module("streaming.reader")
-            made: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
-            return made
+            streamed: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
+            return streamed
 
     return LakeStream

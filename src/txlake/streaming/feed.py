@@ -1,6 +1,6 @@
-"""The change data feed as a stream: which files tell of it, and which of them belong together.
+"""The change feed as a stream: the files that hold a commit's changes, and their grouping.
 
-What a version's changes are is `transaction.change_feed`'s business, as it is for batches. Source:
+`transaction.change_feed` derives the changes of a version from the files, as for batches. Source:
 Delta Lake, "Table streaming reads and writes"; Delta Spark's DeltaSourceCDCSupport.
 """
 
@@ -15,7 +15,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Remove
-from txlake.streaming.commits import FileAction, Step
+from txlake.streaming.commits import FileAction, FileGroup
 from txlake.transaction.change_feed import Told, files_of_changes, recorded_files, told_by
 from txlake.transaction.feed_rules import FEED, has_feed
 from txlake.transaction.net_changes import INSERT
@@ -23,7 +23,7 @@ from txlake.transaction.table_log import Commit, TableLog
 
 
 def require_feed(snapshot: Snapshot, version: int) -> None:
-    """Raises InvalidRequest where the table, as it is at a version, has no feed."""
+    """Raise InvalidRequest where the table had no change feed at the version."""
     if not has_feed(snapshot):
         raise InvalidRequest(
             f"[DELTA_MISSING_CHANGE_DATA] {snapshot.table}: version {version} recorded no "
@@ -33,51 +33,53 @@ def require_feed(snapshot: Snapshot, version: int) -> None:
         )
 
 
-def pieces_of(commit: Commit) -> list[tuple[FileAction, ...]]:
-    """The files that tell of a commit's changes, those together that a micro-batch can't part.
+def file_groups(commit: Commit) -> list[tuple[FileAction, ...]]:
+    """Return the files with a commit's changes, grouped by what a micro-batch must not split.
 
-    The two images of an updated row are in one batch, and so are two listings of one file, of which
-    only both tell what changed. Where files only come and go, each stands for itself.
+    One micro-batch has both images of an updated row, and both actions of a file, which only
+    together show what changed. Where files are only added or removed, each is a group of its own.
     """
     files: tuple[FileAction, ...] = tuple(files_of_changes(commit))
     paths = {canonical_path(file.path) for file in files}
-    is_whole = (
+    is_one_group = (
         bool(recorded_files(commit))
         or len(paths) < len(files)
-        or any(isinstance(one, Add | Remove) and one.deletion_vector is not None for one in files)
+        or any(
+            isinstance(file, Add | Remove) and file.deletion_vector is not None for file in files
+        )
     )
-    if is_whole:
+    if is_one_group:
         return [files]
     return [(file,) for file in files]
 
 
-def removes_rows_of_before(commit: Commit) -> bool:
-    """Whether rows that the version took away may have other columns than it has."""
+def removes_rows_of_older_schema(commit: Commit) -> bool:
+    """Whether the rows that the version deleted may have other columns than the version."""
     return any(isinstance(action, Metadata) for action in commit.actions) and any(
         isinstance(file, Remove) for file in files_of_changes(commit)
     )
 
 
-def told_of(log: TableLog, steps: Iterable[Step]) -> list[Told]:
-    """The changes that the files of these steps tell of, in order.
+def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[Told]:
+    """Return the changes in the files of the groups, in order.
 
     Raises CorruptTable where a deletion vector is gone.
     """
-    known = list(steps)
-    times = log.times_of(sorted({step.after.version for step in known}))
+    groups = list(batch_groups)
+    times = log.times_of(sorted({group.after.version for group in groups}))
     vectors = VectorCache(log.store, log.external_vectors)
-    told: list[Told] = []
-    for version, group in groupby(known, key=lambda step: step.after.version):
-        found = list(group)
-        commit = found[0].commit
-        if commit is None:  # the whole table, where the stream begins
+    changes: list[Told] = []
+    for version, version_groups in groupby(groups, key=lambda group: group.after.version):
+        of_version = list(version_groups)
+        commit = of_version[0].commit
+        if commit is None:  # files of the initial snapshot
             time = times.get(version)
             if time is None:
                 time = log.snapshot(version).timestamp_ms
-            adds = (file for step in found for file in step.files if isinstance(file, Add))
-            told += (Told(add, version, time, INSERT) for add in adds)
+            adds = (file for group in of_version for file in group.files if isinstance(file, Add))
+            changes += (Told(add, version, time, INSERT) for add in adds)
             continue
-        files = tuple(file for step in found for file in step.files)
-        chosen = replace(commit, actions=files)
-        told += told_by(log, chosen, times.get(version, commit.timestamp_ms), vectors)
-    return told
+        files = tuple(file for group in of_version for file in group.files)
+        selected = replace(commit, actions=files)
+        changes += told_by(log, selected, times.get(version, commit.timestamp_ms), vectors)
+    return changes

@@ -1,4 +1,7 @@
-"""Which table a stream reads, as its plan tells: a sink that reads its own target isn't blind."""
+"""Marks in Spark's plans by which a sink recognises a stream of its own target table.
+
+A sink that reads its target isn't a blind append.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ import hashlib
 import re
 
 _MARK = "#txlake-stream-"
-# A stream of the format's, with the mark of `lake.read_stream` or without.
+# A stream of the format `txlake` or `txlake_stream`, with or without a mark.
 _RELATION = re.compile(r"Streaming\w*Relation\w*[^\n]*\btxlake(?:_stream)?\b")
 
 
 def stream_mark(table: str, url: str) -> str:
-    """The alias by which a stream of a table is known again in plans."""
+    """Return the alias that marks a stream of a table in plans."""
     return f"{table.replace('`', '')}{_MARK}{_digest(url)}"
 
 
 def may_read(plan: str, url: str) -> bool:
-    """Whether a plan streams the table at a URL, or one that it doesn't name."""
+    """Whether a plan has a stream of the table at the URL, or an unmarked stream of any table."""
     if f"{_MARK}{_digest(url)}" in plan:
         return True
     return len(_RELATION.findall(plan)) > plan.count(_MARK)

@@ -1,8 +1,8 @@
-"""Where a stream stands in a table: the next file to read.
+"""A stream's offset in a table: the next file to read.
 
-Owns the offset's fields and their JSON in a query's checkpoint. Everything before an offset was
-read, nothing from it on. Equal places have equal offsets: one past the last file of a version is
-the first file of the next one.
+Owns the offset's fields and their JSON in a query's checkpoint. Everything before an offset has
+been read, nothing from there on. Each position has only one offset: the position after a version's
+last file is the first file of the next version.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Offset:
     Attributes:
         table_id: the id of the table's metadata.
         version: the table's version.
-        index: the file's place among those of the version, see `Source`.
-        is_initial: whether the files are those of the whole table at the version; otherwise those
-            that its commit added.
+        index: the file's position among those of the version, see `Source`.
+        is_initial: whether `index` counts the files of the whole table at the version; otherwise
+            those that its commit added.
         began: the version at which the stream began, and whether with the whole table.
-        is_feed: whether the files are those that tell of changes; otherwise those with new rows.
+        is_feed: whether the stream reads the change feed; otherwise new rows.
     """
 
     table_id: str
@@ -41,7 +41,7 @@ class Offset:
     def first(
         cls, table_id: str, version: int, *, is_initial: bool, is_feed: bool = False
     ) -> Offset:
-        """Where a stream begins."""
+        """Return the offset at which a stream begins."""
         return cls(
             table_id=table_id,
             version=version,
@@ -52,31 +52,31 @@ class Offset:
 
     @property
     def place(self) -> tuple[int, int]:
-        """What orders the offsets of one stream."""
+        """The sort key of one stream's offsets."""
         return (self.version, self.index)
 
     @property
     def last_version(self) -> int:
-        """The newest version that was read, or is read next in parts."""
+        """The newest version that has been read, at least in part, or is about to be."""
         return self.version if self.index or self.is_initial else self.version - 1
 
     def next_version(self) -> Offset:
-        """The first file of the commit after this one's version."""
+        """Return the offset of the first file of the next version's commit."""
         return replace(self, version=self.version + 1, index=0, is_initial=False)
 
     def after_files(self, number: int) -> Offset:
-        """The place after so many files more."""
+        """Return the offset after `number` more files."""
         return replace(self, index=self.index + number)
 
     def beginning(self) -> Offset:
-        """Where the stream began that has come to this offset."""
+        """Return the offset at which this offset's stream began."""
         version, is_initial = self.began
         return Offset.first(self.table_id, version, is_initial=is_initial, is_feed=self.is_feed)
 
     def to_json(self) -> dict[str, object]:
-        """The offset as Spark keeps it, always in one order."""
+        """Return the offset as JSON for the checkpoint, with keys in a fixed order."""
         version, is_initial = self.began
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             "format": _FORMAT,
             "tableId": self.table_id,
             "version": self.version,
@@ -86,13 +86,13 @@ class Offset:
             "beganWithSnapshot": is_initial,
         }
         if self.is_feed:
-            found[_IS_FEED] = True
-        return found
+            fields[_IS_FEED] = True
+        return fields
 
     @classmethod
-    def from_json(cls, found: Mapping[str, object]) -> Offset:
-        """The offset that Spark kept. Raises InvalidRequest for anything else."""
-        match found:
+    def from_json(cls, fields: Mapping[str, object]) -> Offset:
+        """Read an offset from a checkpoint. Raises InvalidRequest for any other JSON."""
+        match fields:
             case {
                 "format": 1,
                 "tableId": str(table_id),
@@ -108,10 +108,10 @@ class Offset:
                     index=index,
                     is_initial=is_initial,
                     began=(began_at, began_with),
-                    is_feed=found.get(_IS_FEED) is True,
+                    is_feed=fields.get(_IS_FEED) is True,
                 )
         raise InvalidRequest(
-            f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's "
+            f"the stream's checkpoint has the offset {dict(fields)}: expected one of txlake's "
             f"source in format {_FORMAT}. It is another source's, or a newer txlake's; start the "
             "query with the program that made it, or with a new checkpointLocation"
         )

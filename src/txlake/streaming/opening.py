@@ -1,7 +1,7 @@
-"""A table is opened by a process of Spark's, from what a data source's options say.
+"""The opening of a table in one of Spark's Python processes, from a data source's options.
 
-No Spark is started there, and nothing is shared with the user's process but the store and the
-catalog's database.
+No Spark session is started there. The process shares only the store and the catalog's database with
+the user's process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from txlake.streaming.options import Place
 from txlake.system import System
 
 
-def session_of(place: Place) -> Session:
-    """A session on the lake of a table; on tables named by their place where there is none.
+def create_session(place: Place) -> Session:
+    """Return a session on the table's lake, or on path tables if `place` names no lake.
 
     Raises InvalidRequest for a lake that can't be opened, Unavailable when it can't be reached.
     """
@@ -60,9 +60,9 @@ def session_of(place: Place) -> Session:
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Session]:
-    """The lake's session, or one on path tables, for as long as this process works with it."""
-    session = session_of(place)
+def open_session(place: Place) -> Iterator[Session]:
+    """Yield a session as `create_session`, and close it and its engine afterwards."""
+    session = create_session(place)
     try:
         yield session
     finally:
@@ -71,7 +71,7 @@ def opened(place: Place) -> Iterator[Session]:
 
 
 def find_table(session: Session, place: Place) -> Handle:
-    """The table. Raises InvalidRequest when there is none."""
+    """Return the table's handle. Raises InvalidRequest when there is no table."""
     engine = session.engine
     refuse_lost(engine)
     table = table_of(place.table)
@@ -85,7 +85,7 @@ def find_table(session: Session, place: Place) -> Handle:
 
 
 def require_lake(place: Place, table: Table) -> None:
-    """Raises InvalidRequest for a name without a lake."""
+    """Raise InvalidRequest for a table name without a lake."""
     if isinstance(table, TableName) and place.lake is None:
         raise InvalidRequest(
             f"{place.table}: a name means a table of a lake, and no lake is given: say "

@@ -1,7 +1,7 @@
-"""What a stream's options mean, and which can't be combined.
+"""The options of streams: their names, values and forbidden combinations.
 
-Owns their names, which are Delta Spark's, in the two spellings: `maxFilesPerTrigger` for Spark's
-readers and writers, where letter case doesn't count, and `max_files_per_trigger` in Python.
+The names are Delta Spark's, in two spellings: `maxFilesPerTrigger` for Spark's readers and writers,
+case-insensitive, and `max_files_per_trigger` in Python.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MAX_FILES = 1000
 LATEST = "latest"
 
 LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalog", "allowOutsidePaths", "storage."
-"""Options that say where the table is: a warehouse, its catalog's database, folders in which files
-may lie that the table's log names, and storage options."""
+"""Options that locate the table: its lake's warehouse, the catalog's database, the folders outside
+the table that its log may refer to, and the prefix of storage options."""
 CATALOG_URL = "catalogUrl"
-"""The catalog's database by a name whose value Spark hides in plans and messages."""
+"""The catalog's database, by a name whose value Spark redacts in plans and messages."""
 CONNECTION = "connectionUrl"
-"""All of that in one option, as JSON. Spark hides the values of options with such a name."""
+"""All location options in one, as JSON. Spark redacts the values of options with such a name."""
 
 _SOURCE = (
     "maxFilesPerTrigger",
@@ -42,13 +42,13 @@ _SOURCE = (
 _SINK = ("mergeSchema", "userMetadata", "partitionBy", "checkpointLocation", "queryName")
 _PLACE = ("path", LAKE, CATALOG_URL, CATALOG, OUTSIDE, CONNECTION)
 _FEED = ("readChangeFeed", "readChangeData")
-_NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
+_UNSUPPORTED = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
-_OF_BATCHES = {"startingversion", "startingtimestamp"}  # with readChangeFeed
+_BATCH_OPTIONS = {"startingversion", "startingtimestamp"}  # with readChangeFeed
 PLACE_NAMES = _PLACE
-"""The options that say where a table is."""
-SOURCE_NAMES = (*_SOURCE, *_FEED, *_NOT_YET)
-"""The options of a stream's source by their names, also those that are refused."""
+"""The options that locate a table."""
+SOURCE_NAMES = (*_SOURCE, *_FEED, *_UNSUPPORTED)
+"""The names of a streaming source's options, refused ones included."""
 _BYTES = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
@@ -57,14 +57,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a stream's table is.
+    """The location of a stream's table.
 
     Attributes:
-        table: a name or a place.
-        lake: the warehouse of its lake; None for a table that is named by its place alone.
+        table: a name, path or URL.
+        lake: the warehouse of the table's lake; None for a path table.
         catalog: SQLAlchemy's URL of the lake's catalog; None for the warehouse's own.
-        outside_paths: folders in which files may lie that its log names, beside its own.
-        storage_options: as `txlake.connect` takes them.
+        outside_paths: folders outside the table that its log may refer to.
+        storage_options: as for `txlake.connect`.
     """
 
     table: str
@@ -76,20 +76,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a stream reads of its table, and how much at once.
+    """What a stream reads of its table, and the limits of a micro-batch.
 
     Attributes:
-        max_files, max_bytes: of a micro-batch; None for no limit. A batch has at least one file.
-        starting_version: the first version whose commit is read, or LATEST: the next one.
-        starting_timestamp: the first commit that is read is the first one at or after it.
-        skip_change_commits: commits that delete or change rows are left out whole, whatever the
-            next two say.
-        ignore_deletes: commits that only delete rows are passed over.
-        ignore_changes: as well, and of those that change rows the new files are read whole.
-        fail_on_data_loss: versions that are gone stop the stream.
-        exclude: files whose path in the log it finds are left out.
-        read_change_feed: changes are read, whatever they do, and not new rows; then nothing is
-            skipped or ignored, as in Delta Spark.
+        max_files, max_bytes: limits of a micro-batch; None for no limit. A batch has at least one
+            file.
+        starting_version: the first version whose commit is read; LATEST for the next version.
+        starting_timestamp: reading starts with the first commit at or after this time.
+        skip_change_commits: skip commits that delete or change rows, whatever the next two say.
+        ignore_deletes: skip commits that only delete rows.
+        ignore_changes: as `ignore_deletes`; also read the new files of commits that change rows,
+            with their unchanged rows.
+        fail_on_data_loss: missing versions stop the stream.
+        exclude: skip files whose path in the log matches.
+        read_change_feed: read the change feed instead of new rows; then nothing is skipped or
+            ignored, as in Delta Spark.
     """
 
     max_files: int | None = MAX_FILES
@@ -109,10 +110,10 @@ class SinkOptions:
     """How a stream writes its table.
 
     Attributes:
-        checkpoint: the query's checkpoint folder, whose id names the writer.
-        merge_schema: columns that the table doesn't have are added to it.
+        checkpoint: the query's checkpoint folder, whose id identifies the writer.
+        merge_schema: add columns that the table doesn't have.
         user_metadata: the commits' free text.
-        partition_by: the partition columns of a table that the stream makes.
+        partition_by: the partition columns of a table that the stream creates.
     """
 
     checkpoint: str
@@ -121,8 +122,8 @@ class SinkOptions:
     partition_by: tuple[str, ...] = ()
 
 
-class _Given:
-    """Options by their name, whatever its letter case; what isn't asked for is unknown."""
+class _KnownOptions:
+    """Options by case-insensitive name. Raises InvalidRequest for a name that isn't known."""
 
     def __init__(self, options: Mapping[str, object], known: tuple[str, ...]) -> None:
         self._known = {name.lower(): name for name in known}
@@ -141,9 +142,9 @@ class _Given:
 
 
 def place_of(options: Mapping[str, str]) -> Place:
-    """Where the table of a reader or writer of Spark's is.
+    """Return the location of the table of a Spark reader or writer.
 
-    Raises InvalidRequest without one, and for two catalogs.
+    Raises InvalidRequest without a table, and for two different catalogs.
     """
     folded = {name.lower(): value for name, value in options.items()}
     table = folded.get("path")
@@ -168,24 +169,24 @@ def place_of(options: Mapping[str, str]) -> Place:
 
 
 def _catalog(folded: Mapping[str, str]) -> str | None:
-    """The catalog's URL, which the messages don't show: it may hold a password."""
-    found = {folded[name.lower()] for name in (CATALOG_URL, CATALOG) if name.lower() in folded}
-    if len(found) > 1:
+    """Return the catalog's URL. Messages don't show it, as it may contain a password."""
+    urls = {folded[name.lower()] for name in (CATALOG_URL, CATALOG) if name.lower() in folded}
+    if len(urls) > 1:
         raise InvalidRequest(
             f"{CATALOG_URL} and {CATALOG} are given together, and differ: say {CATALOG_URL} alone, "
             "which Spark doesn't show in its messages"
         )
-    return next(iter(found), None)
+    return next(iter(urls), None)
 
 
 def source_options(options: Mapping[str, object]) -> SourceOptions:
-    """What a reader's options mean.
+    """Parse the options of a stream's reader.
 
-    Raises InvalidRequest for an option that there isn't, a value that isn't one of its, and for two
-    that contradict each other; UnsupportedFeature for those of Delta Spark that txlake lacks.
+    Raises InvalidRequest for an unknown option, an invalid value, and options that contradict each
+    other; UnsupportedFeature for options of Delta Spark that txlake lacks.
     """
     _refuse(options)
-    given = _Given(options, (*_SOURCE, *_FEED, *_PLACE))
+    given = _KnownOptions(options, (*_SOURCE, *_FEED, *_PLACE))
     version = given.get("startingVersion", _version)
     timestamp = given.get("startingTimestamp", _text)
     if version is not None and timestamp is not None:
@@ -196,10 +197,10 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
         )
     max_files = given.get("maxFilesPerTrigger", _positive)
     max_bytes = given.get("maxBytesPerTrigger", _bytes)
-    # The second is the first one's older name.
+    # ignoreFileDeletion is the older name of ignoreChanges.
     changes = [given.get(name, _boolean) for name in ("ignoreChanges", "ignoreFileDeletion")]
     loss = given.get("failOnDataLoss", _boolean)
-    feeds = [given.get(name, _boolean) for name in _FEED]  # each is looked at
+    feeds = [given.get(name, _boolean) for name in _FEED]  # a list, to validate both
     return SourceOptions(
         max_files=MAX_FILES if max_files is None and max_bytes is None else max_files,
         max_bytes=max_bytes,
@@ -215,14 +216,14 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
 
 
 def require_source_options(options: Mapping[str, object]) -> None:
-    """Raises as `source_options` where any option is one that a stream's reader alone has."""
-    own = {name.lower() for name in (*_SOURCE, *_NOT_YET)} - _OF_BATCHES
-    if any(name.lower() in own for name in options):
+    """Validate as `source_options` if there is an option that only a stream's reader has."""
+    stream_only = {name.lower() for name in (*_SOURCE, *_UNSUPPORTED)} - _BATCH_OPTIONS
+    if any(name.lower() in stream_only for name in options):
         source_options(options)
 
 
 def reads_changes(options: Mapping[str, object]) -> bool:
-    """Whether a stream of changes may be asked for; one with an end is a batch's."""
+    """Whether the options may be those of a change stream; one with an end version is a batch."""
     given = {name.lower(): value for name, value in options.items()}
     if any(name.lower() in given for name in _TRAVEL):
         return False
@@ -230,11 +231,11 @@ def reads_changes(options: Mapping[str, object]) -> bool:
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
-    """What a writer's options mean.
+    """Parse the options of a stream's writer.
 
     Raises InvalidRequest as `source_options`, and without a checkpoint.
     """
-    given = _Given(options, (*_SINK, *_PLACE))
+    given = _KnownOptions(options, (*_SINK, *_PLACE))
     checkpoint = given.get("checkpointLocation", _text)
     if checkpoint is None:
         raise InvalidRequest(
@@ -251,23 +252,23 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
 
 
 def place_options(place: Place) -> dict[str, str]:
-    """The options by which a process of Spark's opens the same table; plans don't show secrets."""
-    found = {STORAGE + name: value for name, value in place.storage_options.items()}
+    """Return the options with which a Spark process opens the same table; plans hide secrets."""
+    options = {STORAGE + name: value for name, value in place.storage_options.items()}
     if place.lake is not None:
-        found[LAKE] = place.lake
+        options[LAKE] = place.lake
     if place.catalog is not None:
-        found[CATALOG.lower()] = place.catalog
+        options[CATALOG.lower()] = place.catalog
     if place.outside_paths:
-        found[OUTSIDE.lower()] = ",".join(place.outside_paths)
-    return {"path": place.table, CONNECTION: json.dumps(found)}
+        options[OUTSIDE.lower()] = ",".join(place.outside_paths)
+    return {"path": place.table, CONNECTION: json.dumps(options)}
 
 
 def camel_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Python's options as Spark's: `max_files_per_trigger=10` is `maxFilesPerTrigger`, `10`.
+    """Convert Python's options to Spark's: `max_files_per_trigger=10` to `maxFilesPerTrigger`.
 
-    Raises InvalidRequest for a value that no option has.
+    Raises InvalidRequest for a value of a type that no option has.
     """
-    found = {}
+    converted = {}
     for name, value in options.items():
         if isinstance(value, bool):
             value = str(value).lower()
@@ -276,20 +277,20 @@ def camel_options(options: Mapping[str, object]) -> dict[str, str]:
         if not isinstance(value, str | int):
             raise InvalidRequest(f"{name}={value!r:.80}: expected a text, a number or a boolean")
         head, *rest = name.split("_")
-        found[head + "".join(part.capitalize() for part in rest)] = str(value)
-    return found
+        converted[head + "".join(part.capitalize() for part in rest)] = str(value)
+    return converted
 
 
 def _refuse(options: Mapping[str, object]) -> None:
     folded = {name.lower(): name for name in options}
-    for wanted in _NOT_YET:
-        if wanted.lower() in folded:
-            raise UnsupportedFeature(f"{wanted}: txlake's source doesn't have it; leave it out")
-    for wanted in _TRAVEL:
-        if wanted.lower() in folded:
+    for name in _UNSUPPORTED:
+        if name.lower() in folded:
+            raise UnsupportedFeature(f"{name}: txlake's source doesn't have it; leave it out")
+    for name in _TRAVEL:
+        if name.lower() in folded:
             raise InvalidRequest(
                 "[DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS] "
-                f"{wanted} goes with a read, not with a stream, which has no end: say "
+                f"{name} goes with a read, not with a stream, which has no end: say "
                 "startingVersion or startingTimestamp"
             )
 
@@ -321,8 +322,8 @@ def _positive(name: str, value: object) -> int:
 
 
 def _bytes(name: str, value: object) -> int:
-    found = _BYTES.fullmatch(str(value).strip())
-    size = 0 if found is None else int(found[1]) * _UNITS[found[2].lower()]
+    match = _BYTES.fullmatch(str(value).strip())
+    size = 0 if match is None else int(match[1]) * _UNITS[match[2].lower()]
     if not size:
         raise _illegal(name, value, "expected a size like 1048576, 10m or 1g")
     return size

@@ -1,7 +1,6 @@
-"""What Spark's tasks are told of a stream's files: the read of a micro-batch, and its columns.
+"""The plan of a micro-batch's read for Spark's tasks: columns, files and partitions.
 
-Owns the columns that a stream shows of a table: all of them nullable, as Spark's own file streams
-have them.
+Owns the columns of a stream of a table: all nullable, as in Spark's own file streams.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ _PARTITION_BYTES = 32 * 1024 * 1024
 
 
 def stream_schema(snapshot: Snapshot) -> T.StructType:
-    """The columns that a stream of the table has."""
-    found = all_nullable(spark_schema(with_collations(snapshot.schema)))
-    assert isinstance(found, T.StructType)
-    return found
+    """Return the columns of a stream of the table."""
+    columns = all_nullable(spark_schema(with_collations(snapshot.schema)))
+    assert isinstance(columns, T.StructType)
+    return columns
 
 
 def stream_task(
-    snapshot: Snapshot, options: Mapping[str, str], shown: T.StructType | None = None
+    snapshot: Snapshot, options: Mapping[str, str], spark_columns: T.StructType | None = None
 ) -> StreamTask:
-    """How tasks read the table's files; `shown` are the columns that Spark expects."""
+    """Return the task that reads the table's files as `spark_columns`, which Spark expects."""
     schema = snapshot.schema
-    expected = stream_schema(snapshot) if shown is None else shown
-    partitions = {name: place for place, name in enumerate(snapshot.partition_columns)}
-    held: list[Field] = []
+    expected = stream_schema(snapshot) if spark_columns is None else spark_columns
+    partitions = {name: index for index, name in enumerate(snapshot.partition_columns)}
+    file_columns: list[Field] = []
     sources: list[int | None] = []
     for item in schema:
         if item.name in partitions:
@@ -58,19 +57,19 @@ def stream_task(
         elif item.type == Primitive("void"):
             sources.append(None)
         else:
-            sources.append(len(held))
-            held.append(item)
+            sources.append(len(file_columns))
+            file_columns.append(item)
     columns = [
-        pa.field(item.name, _shown_type(item.type, one.dataType), one.nullable)
-        for item, one in zip(schema, expected.fields, strict=True)
+        pa.field(item.name, _arrow_type(item.type, target.dataType), target.nullable)
+        for item, target in zip(schema, expected.fields, strict=True)
     ]
     return StreamTask(
-        schema=pa.schema(map(parquet_field, held)).serialize().to_pybytes(),
+        schema=pa.schema(map(parquet_field, file_columns)).serialize().to_pybytes(),
         row_schema=pa.schema(columns).serialize().to_pybytes(),
         sources=tuple(sources),
         padded={
-            place: length
-            for place, item in enumerate(schema)
+            index: length
+            for index, item in enumerate(schema)
             if is_padded(item) and (length := length_of(item)) is not None
         },
         by_id=snapshot.column_mapping_mode == "id",
@@ -78,32 +77,35 @@ def stream_task(
     )
 
 
-def _shown_type(data_type: DataType, expected: T.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values of a type from a Python data source.
+def _arrow_type(data_type: DataType, expected: T.DataType) -> pa.DataType:
+    """Return the Arrow type in which a Python data source gives Spark values of a type.
 
-    `expected` is Spark's own, which says what may be null.
+    `expected` is Spark's type, which determines what is nullable.
     """
     match data_type, expected:
         case Struct(fields), T.StructType():
             return pa.struct(
                 [
-                    pa.field(item.name, _shown_type(item.type, one.dataType), one.nullable)
-                    for item, one in zip(fields, expected.fields, strict=True)
+                    pa.field(item.name, _arrow_type(item.type, target.dataType), target.nullable)
+                    for item, target in zip(fields, expected.fields, strict=True)
                 ]
             )
         case Array(element, _), T.ArrayType():
-            inner = _shown_type(element, expected.elementType)
+            inner = _arrow_type(element, expected.elementType)
             return pa.list_(pa.field("element", inner, expected.containsNull))
         case Map(key, value, _), T.MapType():
-            item = _shown_type(value, expected.valueType)
+            item = _arrow_type(value, expected.valueType)
             nullable = expected.valueContainsNull
-            return pa.map_(_shown_type(key, expected.keyType), pa.field("value", item, nullable))
+            return pa.map_(_arrow_type(key, expected.keyType), pa.field("value", item, nullable))
         case _:
             return to_arrow_type(data_type)
 
 
-def streamed_file(snapshot: Snapshot, add: Add, reach: Reach) -> StreamedFile:
-    """Where tasks find a file. Raises as `Reach.url`, CorruptTable for a bad partition value."""
+def task_file(snapshot: Snapshot, add: Add, reach: Reach) -> StreamedFile:
+    """Return the description by which tasks read a file.
+
+    Raises as `Reach.url`, and CorruptTable for a bad partition value.
+    """
     values = []
     for name in snapshot.partition_columns:
         item = snapshot.schema.find(name)
@@ -127,46 +129,52 @@ def _stored_vector(vector: DeletionVector, reach: Reach) -> StoredVector:
 
 
 def feed_schema(snapshot: Snapshot) -> T.StructType:
-    """The columns that a stream of the table's changes has. Raises as `require_feed`."""
+    """Return the columns of a stream of the table's changes. Raises as `require_feed`."""
     require_feed(snapshot, snapshot.version)
     return stream_schema(as_derived(snapshot))
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPlan:
-    """How tasks read the changes of a table: `shown` are the columns that Spark expects."""
+    """The plan by which tasks read a table's changes.
+
+    Attributes:
+        own: the table when the stream was started.
+        options: storage options.
+        spark_columns: the columns that Spark expects.
+    """
 
     own: Snapshot
     options: Mapping[str, str] = field(repr=False)
-    shown: T.StructType | None = None
+    spark_columns: T.StructType | None = None
 
     def parts(
         self, told: Sequence[Told], reach: Reach
     ) -> list[tuple[StreamTask, list[StreamedFile]]]:
-        """The changes by Spark's tasks, in their order. Raises as `streamed_file`."""
-        ways = {True: as_recorded(self.own), False: as_derived(self.own)}
+        """Return the changes of each of Spark's tasks, in order. Raises as `task_file`."""
+        snapshots = {True: as_recorded(self.own), False: as_derived(self.own)}
         tasks = {
-            is_recorded: stream_task(snapshot, self.options, self.shown)
-            for is_recorded, snapshot in ways.items()
+            is_recorded: stream_task(snapshot, self.options, self.spark_columns)
+            for is_recorded, snapshot in snapshots.items()
         }
         parts = []
         for is_recorded, ones in groupby(told, key=lambda one: one.change_type is None):
-            snapshot, task = ways[is_recorded], tasks[is_recorded]
-            for part in in_partitions(list(ones), lambda one: one.file.size):
+            snapshot, task = snapshots[is_recorded], tasks[is_recorded]
+            for part in task_partitions(list(ones), lambda one: one.file.size):
                 parts.append((task, [_with_change(snapshot, one, reach) for one in part]))
         return parts
 
 
 def _with_change(snapshot: Snapshot, told: Told, reach: Reach) -> StreamedFile:
-    found = streamed_file(snapshot, labelled(told), reach)
+    file = task_file(snapshot, labelled(told), reach)
     if told.only is None:
-        return found
+        return file
     positions = pack_positions(as_array(told.only).astype("int64"))
-    return replace(found, vector=None, only=StoredVector(data=positions))
+    return replace(file, vector=None, only=StoredVector(data=positions))
 
 
-def in_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> list[list[File]]:
-    """The files by Spark's tasks, in order, each of about the same size."""
+def task_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> list[list[File]]:
+    """Divide the files among Spark's tasks, in order, about the same size for each."""
     parts: list[list[File]] = []
     size = 0
     for file in files:
@@ -178,15 +186,15 @@ def in_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> list
     return parts
 
 
-def require_own_schema(schema: T.StructType, own: T.StructType, table: str) -> None:
-    """Raises InvalidRequest unless the columns that Spark expects are those of the table."""
-    if _plain(schema) != _plain(own):
+def require_table_schema(schema: T.StructType, own: T.StructType, table: str) -> None:
+    """Raise InvalidRequest unless Spark expects the columns that the table has now."""
+    if _schema_text(schema) != _schema_text(own):
         raise InvalidRequest(
-            f"{table}: the stream was made with the columns {_plain(schema)}, and the "
-            f"table has {_plain(own)}: its schema changed since, or schema(...) was given, which a "
-            "stream of a table doesn't take. Make the stream anew, without schema(...)"
+            f"{table}: the stream was made with the columns {_schema_text(schema)}, and the "
+            f"table has {_schema_text(own)}: its schema changed since, or schema(...) was given, "
+            "which a stream of a table doesn't take. Make the stream anew, without schema(...)"
         )
 
 
-def _plain(schema: T.StructType) -> str:
+def _schema_text(schema: T.StructType) -> str:
     return re.sub(r"\s+", " ", schema.simpleString())

@@ -1,8 +1,8 @@
 """The reader that Spark calls for a stream: in a process beside its driver, and in tasks.
 
-Owns what Spark asks a Python data source for, by PySpark's release: since 4.2 it says from where to
-read and how much, before it only asks where the end is, so that a micro-batch reads all there is.
-Tasks import this module too: what the driver alone needs is imported where it is used.
+Owns the differences between PySpark's releases. Since 4.2 Spark passes the start offset and a limit
+and gets the end offset. Before, it asks for the end without them, so that a micro-batch reads all
+available rows. Tasks import this module too: imports for the driver alone are inside functions.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ except ImportError:  # PySpark 4.0 and 4.1
     HAS_ADMISSION = False
 
 
-class _Opened:
+class _OpenTable:
     """The table, opened by this process."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        from txlake.streaming.opening import find_table, session_of
-        from txlake.streaming.planning import require_own_schema
+        from txlake.streaming.opening import create_session, find_table
+        from txlake.streaming.planning import require_table_schema
         from txlake.streaming.source import Source
 
-        place, asked = place_of(options), source_options(options)
-        self.session = session_of(place)
+        place, parsed = place_of(options), source_options(options)
+        self.session = create_session(place)
         handle = find_table(self.session, place)
         own = handle.log.latest()
-        require_own_schema(schema, _columns(own, asked), own.table)
-        self.source: Source = Source(handle.log, own, asked)
-        self._options = asked
+        require_table_schema(schema, _columns(own, parsed), own.table)
+        self.source: Source = Source(handle.log, own, parsed)
+        self._options = parsed
         self._storage_options = place.storage_options
         self._schema = schema
         self._reach: Reach = self.session.engine.reach(handle)
 
     def parts(self, start: Offset, end: Offset) -> list[tuple[StreamTask, list[StreamedFile]]]:
-        """What tasks read from `start` until before `end`."""
-        from txlake.streaming.planning import FeedPlan, in_partitions, stream_task, streamed_file
+        """Return the read of each task, from `start` until before `end`."""
+        from txlake.streaming.planning import FeedPlan, stream_task, task_file, task_partitions
 
         own = self.source.own
         if self._options.read_change_feed:
             plan = FeedPlan(own, self._storage_options, self._schema)
             return plan.parts(self.source.changes(start, end), self._reach)
         task = stream_task(own, self._storage_options, self._schema)
-        parts = in_partitions(self.source.files(start, end), lambda add: add.size)
-        return [(task, [streamed_file(own, add, self._reach) for add in part]) for part in parts]
+        parts = task_partitions(self.source.files(start, end), lambda add: add.size)
+        return [(task, [task_file(own, add, self._reach) for add in part]) for part in parts]
 
 
 def _columns(snapshot: Snapshot, options: SourceOptions) -> StructType:
@@ -74,21 +74,21 @@ def _columns(snapshot: Snapshot, options: SourceOptions) -> StructType:
 
 
 class Reader(DataSourceStreamReader):
-    """A stream's reader for every release; what Spark asks by release is in its subclasses."""
+    """A stream's reader; subclasses have the methods that differ between PySpark's releases."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = dict(options)
         self._schema = schema
-        self._opened: _Opened | None = None
+        self._opened: _OpenTable | None = None
         self._began: Offset | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_opened": None, "_began": None}
 
     @property
-    def _table(self) -> _Opened:
+    def _table(self) -> _OpenTable:
         if self._opened is None:
-            self._opened = _Opened(self._options, self._schema)
+            self._opened = _OpenTable(self._options, self._schema)
         return self._opened
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - PySpark's
@@ -116,7 +116,7 @@ class Reader(DataSourceStreamReader):
 
 
 class UnlimitedReader(Reader):
-    """For PySpark 4.0 and 4.1, whose sources aren't told where a micro-batch begins."""
+    """The reader for PySpark 4.0 and 4.1, which don't pass a micro-batch's start offset."""
 
     def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
         source = self._table.source
@@ -126,7 +126,7 @@ class UnlimitedReader(Reader):
 if HAS_ADMISSION:
 
     class LimitedReader(Reader, SupportsTriggerAvailableNow):
-        """For PySpark 4.2 and later: micro-batches as large as the options say."""
+        """The reader for PySpark 4.2 and later: the options limit a micro-batch."""
 
         def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - PySpark's
             limit = source_options(self._options).max_files
@@ -135,10 +135,10 @@ if HAS_ADMISSION:
         def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # noqa: N802
             from txlake.streaming.offsets import Offset
 
-            began = Offset.from_json(start)
-            self._began = began.beginning()
+            offset = Offset.from_json(start)
+            self._began = offset.beginning()
             limited = not isinstance(limit, ReadAllAvailable)
-            return self._table.source.latest(began, limited=limited).to_json()
+            return self._table.source.latest(offset, limited=limited).to_json()
 
         def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
             began = self._began
@@ -149,21 +149,21 @@ if HAS_ADMISSION:
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> Reader:
-    """The reader that suits this PySpark."""
+    """Return the reader for the installed PySpark."""
     return LimitedReader(options, schema) if HAS_ADMISSION else UnlimitedReader(options, schema)
 
 
 def stream_columns(options: Mapping[str, str]) -> StructType:
-    """The columns of a stream of the table that the options name.
+    """Return the columns of a stream of the table that the options name.
 
-    Raises InvalidRequest for options that can't be, and where there is no table.
+    Raises InvalidRequest for invalid options, and where there is no table.
     """
-    from txlake.streaming.opening import find_table, session_of
+    from txlake.streaming.opening import create_session, find_table
 
-    place, asked = place_of(options), source_options(options)
-    session = session_of(place)
+    place, parsed = place_of(options), source_options(options)
+    session = create_session(place)
     try:
-        return _columns(find_table(session, place).log.latest(), asked)
+        return _columns(find_table(session, place).log.latest(), parsed)
     finally:
         session.close()
         session.engine.close()

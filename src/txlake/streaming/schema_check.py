@@ -1,7 +1,7 @@
-"""Whether a stream may read the files of a version whose schema isn't its own.
+"""The check whether a stream can read a version whose schema differs from the stream's.
 
-A stream's columns are fixed when it starts. Owns which older and newer schemas of the table it can
-read by them; decides without I/O.
+A stream's columns are fixed when it starts. Owns which older and newer schemas of the table can be
+read as these columns; decides without I/O.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
 def check_schema(
     table: str, version: int, found: Struct, own: Struct, newest: Struct, *, is_later: bool
 ) -> None:
-    """Raises InvalidRequest unless rows of the schema `found`, of a version, can be read by `own`.
+    """Raise InvalidRequest unless rows of a version's schema `found` can be read as schema `own`.
 
-    Columns may be missing in it, and types narrower; but where the version `is_later` than that of
-    `own`, a column that is missing was dropped, and the stream would give nulls for it. `newest` is
-    the table's schema now: where that can read the rows, the query only has to be started again.
+    `found` may lack columns and have narrower types. But if the version `is_later` than that of
+    `own`, a missing column was dropped, and the stream would return nulls for it. `newest` is the
+    table's schema now: if it can read the rows, the error only asks to restart the query.
     """
-    why = _unfit(found, own, "") or (_dropped(own, found, "") if is_later else None)
+    why = _mismatch(found, own, "") or (_dropped_column(own, found, "") if is_later else None)
     if why is None:
         return
-    if _unfit(found, newest, "") is None:
+    if _mismatch(found, newest, "") is None:
         raise InvalidRequest(
             f"[DELTA_SCHEMA_CHANGED_WITH_VERSION] {table}: version {version} changed the schema: "
             f"{why}. Start the query again from "
@@ -40,7 +40,7 @@ def check_schema(
 def check_partitions(
     table: str, version: int, found: tuple[str, ...], own: tuple[str, ...]
 ) -> None:
-    """Raises InvalidRequest where a version is partitioned by other columns than the stream's."""
+    """Raise InvalidRequest where a version has other partition columns than the stream's table."""
     if found != own:
         raise InvalidRequest(
             f"{table}: version {version} is partitioned by {', '.join(found) or 'nothing'}, the "
@@ -49,54 +49,54 @@ def check_partitions(
         )
 
 
-def _unfit(found: DataType, own: DataType, path: str) -> str | None:
-    """Why rows of a type can't be read as the other; None when they can."""
+def _mismatch(found: DataType, own: DataType, path: str) -> str | None:
+    """Return why values of type `found` can't be read as type `own`; None when they can."""
     match found, own:
         case Struct(fields), Struct(others):
             by_name = {item.name: item for item in others}
             for item in fields:
                 name = f"{path}.{item.name}" if path else item.name
-                wanted = by_name.get(item.name)
-                if wanted is None or wanted.physical_name != item.physical_name:
+                target = by_name.get(item.name)
+                if target is None or target.physical_name != item.physical_name:
                     return f"it has the column {name!r}, which the stream doesn't"
-                why = _unfit(item.type, wanted.type, name)
+                why = _mismatch(item.type, target.type, name)
                 if why is not None:
                     return why
             return None
         case Array(one, _), Array(other, _):
-            return _unfit(one, other, f"{path}.element")
+            return _mismatch(one, other, f"{path}.element")
         case Map(key, value, _), Map(other_key, other_value, _):
-            return _unfit(key, other_key, f"{path}.key") or _unfit(
+            return _mismatch(key, other_key, f"{path}.key") or _mismatch(
                 value, other_value, f"{path}.value"
             )
         case Primitive(), Primitive():
-            texts = found.is_string and own.is_string
-            if texts or same_primitive(found, own) or is_widening(found, own):
+            are_strings = found.is_string and own.is_string
+            if are_strings or same_primitive(found, own) or is_widening(found, own):
                 return None
-    return f"its column {path!r} is {_shown(found)}, and the stream's {_shown(own)}"
+    return f"its column {path!r} is {_type_name(found)}, and the stream's {_type_name(own)}"
 
 
-def _dropped(own: DataType, found: DataType, path: str) -> str | None:
-    """Which column of one type the other lacks, in words; None where there is none."""
+def _dropped_column(own: DataType, found: DataType, path: str) -> str | None:
+    """Return a message naming a column of `own` that `found` lacks; None where there is none."""
     match own, found:
         case Struct(fields), Struct(others):
             by_name = {item.name: item for item in others}
             for item in fields:
                 name = f"{path}.{item.name}" if path else item.name
-                kept = by_name.get(item.name)
-                if kept is None or kept.physical_name != item.physical_name:
+                counterpart = by_name.get(item.name)
+                if counterpart is None or counterpart.physical_name != item.physical_name:
                     return f"it has no column {name!r}, which the stream has"
-                why = _dropped(item.type, kept.type, name)
+                why = _dropped_column(item.type, counterpart.type, name)
                 if why is not None:
                     return why
         case Array(one, _), Array(other, _):
-            return _dropped(one, other, f"{path}.element")
+            return _dropped_column(one, other, f"{path}.element")
         case Map(key, value, _), Map(other_key, other_value, _):
-            return _dropped(key, other_key, f"{path}.key") or _dropped(
+            return _dropped_column(key, other_key, f"{path}.key") or _dropped_column(
                 value, other_value, f"{path}.value"
             )
     return None
 
 
-def _shown(data_type: DataType) -> str:
+def _type_name(data_type: DataType) -> str:
     return data_type.name if isinstance(data_type, Primitive) else type(data_type).__name__.lower()

@@ -1,6 +1,6 @@
-"""A stream's sink: a table that is there with the stream's columns, and a commit a micro-batch.
+"""A stream's sink: it creates or extends the table at the start, and commits each micro-batch once.
 
-The process that commits has no Spark session; whoever has one uses `lake.write_stream`.
+The committing process has no Spark session; with one, `lake.write_stream` is used instead.
 """
 
 from __future__ import annotations
@@ -17,72 +17,72 @@ from txlake.session.session import Session
 from txlake.spark.types import delta_schema
 from txlake.statements import NativeFrame, Write, table_of
 from txlake.storage import open_store
-from txlake.streaming.committing import Commit, commit_staged
-from txlake.streaming.opening import find_table, opened, require_lake
+from txlake.streaming.committing import CommitDetails, commit_staged
+from txlake.streaming.opening import find_table, open_session, require_lake
 from txlake.streaming.options import Place, SinkOptions
-from txlake.streaming.progress import Progress, require_unbroken, written
-from txlake.streaming.staged import Staged, Staging
-from txlake.streaming.staging import WaysOut, staging
+from txlake.streaming.progress import Progress, last_batch, require_unbroken
+from txlake.streaming.staged import StagedFiles, StagingPlan
+from txlake.streaming.staging import ErrorAdvice, plan_staging
 
-_OUT = WaysOut(
-    of_rules="write it by lake.write_stream(df, table, checkpoint=...)",
-    of_columns="say mergeSchema=true to add columns",
+_ADVICE = ErrorAdvice(
+    for_rules="write it by lake.write_stream(df, table, checkpoint=...)",
+    for_columns="say mergeSchema=true to add columns",
 )
 
 
-def stage_stream(place: Place, options: SinkOptions, schema: StructType) -> Staging:
-    """How tasks write a stream's rows.
+def plan_stream_staging(place: Place, options: SinkOptions, schema: StructType) -> StagingPlan:
+    """Plan how tasks write a stream's rows.
 
-    Makes the table where there is none, and adds columns to it where the options say so. Raises as
-    `staging`.
+    Creates the table if there is none, and adds columns to it if the options allow that. Raises as
+    `plan_staging`.
     """
     incoming = delta_schema(schema)
-    with opened(place) as session:
+    with open_session(place) as session:
         if place.lake is not None:
-            query_id = id_in_checkpoint(place, options.checkpoint)
+            query_id = checkpoint_query_id(place, options.checkpoint)
             handle = session.engine.find(table_of(place.table), DEFAULT_DATABASE)
             Progress(session.engine, query_id, place.table).require_own(handle)
-        _prepare(session, place, options, incoming)
-        return staging(session.engine, find_table(session, place), incoming, _OUT)
+        _prepare_table(session, place, options, incoming)
+        return plan_staging(session.engine, find_table(session, place), incoming, _ADVICE)
 
 
 def commit_batch(
     place: Place,
     options: SinkOptions,
     batch_id: int,
-    staged: Staged,
+    staged: StagedFiles,
     *,
     overwrite: bool,
 ) -> None:
-    """Commits what tasks wrote of a micro-batch, unless that was done; raises as `commit_staged`.
+    """Commit a micro-batch's staged files, unless it was committed; raises as `commit_staged`.
 
-    Where the checkpoint can't be read, or is another sink's, the files stay for VACUUM.
+    If the checkpoint can't be read, or is another sink's, the files stay for VACUUM.
     """
     table = table_of(place.table)
-    with opened(place) as session:
-        query_id = id_in_checkpoint(place, options.checkpoint)
+    with open_session(place) as session:
+        query_id = checkpoint_query_id(place, options.checkpoint)
         handle = session.engine.find(table, DEFAULT_DATABASE)
         if place.lake is not None:
             Progress(session.engine, query_id, place.table).claim(handle)
         require_unbroken(place.table, handle, query_id, batch_id)
-        told = {
+        parameters = {
             "outputMode": "Complete" if overwrite else "Append",
             "queryId": query_id,
             "epochId": str(batch_id),
         }
-        commit = Commit(
+        commit = CommitDetails(
             app=(query_id, batch_id),
-            newest=-1 if handle is None else written(handle, query_id),
+            newest=-1 if handle is None else last_batch(handle, query_id),
             overwrite=overwrite,
             operation="STREAMING UPDATE",
-            parameters=told,
+            parameters=parameters,
             user_metadata=options.user_metadata,
         )
         commit_staged(session, table, staged, commit)
 
 
-def id_in_checkpoint(place: Place, checkpoint: str) -> str:
-    """The id of the query whose checkpoint it is. Raises InvalidRequest where there is none."""
+def checkpoint_query_id(place: Place, checkpoint: str) -> str:
+    """Return the id of a checkpoint's query. Raises InvalidRequest where there is none."""
     try:
         data = open_store(checkpoint, place.storage_options).get("metadata")
         return str(json.loads(data)["id"])
@@ -93,14 +93,14 @@ def id_in_checkpoint(place: Place, checkpoint: str) -> str:
         ) from error
 
 
-def _prepare(session: Session, place: Place, options: SinkOptions, incoming: Struct) -> None:
-    """The table is there, and has the rows' columns where it may be given them."""
+def _prepare_table(session: Session, place: Place, options: SinkOptions, incoming: Struct) -> None:
+    """Create the table if there is none, or add the rows' columns if the options allow that."""
     table = table_of(place.table)
     require_lake(place, table)
     handle = session.engine.find(table, DEFAULT_DATABASE)
-    found = None if handle is None else handle.log.latest_or_none()
-    if found is not None:
-        unknown = [item.name for item in incoming if found.schema.find(item.name) is None]
+    snapshot = None if handle is None else handle.log.latest_or_none()
+    if snapshot is not None:
+        unknown = [item.name for item in incoming if snapshot.schema.find(item.name) is None]
         if not unknown or not options.merge_schema:
             return
     empty = to_arrow_schema(as_table_schema(incoming)).empty_table()

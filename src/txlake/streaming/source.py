@@ -1,9 +1,9 @@
-"""Which files of a table a stream reads next, from the log alone.
+"""The streaming source: which files of a table a stream reads next, from the log alone.
 
-First the files of the whole table at the version at which the stream begins, oldest first, then
-those that each later commit adds, in the order of its log. Owns that order, which never changes,
-and the limits of a micro-batch; reads no data and needs no Spark. What commits mean to a stream is
-`commits`' to say.
+First come the files of the whole table at the version at which the stream begins, oldest first,
+then those that each later commit adds, in the order of the log. Owns that order, which never
+changes, and the limits of a micro-batch; reads no data and needs no Spark. `commits` decides which
+commits a stream reads.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.features import check_readable
-from txlake.streaming.commits import FileAction, Step, new_files
-from txlake.streaming.feed import pieces_of, removes_rows_of_before, require_feed, told_of
+from txlake.streaming.commits import FileAction, FileGroup, new_files
+from txlake.streaming.feed import (
+    feed_changes,
+    file_groups,
+    removes_rows_of_older_schema,
+    require_feed,
+)
 from txlake.streaming.offsets import Offset
 from txlake.streaming.options import LATEST, SourceOptions
 from txlake.streaming.schema_check import check_partitions, check_schema
@@ -31,14 +36,14 @@ _NO_VERSION = "DELTA_VERSION_NOT_FOUND"
 
 
 class Source:
-    """One table as a stream reads it, in one thread.
+    """A table as a streaming source, for use in one thread.
 
     Every method raises InvalidRequest where the table isn't the one that the stream began with,
-    where its schema isn't `own`'s any more, and for a commit that changes rows; CorruptTable for a
-    version that is gone; and what `TableLog` raises.
+    where its schema can't be read as that of `own`, and for a commit that changes rows;
+    CorruptTable for a missing version; and what `TableLog` raises.
 
     Attributes:
-        own: the table when the stream was started: its rows are read by that schema.
+        own: the table when the stream was started; its schema is the stream's.
     """
 
     def __init__(self, log: TableLog, own: Snapshot, options: SourceOptions) -> None:
@@ -47,18 +52,18 @@ class Source:
         self._options = options
         self._newest_allowed: int | None = None
         self._beginning: Offset | None = None
-        self._answered: Offset | None = None
+        self._reported_start: Offset | None = None
         self._initial: tuple[int, list[Add]] | None = None
         self._is_checked = False
 
     def stop_at_newest(self) -> None:
-        """Versions that come after this moment aren't read any more."""
+        """Read no versions that are committed after this call."""
         self._newest_allowed = self._log.latest().version
 
     def beginning(self) -> Offset:
-        """Where a stream begins that has read nothing yet: one answer, whose commit may be gone.
+        """Return the offset at which a new stream begins, always the same; its commit may be gone.
 
-        PySpark 4.0 and 4.1 need it of streams that have read that commit long ago.
+        PySpark 4.0 and 4.1 also ask for it when a stream has long passed that commit.
         """
         if self._beginning is None:
             newest = self._newest()
@@ -72,22 +77,22 @@ class Source:
         return self._beginning
 
     def initial(self) -> Offset:
-        """Where a stream begins that has read nothing yet."""
-        self._answered = self.beginning()
-        asked = self._options.starting_version
-        if isinstance(asked, int):
-            self._require_kept(asked)
-        return self._answered
+        """Return the offset at which a new stream begins. Raises where its commit is gone."""
+        self._reported_start = self.beginning()
+        version = self._options.starting_version
+        if isinstance(version, int):
+            self._require_commit(version)
+        return self._reported_start
 
     def newest(self, beginning: Offset) -> Offset:
-        """The place after everything that is there now, for a stream that began there."""
+        """Return the offset after the newest version, for a stream that began at `beginning`."""
         version = max(self._newest().version, beginning.version - 1)
         return replace(beginning, version=version + 1, index=0, is_initial=False)
 
     def latest(self, start: Offset, *, limited: bool) -> Offset:
-        """Where a micro-batch ends that begins at `start`: at the limits, or after all there is.
+        """Return the end of the micro-batch from `start`: at the limits, or after all versions.
 
-        It ends before a commit that stops the stream; one that begins there raises.
+        It ends before a commit that stops the stream. Raises if the batch begins at that commit.
         """
         batch = _Batch(
             self._options.max_files if limited else None,
@@ -97,56 +102,57 @@ class Source:
         self._require_read(start)
         position = start
         try:
-            for step in self._steps(start, self._newest().version):
-                if not batch.take(self._kept(step.files)):
+            for group in self._groups(start, self._newest().version):
+                if not batch.take(self._not_excluded(group.files)):
                     break
-                position = step.after
+                position = group.after
         except TxlakeError:
             if position == start:
                 raise
         return position
 
     def files(self, start: Offset, end: Offset) -> list[Add]:
-        """The files of new rows from `start` until before `end`, in order."""
+        """Return the files of new rows from `start` until before `end`, in order."""
         return [
             file
-            for step in self._between(start, end)
-            for file in step.files
+            for group in self._between(start, end)
+            for file in group.files
             if isinstance(file, Add)
         ]
 
     def changes(self, start: Offset, end: Offset) -> list[Told]:
-        """The changes from `start` until before `end`, in order of their versions."""
-        return told_of(self._log, self._between(start, end))
+        """Return the changes from `start` until before `end`, in order of their versions."""
+        return feed_changes(self._log, self._between(start, end))
 
-    def _between(self, start: Offset, end: Offset) -> Iterator[Step]:
-        """The steps with files from `start` until before `end`.
+    def _between(self, start: Offset, end: Offset) -> Iterator[FileGroup]:
+        """Yield the non-empty file groups from `start` until before `end`.
 
-        A query that was killed before its first micro-batch was done is asked anew where it begins,
-        and answers another version. The batch's end, which was kept, knows where it began then. A
-        start that was kept stands, whatever the options say now.
+        After a crash in its first micro-batch Spark asks again for the stream's beginning, which
+        may be a newer version by then. The end of that batch, from the checkpoint, still has the
+        original beginning, which is used. A start from the checkpoint is used whatever the options
+        say now.
         """
         self._require_same(end)
-        if start == self._answered and end.began != start.began:
+        if start == self._reported_start and end.began != start.began:
             start = end.beginning()
         self._require_same(start)
         for offset in (start, end):
             self._require_read(offset)
         last = end.last_version
-        for step in self._steps(start, last):
-            if step.after.place > end.place:
+        for group in self._groups(start, last):
+            if group.after.place > end.place:
                 break
-            files = self._kept(step.files)
+            files = self._not_excluded(group.files)
             if files:
-                yield replace(step, files=files)
+                yield replace(group, files=files)
 
-    def _kept(self, files: Sequence[FileAction]) -> tuple[FileAction, ...]:
-        """Those that `excludeRegex` doesn't leave out."""
+    def _not_excluded(self, files: Sequence[FileAction]) -> tuple[FileAction, ...]:
+        """Return the files that `excludeRegex` doesn't match."""
         exclude = self._options.exclude
-        return tuple(one for one in files if exclude is None or not exclude.search(one.path))
+        return tuple(file for file in files if exclude is None or not exclude.search(file.path))
 
     def _newest(self) -> Snapshot:
-        """The newest version that the stream may read."""
+        """Return the newest version that the stream may read."""
         newest = self._log.latest()
         allowed = self._newest_allowed
         if allowed is None or allowed >= newest.version:
@@ -156,22 +162,22 @@ class Source:
     # The beginning
 
     def _first_version(self, newest: Snapshot) -> int | None:
-        """The first commit to read; None for the whole table first."""
-        asked, moment = self._options.starting_version, self._options.starting_timestamp
-        if asked == LATEST:
+        """Return the first version to read; None to read the whole table first."""
+        version, timestamp = self._options.starting_version, self._options.starting_timestamp
+        if version == LATEST:
             return newest.version + 1
-        if isinstance(asked, int):
-            if asked > newest.version + 1:
+        if isinstance(version, int):
+            if version > newest.version + 1:
                 raise InvalidRequest(
                     f"[{_NO_VERSION}] "
-                    f"{self._log.name}: startingVersion={asked}: the newest version is "
+                    f"{self._log.name}: startingVersion={version}: the newest version is "
                     f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for "
                     "what comes next"
                 )
-            return asked
-        return None if moment is None else self._version_from(instant_ms(moment))
+            return version
+        return None if timestamp is None else self._version_from(instant_ms(timestamp))
 
-    def _require_kept(self, version: int) -> None:
+    def _require_commit(self, version: int) -> None:
         newest = self._newest()
         if version <= newest.version and self._log.commit(version) is None:
             if not self._options.fail_on_data_loss:
@@ -184,60 +190,60 @@ class Source:
                 "read the whole table first, or say failOnDataLoss=false"
             )
 
-    def _version_from(self, moment_ms: int) -> int:
-        """The first version committed at that time or later, of those whose commits are there."""
+    def _version_from(self, time_ms: int) -> int:
+        """Return the first version committed at that time or later and still in the log."""
         newest = self._log.latest().version
-        found = self._log.version_from(moment_ms, of_kept=True)
-        if found > newest:
+        version = self._log.version_from(time_ms, of_kept=True)
+        if version > newest:
             raise InvalidRequest(
                 "[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] "
                 f"{self._log.name}: startingTimestamp={self._options.starting_timestamp!r} is "
                 f"after the newest version, {newest}; say that version's time or an earlier one, "
                 "or startingVersion='latest'"
             )
-        return found
+        return version
 
     # The files
 
-    def _steps(self, start: Offset, last: int) -> Iterator[Step]:
-        """The files from `start` on, up to those of the version `last`."""
+    def _groups(self, start: Offset, last: int) -> Iterator[FileGroup]:
+        """Yield the file groups from `start` on, up to those of the version `last`."""
         self._require_same(start)
         self._check_start(start, last)
         position = start
         if start.is_initial:
             for add in self._initial_files(start.version)[start.index :]:
                 position = position.after_files(1)
-                yield Step((add,), position)
+                yield FileGroup((add,), position)
             position = position.next_version()
-            yield Step((), position)
+            yield FileGroup((), position)
         while position.version <= last:
             commit = self._commit(position.version)
-            place = 0
-            for files in () if commit is None else self._pieces(commit):
-                place += len(files)
-                if place > position.index:
-                    position = position.after_files(place - position.index)
-                    yield Step(files, position, commit)
+            index = 0
+            for files in () if commit is None else self._commit_groups(commit):
+                index += len(files)
+                if index > position.index:
+                    position = position.after_files(index - position.index)
+                    yield FileGroup(files, position, commit)
             position = position.next_version()
-            yield Step((), position)
+            yield FileGroup((), position)
 
     def _initial_files(self, version: int) -> list[Add]:
-        """The files of the whole table at a version, the oldest first."""
+        """Return the files of the whole table at a version, the oldest first."""
         if self._initial is None or self._initial[0] != version:
             adds = self._log.snapshot(version).files.adds()
-            ordered = sorted(adds, key=lambda one: (one.modification_time, one.path))
+            ordered = sorted(adds, key=lambda add: (add.modification_time, add.path))
             self._initial = (version, ordered)
         return self._initial[1]
 
-    def _pieces(self, commit: Commit) -> list[tuple[FileAction, ...]]:
-        """The files that a commit means to the stream."""
+    def _commit_groups(self, commit: Commit) -> list[tuple[FileAction, ...]]:
+        """Return a commit's files for the stream, grouped by what a micro-batch must not split."""
         if self._options.read_change_feed:
-            return pieces_of(commit)
+            return file_groups(commit)
         added = new_files(self._log.name, commit.version, commit.actions, self._options)
         return [(add,) for add in added]
 
     def _commit(self, version: int) -> Commit | None:
-        """A commit that can be read; None where it is gone and that is allowed."""
+        """Return a checked commit; None for a missing one if `failOnDataLoss` is false."""
         commit = self._log.commit(version)
         if commit is None:
             if self._options.fail_on_data_loss:
@@ -248,10 +254,10 @@ class Source:
                     "query with a new checkpoint, which reads the whole table first, or say "
                     "failOnDataLoss=false to go on without the rows of versions that are gone"
                 )
-            _logger.warning("%s: version %d is gone, and passed over", self._log.name, version)
+            _logger.warning("%s: version %d is gone and is skipped", self._log.name, version)
             self._is_checked = False
             return None
-        if not self._is_checked:  # behind versions that are gone
+        if not self._is_checked:  # after missing versions
             self._check_version(version)
         self._check(commit)
         return commit
@@ -259,12 +265,12 @@ class Source:
     # The table
 
     def _require_same(self, offset: Offset) -> None:
-        found = self._log.latest().metadata.id
-        if offset.table_id != found:
+        table_id = self._log.latest().metadata.id
+        if offset.table_id != table_id:
             raise InvalidRequest(
                 f"[{_OTHER_TABLE}] "
                 f"{self._log.name}: the stream began on the table with id {offset.table_id}, and "
-                f"the one that is there now has id {found}: the table was replaced, or the "
+                f"the one that is there now has id {table_id}: the table was replaced, or the "
                 "checkpoint is that of another table's stream. Use a new checkpointLocation to "
                 "read this table from its beginning"
             )
@@ -278,7 +284,7 @@ class Source:
             )
 
     def _require_read(self, offset: Offset) -> None:
-        """Raises CorruptTable where the log ends before what the stream has read of it."""
+        """Raise CorruptTable where the log ends before a version that the stream has read."""
         newest = self._log.latest().version
         if offset.last_version > newest:
             raise CorruptTable(
@@ -289,28 +295,28 @@ class Source:
             )
 
     def _check_start(self, start: Offset, last: int) -> None:
-        """Compares the schema at the place at which this process begins to read, once.
+        """Compare the schema at the offset where this process begins to read, once.
 
-        The table may have changed since `own` was read, in a version before the first that is read.
+        The table may have changed between `own` and the first version that is read.
         """
         if not self._is_checked and start.version <= min(last, self._log.latest().version):
             self._check_version(start.version)
 
     def _check_version(self, version: int) -> None:
         try:
-            found = self._described(version)
+            snapshot = self._snapshot_with_metadata(version)
         except (InvalidRequest, CorruptTable):
             if self._options.fail_on_data_loss:
                 raise
             return
-        self._check_metadata(version, found.metadata, found)
+        self._check_metadata(version, snapshot.metadata, snapshot)
         self._is_checked = True
 
-    def _described(self, version: int) -> Snapshot:
-        """A snapshot with the schema and the properties that the table had at a version.
+    def _snapshot_with_metadata(self, version: int) -> Snapshot:
+        """Return a snapshot with the table's metadata at a version, if possible the version's own.
 
-        The version's own. A log that was cleaned up may have commits of which only later versions
-        can be rebuilt: then the first of those, where no commit in between changed its metadata.
+        After log clean-up only later versions may be readable: then it is the first of those,
+        provided that no commit in between changed the metadata.
         """
         try:
             return self._log.snapshot(version)
@@ -329,11 +335,11 @@ class Source:
                 check_readable(action, table=self._log.name)
             if isinstance(action, Metadata):
                 self._check_metadata(commit.version, action, None)
-        if self._options.read_change_feed and removes_rows_of_before(commit):
+        if self._options.read_change_feed and removes_rows_of_older_schema(commit):
             before = self._log.snapshot(commit.version - 1)
             self._check_schema(before.version, before)
 
-    def _check_metadata(self, version: int, metadata: Metadata, found: Snapshot | None) -> None:
+    def _check_metadata(self, version: int, metadata: Metadata, snapshot: Snapshot | None) -> None:
         own = self.own
         if metadata.id != own.metadata.id:
             raise InvalidRequest(
@@ -342,34 +348,34 @@ class Source:
                 f"and was {own.metadata.id}. Start a new query with a new checkpoint"
             )
         if metadata == own.metadata:
-            found = own
-        elif found is None:
-            found = self._log.snapshot(version)
+            snapshot = own
+        elif snapshot is None:
+            snapshot = self._log.snapshot(version)
         if self._options.read_change_feed:
-            require_feed(found, version)
-        if found is not own:
-            self._check_schema(version, found)
+            require_feed(snapshot, version)
+        if snapshot is not own:
+            self._check_schema(version, snapshot)
 
-    def _check_schema(self, version: int, found: Snapshot) -> None:
+    def _check_schema(self, version: int, snapshot: Snapshot) -> None:
         name, own = self._log.name, self.own
         newest = self._log.latest().schema
         is_later = version > own.version
-        check_schema(name, version, found.schema, own.schema, newest, is_later=is_later)
-        check_partitions(name, version, found.partition_columns, own.partition_columns)
+        check_schema(name, version, snapshot.schema, own.schema, newest, is_later=is_later)
+        check_partitions(name, version, snapshot.partition_columns, own.partition_columns)
 
 
 class _Batch:
-    """How much of a micro-batch's limits is taken; None for no limit."""
+    """The files and bytes of a micro-batch so far, and their limits; None for no limit."""
 
     def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
         self._files_max, self._bytes_max = files_max, bytes_max
         self._count = self._size = 0
 
     def take(self, files: Sequence[FileAction]) -> bool:
-        """Takes the files if there is room, and the first ones in any case.
+        """Take the files if they fit, or if they are the first. Returns whether they were taken.
 
-        One file may exceed the limit of bytes. Several that belong together may not: they wait for
-        a batch of their own.
+        A single file may exceed the limit of bytes. A group of several may not, and waits for the
+        next batch.
         """
         more, size = len(files), sum(file.size or 0 for file in files)
         has_room = (
@@ -385,26 +391,26 @@ class _Batch:
         return has_room
 
 
-def _fits(taken: int, more: int, limit: int | None) -> bool:
-    return limit is None or (taken < limit and taken + more <= limit)
+def _fits(used: int, more: int, limit: int | None) -> bool:
+    return limit is None or (used < limit and used + more <= limit)
 
 
 def instant_ms(text: str) -> int:
-    """A moment in milliseconds since the epoch; without a zone it is UTC.
+    """Return a timestamp in milliseconds since the epoch; UTC if it has no zone.
 
-    Raises InvalidRequest for what is none.
+    Raises InvalidRequest for any other text.
     """
     try:
-        moment = datetime.datetime.fromisoformat(text.strip())
+        timestamp = datetime.datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidRequest(
             "[DELTA_TIMESTAMP_INVALID] "
             f"startingTimestamp={text!r}: expected a text like '2026-01-31' or "
             "'2026-01-31 12:00:00.000'"
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=datetime.UTC)
+    return (timestamp - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

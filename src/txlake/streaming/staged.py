@@ -1,6 +1,6 @@
-"""What Spark's tasks write for a data source, and what they say of it.
+"""The staging of rows as files in Spark's tasks, and the messages in which tasks report the files.
 
-Tasks import this module: what the driver's side alone needs is in `staging` and `committing`.
+Tasks import this module; the driver's side is in `staging` and `committing`.
 """
 
 from __future__ import annotations
@@ -20,53 +20,59 @@ Reports = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):
-    """What tasks wrote: their reports, see `datafiles.write_task`, and what the table was like."""
+class StagedFiles(WriterCommitMessage):
+    """The files that tasks wrote.
+
+    Attributes:
+        reports: the reports of `datafiles.write_task`.
+        fingerprint: of the table's definition that the files were written for.
+    """
 
     reports: Reports
-    fit: str
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class StagingPlan:
     """How tasks write rows to files.
 
     Attributes:
-        fit: what the table has to be like still when the files become part of it.
+        fingerprint: of the table's definition, which must be unchanged at the commit.
     """
 
     task: StageTask
-    fit: str
+    fingerprint: str
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
-        """In a task: the rows' files, not yet part of the table; raises as `StageTask`."""
+    def write(self, batches: Iterator[pa.RecordBatch]) -> StagedFiles:
+        """Write a task's rows to files, which no commit adds yet; raises as `StageTask`."""
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        # Each attempt has names of its own: no file is written over.
+        # Each attempt uses its own names, so that no file is overwritten.
         name = f"{self.task.write.kind}-{part:05d}-{System().new_id()}"
-        return Staged(self.task(batches, name), self.fit)
+        return StagedFiles(self.task(batches, name), self.fingerprint)
 
 
-def is_whole(messages: Sequence[WriterCommitMessage | None]) -> bool:
-    """Whether each task said what it wrote. Spark asks for no commit before that."""
-    return all(isinstance(one, Staged) for one in messages)
+def all_staged(messages: Sequence[WriterCommitMessage | None]) -> bool:
+    """Whether each task reported its files. Spark calls `commit` only then."""
+    return all(isinstance(message, StagedFiles) for message in messages)
 
 
-def together(messages: Sequence[WriterCommitMessage | None], fit: str) -> Staged:
-    """What all tasks wrote; `fit` is that of no tasks.
+def merge_messages(messages: Sequence[WriterCommitMessage | None], fingerprint: str) -> StagedFiles:
+    """Return the files of all tasks; `fingerprint` is used if there were no tasks.
 
-    Raises InvalidRequest when one of them doesn't say what it wrote: its rows would be lost.
+    Raises InvalidRequest when a task didn't report its files: its rows would be lost.
     """
-    staged = [one for one in messages if isinstance(one, Staged)]
+    staged = [message for message in messages if isinstance(message, StagedFiles)]
     if len(staged) < len(messages):
         raise InvalidRequest(
-            f"expected what {len(messages)} tasks wrote, found it of {len(staged)}; nothing was "
-            "committed, run it again"
+            f"expected the files of {len(messages)} tasks, found those of {len(staged)}; nothing "
+            "was committed, run it again"
         )
-    fits = {one.fit for one in staged} or {fit}
-    if len(fits) > 1:
+    fingerprints = {files.fingerprint for files in staged} or {fingerprint}
+    if len(fingerprints) > 1:
         raise InvalidRequest(
             "tasks wrote for different definitions of the table; nothing was committed, run it "
             "again"
         )
-    return Staged([report for one in staged for report in one.reports], fits.pop())
+    reports = [report for files in staged for report in files.reports]
+    return StagedFiles(reports, fingerprints.pop())

@@ -1,4 +1,4 @@
-"""Staging of rows as data files by Spark's tasks, in processes without a Spark session.
+"""StagingPlan of rows as data files by Spark's tasks, in processes without a Spark session.
 
 Owns which tables and rows that works for: those that need nothing of Spark but its tasks. The
 stream sink and the batch writer of the format "txlake" (`spark_integration.data_source`) stage rows
@@ -24,27 +24,29 @@ from txlake.spark import rows
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import can_store, is_converted, reads_text, same_type, type_text
 from txlake.spark.writing import data_fields, partition_fields, task_for
-from txlake.streaming.staged import Staging
+from txlake.streaming.staged import StagingPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaysOut:
-    """What errors tell a program to do.
+class ErrorAdvice:
+    """The advice in error messages.
 
     Attributes:
-        of_rules: with a table whose rules Spark has to check.
-        of_columns: with rows that have columns which the table hasn't.
+        for_rules: for a table with rules that only Spark can check.
+        for_columns: for rows with columns that the table lacks.
     """
 
-    of_rules: str
-    of_columns: str
+    for_rules: str
+    for_columns: str
 
 
-def staging(engine: Engine, handle: Handle, incoming: Struct, out: WaysOut) -> Staging:
-    """How tasks write rows of these columns to the table as it is now.
+def plan_staging(
+    engine: Engine, handle: Handle, incoming: Struct, advice: ErrorAdvice
+) -> StagingPlan:
+    """Plan how tasks write rows of the columns `incoming` to the newest version of the table.
 
     Raises InvalidRequest for rows that don't fit, UnsupportedFeature for a table whose rules need
-    Spark, or that txlake doesn't write.
+    Spark, or that txlake can't write.
     """
     snapshot = handle.log.latest()
     snapshot.require_writable()
@@ -52,11 +54,11 @@ def staging(engine: Engine, handle: Handle, incoming: Struct, out: WaysOut) -> S
         raise UnsupportedFeature(
             f"{snapshot.table} has rules that Spark checks or fills in (a constraint, a generated "
             "or an identity column, a default, CHAR or VARCHAR), which the format can't ask: "
-            f"{out.of_rules}"
+            f"{advice.for_rules}"
         )
-    columns = _columns(incoming, snapshot, out)
-    held, partitions = data_fields(snapshot), partition_fields(snapshot)
-    types = pa.schema([(item.name, to_arrow_type(item.type)) for item in (*held, *partitions)])
+    columns = _columns(incoming, snapshot, advice)
+    fields = (*data_fields(snapshot), *partition_fields(snapshot))
+    types = pa.schema([(item.name, to_arrow_type(item.type)) for item in fields])
     work = engine.work(handle, snapshot)
     assert isinstance(work, TableAccess)
     task = StageTask(
@@ -65,13 +67,13 @@ def staging(engine: Engine, handle: Handle, incoming: Struct, out: WaysOut) -> S
         schema=types.serialize().to_pybytes(),
         write=task_for(work.target()),
     )
-    return Staging(task, fingerprint(snapshot))
+    return StagingPlan(task, fingerprint(snapshot))
 
 
 def fingerprint(snapshot: Snapshot) -> str:
-    """What staged files depend on: the table's schema, partitioning, properties and features.
+    """Return a hash of the table's schema, partitioning, properties and features.
 
-    With others they may be wrong, and nobody looks at their rows again.
+    Staged files are only right for the definition that they were written for.
     """
     metadata = snapshot.metadata
     facts = (
@@ -84,27 +86,27 @@ def fingerprint(snapshot: Snapshot) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _columns(incoming: Struct, snapshot: Snapshot, out: WaysOut) -> tuple[StagedColumn, ...]:
-    """Where the table's columns come from. Raises InvalidRequest for rows that don't fit."""
+def _columns(incoming: Struct, snapshot: Snapshot, advice: ErrorAdvice) -> tuple[StagedColumn, ...]:
+    """Map the table's columns to the rows'. Raises InvalidRequest for rows that don't fit."""
     unknown = [item.name for item in incoming if snapshot.schema.find(item.name) is None]
     if unknown:
         raise InvalidRequest(
             f"{snapshot.table}: the rows have {', '.join(map(repr, unknown))}, the table has "
-            f"{', '.join(snapshot.schema.names)}; {out.of_columns}"
+            f"{', '.join(snapshot.schema.names)}; {advice.for_columns}"
         )
-    given: dict[str, int] = {}
-    for place, item in enumerate(incoming):
-        if given.setdefault(item.name.lower(), place) != place:
+    positions: dict[str, int] = {}
+    for position, item in enumerate(incoming):
+        if positions.setdefault(item.name.lower(), position) != position:
             raise InvalidRequest(
                 f"{snapshot.table}: the rows have the column {item.name!r} twice; leave one out"
             )
     rows.require_given(
-        snapshot, [item.name for item in snapshot.schema if item.name.lower() in given]
+        snapshot, [item.name for item in snapshot.schema if item.name.lower() in positions]
     )
     partitions = partition_fields(snapshot)
     columns = []
     for item in (*data_fields(snapshot), *partitions):
-        source = given.get(item.name.lower())
+        source = positions.get(item.name.lower())
         if source is not None:
             _require_fit(incoming.fields[source], item, snapshot)
         columns.append(
@@ -121,7 +123,7 @@ def _columns(incoming: Struct, snapshot: Snapshot, out: WaysOut) -> tuple[Staged
 def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
     if same_type(source.type, target.type):
         return
-    numbers = (
+    is_widening = (
         isinstance(source.type, Primitive)
         and isinstance(target.type, Primitive)
         and source.type.name != "date"
@@ -130,7 +132,7 @@ def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
         and not reads_text(source.type, target.type)
         and not is_converted(source.type, target.type)
     )
-    if not numbers:
+    if not is_widening:
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the "
             f"rows' is {type_text(source.type)}; cast it in the query"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import rows
-from txlake.spark_integration import door
+from txlake.spark_integration import lake_binding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -431,7 +431,7 @@ def test_what_a_writer_says_is_kept_or_refused(enabled: SparkSession, of_spark: 
 def test_a_path_of_another_default_file_system_is_refused(
     enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "default_file_system", lambda spark: "hdfs://host:8020/")
+    monkeypatch.setattr(lake_binding, "default_file_system", lambda spark: "hdfs://host:8020/")
     calls: tuple[Callable[[], object], ...] = (
         lambda: enabled.read.format("delta").load("/data/t"),
         lambda: enabled.range(1).write.format("delta").save("/data/t"),

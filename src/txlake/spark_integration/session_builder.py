@@ -1,4 +1,4 @@
-"""`txlake.configure`: a builder whose Spark sessions are a lake's from the start."""
+"""`txlake.configure`: a session builder whose Spark sessions are enabled for a lake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from txlake.lake.lake import connect
 from txlake.settings import Settings
 from txlake.spark_integration.enabling import enable
-from txlake.spark_integration.fronts import fronted
+from txlake.spark_integration.overrides import with_overrides
 from txlake.storage import canonical_url
 from txlake.tables.enabled import enabled_in
 from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _EXTENSIONS = "spark.sql.extensions"
 _PACKAGES = "spark.jars.packages"
 _CATALOG = "spark.sql.catalog."
-# What begins so is Delta Spark's own: a class, or a package of Maven's.
-_OF_DELTA = ("io.delta", "org.apache.spark.sql.delta")
+# Prefixes of Delta Spark's classes and Maven packages.
+_DELTA_SPARK = ("io.delta", "org.apache.spark.sql.delta")
 
 
 @as_delta_spark
@@ -33,19 +33,18 @@ def configure(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> SparkSession.Builder:
-    """A builder as the one given, whose sessions are given to a lake: `connect` and `enable`.
+    """Return a copy of a session builder that enables its sessions for a lake.
 
-    `getOrCreate` and `create` of the builder that it returns open the lake and enable the session,
-    unless that is enabled for this warehouse already: then its lake stays, with the catalog,
-    isolation and settings that it was opened with. What the builder says of Delta Spark's own
-    classes and packages is left out: its extension, its catalog, its JARs. The lake itself is
-    `txlake.connect(location, spark=spark)`.
+    `getOrCreate` and `create` of the copy open the lake (`connect`) and enable the session. A
+    session that is enabled for this warehouse already keeps its lake, with the catalog, isolation
+    and settings of that lake. Options that name Delta Spark's own classes and packages (extension,
+    catalog, JARs) are removed. The lake itself is `txlake.connect(location, spark=spark)`.
 
     Args:
-        builder: `SparkSession.builder...`; it stays as it is.
-        location: the warehouse, and the rest, as `connect` has them.
+        builder: `SparkSession.builder...`; it isn't changed.
+        location: the warehouse; this and the other arguments are those of `connect`.
 
-    Raises a TypeError for another builder; the methods that make a session raise what `connect` and
+    Raises a TypeError for another builder; `getOrCreate` and `create` raise what `connect` and
     `enable` do.
     """
     if not hasattr(builder, "getOrCreate") or not hasattr(builder, "_options"):
@@ -53,9 +52,11 @@ def configure(
             f"expected a builder, of SparkSession.builder, found {type(builder).__qualname__}"
         )
 
-    def give(spark: SparkSession) -> SparkSession:
-        known = enabled_in(spark)
-        engine = None if known is None or known.session.engine.is_closed else known.session.engine
+    def enable_for_lake(spark: SparkSession) -> SparkSession:
+        enabled = enabled_in(spark)
+        engine = (
+            None if enabled is None or enabled.session.engine.is_closed else enabled.session.engine
+        )
         warehouse = None if engine is None else engine.warehouse
         if warehouse is not None and warehouse.url == canonical_url(location):
             return spark
@@ -69,34 +70,34 @@ def configure(
         )
         return enable(spark, lake)
 
-    made: SparkSession.Builder = fronted(
-        builder, _Configured, _options=dict(builder._options), _lake_give=give
+    copy: SparkSession.Builder = with_overrides(
+        builder, _LakeBuilder, _options=dict(builder._options), _lake_enable=enable_for_lake
     )
-    return made
+    return copy
 
 
-class _Configured:
-    """The part of a builder that a lake has a say in."""
+class _LakeBuilder:
+    """The methods of a session builder that a lake overrides."""
 
     _options: dict[str, Any]
-    _lake_give: Callable[[SparkSession], SparkSession]
+    _lake_enable: Callable[[SparkSession], SparkSession]
 
     def getOrCreate(self) -> SparkSession:
-        """The session that there is, or a new one, enabled."""
-        self._leave_out()
-        return self._lake_give(super().getOrCreate())  # type: ignore[misc]
+        """Return the existing session or a new one, enabled."""
+        self._remove_delta_spark()
+        return self._lake_enable(super().getOrCreate())  # type: ignore[misc]
 
     def create(self) -> SparkSession:
-        """A new session, enabled."""
-        self._leave_out()
-        return self._lake_give(super().create())  # type: ignore[misc]
+        """Return a new session, enabled."""
+        self._remove_delta_spark()
+        return self._lake_enable(super().create())  # type: ignore[misc]
 
-    def _leave_out(self) -> None:
+    def _remove_delta_spark(self) -> None:
         for name, value in list(self._options.items()):
             if name not in (_EXTENSIONS, _PACKAGES) and not name.startswith(_CATALOG):
                 continue
             parts = str(value).split(",")
-            kept = [part for part in parts if not part.strip().startswith(_OF_DELTA)]
+            kept = [part for part in parts if not part.strip().startswith(_DELTA_SPARK)]
             if len(kept) == len(parts):
                 continue
             if kept:

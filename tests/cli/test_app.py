@@ -30,7 +30,7 @@ from txlake.errors import (
     TxlakeError,
     UnsupportedFeature,
 )
-from txlake.views.results import Column, listed
+from txlake.views.results import Column, mappings_result
 from txlake.views.results import Result as Rows
 
 
@@ -48,7 +48,7 @@ class Lake:
 
     def listing(self, place: ConnectionSettings, locations: Sequence[str] = ()) -> Rows:
         self.places.append(place)
-        return listed({"id": "string", "age": "int"}, [{"id": "a", "age": 1}, {"id": "b"}])
+        return mappings_result({"id": "string", "age": "int"}, [{"id": "a", "age": 1}, {"id": "b"}])
 
 
 @pytest.fixture
@@ -315,9 +315,9 @@ def test_the_help_of_sql_says_how_it_ends() -> None:
 def test_a_reader_that_went_away_is_no_error_message(more: list[str]) -> None:
     program = (
         "import os, sys; from txlake.cli import lakes; from txlake.cli.app import app\n"
-        "from txlake.views.results import listed\n"
+        "from txlake.views.results import mappings_result\n"
         "rows = [{'a': 'x' * 1000}] * 1000\n"
-        "lakes.locks = lambda place: listed({'a': 'string'}, rows)\n"
+        "lakes.locks = lambda place: mappings_result({'a': 'string'}, rows)\n"
         f"app(['locks', '-l', 'wh', *{more}])"
     )
     pipe = subprocess.PIPE

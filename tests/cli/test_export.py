@@ -22,7 +22,7 @@ from txlake.cli.app import app
 from txlake.cli.export import ExportOutput, csv_file, parquet_file
 from txlake.errors import InvalidRequest
 from txlake.sql import parse_script
-from txlake.views.results import Column, Result, collected
+from txlake.views.results import Column, Result, frame_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ SELECT CAST(1 AS TINYINT) AS t, 2 AS i, 3L AS l, CAST(0.5 AS FLOAT) AS f, 1.25 A
 
 
 def test_parquet_has_sparks_types_and_values(spark: SparkSession) -> None:
-    table = pq.read_table(io.BytesIO(parquet_file(collected(spark.sql(QUERY)))))
+    table = pq.read_table(io.BytesIO(parquet_file(frame_result(spark.sql(QUERY)))))
     theirs = spark.sql(QUERY).toArrow()
     assert table.column_names == theirs.column_names
     for name in table.column_names:
@@ -87,7 +87,7 @@ def test_parquet_has_sparks_types_and_values(spark: SparkSession) -> None:
 
 
 def test_parquet_of_no_rows_keeps_the_types(spark: SparkSession) -> None:
-    table = pq.read_table(io.BytesIO(parquet_file(collected(spark.range(0)))))
+    table = pq.read_table(io.BytesIO(parquet_file(frame_result(spark.range(0)))))
     assert (table.num_rows, table.schema.field("id").type) == (0, pa.int64())
 
 
@@ -102,7 +102,7 @@ def test_parquet_of_no_rows_keeps_the_types(spark: SparkSession) -> None:
 )
 def test_parquet_refuses_what_it_would_lose(spark: SparkSession, query: str) -> None:
     with pytest.raises(InvalidRequest, match=r"column 'v' is .*; cast it in the query"):
-        parquet_file(collected(spark.sql(query)))
+        parquet_file(frame_result(spark.sql(query)))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from txlake.spark.types import spark_schema
 from txlake.sql import parse_script
 from txlake.views import VIEWS
 from txlake.views.describe import Rows
-from txlake.views.results import Column, Result, collected, held
+from txlake.views.results import Column, Result, frame_result, rows_result
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_values_of_every_kind(spark: SparkSession) -> None:
         map('k', named_struct('x', 1, 'y', X'02')) AS found, map(1, 'one') AS numbered,
         CAST(NULL AS INT) AS nothing, parse_json('{"a": [1]}') AS variant"""
     )
-    made = collected(frame)
+    made = frame_result(frame)
     assert made.columns[:4] == (
         Column("id", "int", '"integer"'),
         Column("id_3", "string", '"string"'),
@@ -92,12 +92,12 @@ def test_values_of_every_kind(spark: SparkSession) -> None:
 
 def test_a_long_result_is_cut_and_counted(spark: SparkSession) -> None:
     frame = spark.sql("SELECT id FROM range(10) ORDER BY id DESC")
-    assert collected(frame, 2) == Result(
+    assert frame_result(frame, 2) == Result(
         columns=(Column("id", "bigint", '"long"'),), rows=[(9,), (8,)], total=10
     )
-    assert collected(frame, 10).total == len(collected(frame, 10).rows) == 10
-    assert len(collected(frame).rows) == 10
-    assert collected(frame.select()) == Result(columns=(), rows=(), total=0)
+    assert frame_result(frame, 10).total == len(frame_result(frame, 10).rows) == 10
+    assert len(frame_result(frame).rows) == 10
+    assert frame_result(frame.select()) == Result(columns=(), rows=(), total=0)
 
 
 WITHOUT_SPARK = """
@@ -135,7 +135,7 @@ def test_what_asks_for_no_query_starts_no_spark(warehouse: str, spark: SparkSess
         session = opened._session
         for text in ("SHOW DATABASES", "DESCRIBE DETAIL shop.t", "DESCRIBE HISTORY shop.t"):
             worker = worker_on(opened)
-            assert worker.run(text, None) == collected(opened.sql(text)), text
+            assert worker.run(text, None) == frame_result(opened.sql(text)), text
         assert session.engine.plane.is_started
 
 
@@ -156,9 +156,9 @@ def test_rows_that_no_query_gave_are_as_plain_as_others(spark: SparkSession) -> 
     rows = [row, (None,) * 6, row]
     answer = Rows(schema=schema, rows=rows)
     frame = spark.createDataFrame(rows, spark_schema(schema))
-    assert held(answer) == collected(frame)
-    assert held(answer, 2) == collected(frame, 2)
-    assert held(AsRows().nothing()) == collected(frame.select())
+    assert rows_result(answer) == frame_result(frame)
+    assert rows_result(answer, 2) == frame_result(frame, 2)
+    assert rows_result(AsRows().nothing()) == frame_result(frame.select())
 
 
 def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:

@@ -13,7 +13,7 @@ from txlake.cli.output import JsonOutput, TableOutput
 from txlake.cli.values import text_value
 from txlake.sql import parse_script
 from txlake.views.json_values import json_text, json_value
-from txlake.views.results import Column, Result, listed
+from txlake.views.results import Column, Result, mappings_result
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
 (PIECE,) = parse_script("SELECT 1")
@@ -55,7 +55,7 @@ def test_a_line_of_json_is_one_line_and_readable() -> None:
 
 
 def test_rows_that_lack_a_column_are_null_there() -> None:
-    made = listed({"a": "int", "b": "string"}, [{"a": 1}, {"b": "x", "c": 0}])
+    made = mappings_result({"a": "int", "b": "string"}, [{"a": 1}, {"b": "x", "c": 0}])
     assert made.columns == (Column("a", "int"), Column("b", "string"))
     assert made.rows == [(1, None), (None, "x")]
     assert made.total == 2
@@ -112,15 +112,15 @@ def test_the_time_is_said() -> None:
 
 
 def test_a_listing_leaves_out_columns_without_a_value() -> None:
-    made = listed({"a": "int", "b": "string", "c": "int"}, [{"a": 1, "c": None}, {"a": 2}])
+    made = mappings_result({"a": "int", "b": "string", "c": "int"}, [{"a": 1, "c": None}, {"a": 2}])
     assert drawn(made, listing=True)[1] == "| a |"
-    assert drawn(listed({"a": "int", "b": "string"}, []), listing=True) == ["0 rows"]
+    assert drawn(mappings_result({"a": "int", "b": "string"}, []), listing=True) == ["0 rows"]
 
 
 def test_json_lines_of_an_answer_and_of_a_listing() -> None:
     out = io.StringIO()
     lines = JsonOutput(out, io.StringIO())
-    made = listed({"a": "int", "b": "string"}, [{"a": 1, "b": None}])
+    made = mappings_result({"a": "int", "b": "string"}, [{"a": 1, "b": None}])
     lines.answer(made, PIECE, 12.6)
     lines.listing(made)
     answer, row = map(json.loads, out.getvalue().splitlines())

@@ -23,9 +23,9 @@ from txlake.transaction.history import history_row
 from txlake.views.describe import (
     columns,
     create_statement,
+    describe_column,
     detail,
     history,
-    one_column,
     partitions,
     properties,
 )
@@ -104,16 +104,16 @@ def test_clustering_is_shown() -> None:
 
 
 def test_one_column(rich: Snapshot) -> None:
-    assert one_column(rich, ("A",)).rows == [
+    assert describe_column(rich, ("A",)).rows == [
         ("col_name", "a"),
         ("data_type", "int"),
         ("comment", "it's"),
     ]
-    assert one_column(rich, ("p",)).rows[2] == ("comment", "NULL")
+    assert describe_column(rich, ("p",)).rows[2] == ("comment", "NULL")
     with pytest.raises(InvalidRequest, match=r"top-level column, found s\.x"):
-        one_column(rich, ("s", "x"))
+        describe_column(rich, ("s", "x"))
     with pytest.raises(InvalidRequest, match="no column z; there are: a, `odd name`"):
-        one_column(rich, ("z",))
+        describe_column(rich, ("z",))
 
 
 def test_properties() -> None:

@@ -24,7 +24,7 @@ from txlake.errors import Deadlock, Evidence
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema
 from txlake.system import System
-from txlake.views import VIEWS, CatalogEntries, Shape, rows_of, view_named
+from txlake.views import VIEWS, CatalogEntrySource, TableLayout, rows_of, view_named
 
 SALES = DatabaseEntry(id="d1", number=1, name="Sales", created_ms=1_000, comment="c")
 STRICT = DatabaseEntry(
@@ -115,7 +115,7 @@ class Given:
     def views(self) -> Sequence[ViewEntry]:
         return [FEW]
 
-    def shape(self, table: TableEntry) -> Shape | None:
+    def layout(self, table: TableEntry) -> TableLayout | None:
         if table is OUTSIDE:
             return None
         fields = parse_columns(
@@ -191,7 +191,7 @@ def look(name: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_rows_are_of_the_columns_types(name: str) -> None:
-    found = VIEWS[name].look(Given())
+    found = VIEWS[name].read(Given())
     assert found.rows
     names = found.schema.names
     assert len({one.lower() for one in names}) == len(names)
@@ -342,7 +342,7 @@ class Busy(Given):
 
 
 def test_dm_exec_requests() -> None:
-    found = VIEWS["sys.dm_exec_requests"].look(Busy())
+    found = VIEWS["sys.dm_exec_requests"].read(Busy())
     rows = [dict(zip(found.schema.names, row, strict=True)) for row in found.rows]
     shown = [
         {name: value for name, value in row.items() if value is not None and name != "request_id"}
@@ -365,7 +365,7 @@ def test_dm_exec_requests() -> None:
 
 
 def test_dm_tran_session_transactions() -> None:
-    found = VIEWS["sys.dm_tran_session_transactions"].look(Busy())
+    found = VIEWS["sys.dm_tran_session_transactions"].read(Busy())
     names = found.schema.names
     assert [row[:2] for row in found.rows] == [(4, 1), (6, 2), (5, 3), (8, 4)]
     assert [row[names.index("enlist_count")] for row in found.rows] == [None, 1, 1, 1]
@@ -540,11 +540,11 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     )
     catalog.locks.acquire(session, "x", [LockRequest(resource=resource, mode=LockMode.IX)], 0)
     catalog.journal.record("x", session, Deadlock("victim"))
-    entries = CatalogEntries(catalog, lambda table: Given().shape(table), lambda: session)
-    filled = {name for name in VIEWS if VIEWS[name].look(entries).rows}
+    entries = CatalogEntrySource(catalog, lambda table: Given().layout(table), lambda: session)
+    filled = {name for name in VIEWS if VIEWS[name].read(entries).rows}
     assert filled == set(VIEWS)
     ((number, mode),) = [
-        (row[4], row[6]) for row in VIEWS["sys.dm_tran_locks"].look(entries).rows
+        (row[4], row[6]) for row in VIEWS["sys.dm_tran_locks"].read(entries).rows
     ]  # fmt: skip
     assert (number, mode) == (entry.number, "IX")
     catalog.close()

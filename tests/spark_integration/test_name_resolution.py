@@ -87,7 +87,7 @@ def test_a_name_without_a_database_is_of_the_lakes_current_one(
             read("plain")
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         enabled.range(1).write.format("parquet").mode("overwrite").saveAsTable("plain")
-    with pytest.raises(AnalysisException, match=r"say shop\.made"):
+    with pytest.raises(AnalysisException, match=r"write shop\.made"):
         enabled.sql("CREATE TABLE made USING parquet AS SELECT 1 AS id")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         enabled.range(1).writeTo("plain").append()
@@ -119,7 +119,7 @@ def test_text_that_only_spark_knows_is_about_its_own_tables(
     enabled.sql(several)
     enabled.sql("CREATE DATABASE shop")
     enabled.sql("USE shop")
-    with pytest.raises(AnalysisException, match=r"plain stands for shop\.plain"):
+    with pytest.raises(AnalysisException, match=r"plain means shop\.plain"):
         enabled.sql(several)
     enabled.sql("USE default")
     assert rows(enabled.table("plain")) == [(7,), (8,), (9,)]

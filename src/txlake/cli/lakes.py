@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from txlake.cli.worker import LakeWorker
 from txlake.errors import InvalidRequest
 from txlake.settings import Settings
-from txlake.views.results import Result, listed
+from txlake.views.results import Result, mappings_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,7 +190,9 @@ def history(connection: ConnectionSettings, table: str, limit: int | None) -> Re
             if handle is None:
                 raise unknown_table(session.engine, None, session.database, reference)
             rows = Log.over(handle.log).history(limit)
-    return listed(HISTORY, [{**row, "timestamp": _to_datetime(row["timestamp"])} for row in rows])
+    return mappings_result(
+        HISTORY, [{**row, "timestamp": _to_datetime(row["timestamp"])} for row in rows]
+    )
 
 
 def locks(connection: ConnectionSettings) -> Result:
@@ -245,7 +247,7 @@ def recover(connection: ConnectionSettings, locations: Sequence[str]) -> Result:
     rows = [{"kind": "table", "what": name} for name in report.tables]
     rows += [{"kind": "done", "what": text} for text in report.done]
     rows += [{"kind": "unknown", "what": text} for text in report.unknown]
-    return listed({"kind": "string", "what": "string"}, rows)
+    return mappings_result({"kind": "string", "what": "string"}, rows)
 
 
 # Bounds the rows that the driver holds, and keeps texts like ${env:HOME} as they are.
@@ -314,12 +316,12 @@ def _run_server(
 def _read_view(connection: ConnectionSettings, name: str) -> Result:
     """Return the rows of a catalog view, which reads no tables."""
     from txlake.protocol.type_text import short_text
-    from txlake.views import VIEWS, CatalogEntries
+    from txlake.views import VIEWS, CatalogEntrySource
 
     with lake_catalog(connection) as catalog:
-        rows = VIEWS[name].look(CatalogEntries(catalog, lambda _: None))
+        rows = VIEWS[name].read(CatalogEntrySource(catalog, lambda _: None))
     columns = {field.name: short_text(field.type) for field in rows.schema.fields}
-    return listed(columns, [dict(zip(columns, row)) for row in rows.rows])
+    return mappings_result(columns, [dict(zip(columns, row)) for row in rows.rows])
 
 
 def _to_datetime(time_ms: object) -> datetime.datetime | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from txlake.cli.background import BackgroundThread
 from txlake.errors import TxlakeError
 from txlake.views.describe import Rows
-from txlake.views.results import Result, collected, held
+from txlake.views.results import Result, frame_result, rows_result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,10 +96,10 @@ class LakeWorker:
 
         rows = call()
         if isinstance(rows, Rows):
-            return held(rows, rows_max)
+            return rows_result(rows, rows_max)
         try:
             with spark_errors():
-                return collected(rows, rows_max)
+                return frame_result(rows, rows_max)
         except BaseException as error:
             self._session.fail(error)
             raise

@@ -29,7 +29,7 @@ from txlake.statements import (
     TableName,
 )
 from txlake.views.describe import Inspection, Rows
-from txlake.views.extended import extended_text
+from txlake.views.table_extended import extended_text
 
 _logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from txlake.session.engine import Engine
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
 from txlake.transaction.membership import Membership
 from txlake.views.describe import Rows
-from txlake.views.standard import CATALOG
-from txlake.views.view import moment
+from txlake.views.information_schema import CATALOG
+from txlake.views.view import utc_time
 
 _HINT = "SHOW TABLES DROPPED lists what can come back"
 _COLUMNS = Struct(
@@ -66,9 +66,9 @@ def _row(dropped: DroppedEntry) -> tuple[object, ...]:
         entry.name,
         entry.id,
         "MANAGED" if entry.managed else "EXTERNAL",
-        moment(dropped.dropped_ms),
-        moment(entry.created_ms),
-        moment(entry.modified_ms),
+        utc_time(dropped.dropped_ms),
+        utc_time(entry.created_ms),
+        utc_time(entry.modified_ms),
     )
 
 
@@ -141,7 +141,7 @@ def _no_database(database: str) -> InvalidRequest:
 
 
 def _retention_over(table: str, dropped_ms: int) -> InvalidRequest:
-    when = moment(dropped_ms)
+    when = utc_time(dropped_ms)
     assert when is not None
     return InvalidRequest(
         f"table {table} was dropped at {when.isoformat(timespec='seconds')}, and its retention is "

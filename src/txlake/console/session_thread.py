@@ -17,7 +17,7 @@ from txlake.lake.lake import LakeSession
 from txlake.session.command import AsRows
 from txlake.session.session import Session
 from txlake.views.describe import Rows
-from txlake.views.results import held
+from txlake.views.results import rows_result
 
 ROWS_MAX = 20
 """Rows of a result that are kept."""
@@ -139,7 +139,7 @@ class SessionThread:
         try:
             rows = LakeSession(self.session)._answered(statement.text, None, AsRows())
             assert isinstance(rows, Rows), "there is no Spark that could have made a DataFrame"
-            result = held(rows, ROWS_MAX)
+            result = rows_result(rows, ROWS_MAX)
         except TxlakeError as error:
             self.session.fail(error)
             statement.error = statement_error(error)

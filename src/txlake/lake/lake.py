@@ -31,7 +31,7 @@ from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.tables.spark_sessions import note_lake
 from txlake.unity import is_unity
-from txlake.views.notebook import card, told_or_why
+from txlake.views.notebook import card, card_or_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,7 +245,7 @@ class LakeSession(Streams):
         return f"<{kind} {lake_place(session.engine)}, database {session.database}>"
 
     def _repr_html_(self) -> str:
-        return told_or_why(repr(self), self._html)
+        return card_or_error(repr(self), self._html)
 
     def _html(self) -> str:
         session = self._session

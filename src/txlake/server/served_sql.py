@@ -31,7 +31,7 @@ from txlake.sql import parse
 from txlake.statements import SetLockTimeout, Statement
 from txlake.views.describe import Rows
 from txlake.views.json_values import json_value
-from txlake.views.results import Result, collected, held
+from txlake.views.results import Result, frame_result, rows_result
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -135,7 +135,7 @@ def _statement_timeout(call: Call, session: Session) -> AbstractContextManager[N
 
 
 def _result(rows: DataFrame | Rows, rows_max: int) -> Result:
-    return held(rows, rows_max) if isinstance(rows, Rows) else collected(rows, rows_max)
+    return rows_result(rows, rows_max) if isinstance(rows, Rows) else frame_result(rows, rows_max)
 
 
 def _json_rows(session: Session, result: Result) -> dict[str, object]:

@@ -44,7 +44,7 @@ from txlake.statements import (
 )
 from txlake.transaction.data_plane import Condition, DataPlane, TableData
 from txlake.transaction.validation import check_removable
-from txlake.views import CatalogEntries, rows_of, view_named
+from txlake.views import CatalogEntrySource, rows_of, view_named
 from txlake.views.describe import Inspection, Rows, describe
 
 _logger = logging.getLogger(__name__)
@@ -524,7 +524,9 @@ class Context:
         if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
             parts = parts[1:]
         own = self.transaction.session_number
-        return rows_of(parts, CatalogEntries(self.engine.catalog.of_lake(), self._shape_of, own))
+        return rows_of(
+            parts, CatalogEntrySource(self.engine.catalog.of_lake(), self._shape_of, own)
+        )
 
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()

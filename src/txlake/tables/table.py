@@ -62,7 +62,7 @@ from txlake.tables.hadoop import storage_options
 from txlake.tables.merge import DeltaMergeBuilder, Target
 from txlake.tables.optimize import DeltaOptimizeBuilder
 from txlake.tables.spark_catalog import create_named, entry_of, knows_delta
-from txlake.views.notebook import card, told_or_why
+from txlake.views.notebook import card, card_or_error
 
 
 class DeltaTable:
@@ -96,7 +96,7 @@ class DeltaTable:
         return f"DeltaTable({self._name or self._table})"
 
     def _repr_html_(self) -> str:
-        return told_or_why(repr(self), self._html)
+        return card_or_error(repr(self), self._html)
 
     def _html(self) -> str:
         now = self._executor.glance(self._table)

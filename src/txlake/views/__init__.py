@@ -1,7 +1,7 @@
-"""What a lake shows of itself, as the views of the systems that its users come from.
+"""A lake's system views, as SQL Server, Redshift, PostgreSQL and Databricks have them.
 
-Read committed: a view shows what is, also to a transaction that reads an older instant. Names in
-any letter case; Redshift's also with `pg_catalog.` before them.
+They are read committed: a view shows the present state, even to a transaction that reads an older
+instant. Names are case-insensitive; Redshift's may have the prefix `pg_catalog.`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txlake.views import (
-    own,
+    information_schema,
+    lake_views,
     pg_catalog,
     redshift,
     sql_server,
     sql_server_sessions,
-    standard,
 )
 from txlake.views.describe import Rows
-from txlake.views.view import CatalogEntries, Entries, Shape, View
+from txlake.views.view import CatalogEntrySource, EntrySource, TableLayout, View
 
 VIEWS: Mapping[str, View] = {
     "sys.dm_tran_locks": sql_server.DM_TRAN_LOCKS,
@@ -42,21 +42,21 @@ VIEWS: Mapping[str, View] = {
     "pg_namespace": pg_catalog.PG_NAMESPACE,
     "pg_database": pg_catalog.PG_DATABASE,
     "stl_tr_conflict": redshift.STL_TR_CONFLICT,
-    "information_schema.schemata": standard.SCHEMATA,
-    "information_schema.tables": standard.TABLES,
-    "information_schema.views": standard.VIEWS,
-    "information_schema.columns": standard.COLUMNS,
-    "txlake.conflicts": own.CONFLICTS,
-    "txlake.commits": own.COMMITS,
-    "txlake.transactions": own.TRANSACTIONS,
+    "information_schema.schemata": information_schema.SCHEMATA,
+    "information_schema.tables": information_schema.TABLES,
+    "information_schema.views": information_schema.VIEWS,
+    "information_schema.columns": information_schema.COLUMNS,
+    "txlake.conflicts": lake_views.CONFLICTS,
+    "txlake.commits": lake_views.COMMITS,
+    "txlake.transactions": lake_views.TRANSACTIONS,
 }
-"""By folded name, without `pg_catalog`."""
+"""The views by lower-case name, without `pg_catalog`."""
 
 _REDSHIFT = "pg_catalog."
 
 
 def view_named(parts: tuple[str, ...]) -> View | None:
-    """The view of that name, the parts as they were written; None when there is none."""
+    """Return the view of a name, given as its parts; None when there is none."""
     name = ".".join(parts).lower()
     if name.startswith(_REDSHIFT):
         name = name.removeprefix(_REDSHIFT)
@@ -64,10 +64,18 @@ def view_named(parts: tuple[str, ...]) -> View | None:
     return VIEWS.get(name)
 
 
-def rows_of(parts: tuple[str, ...], entries: Entries) -> Rows | None:
-    """What the view of that name shows now; None when there is none."""
+def rows_of(parts: tuple[str, ...], entries: EntrySource) -> Rows | None:
+    """Return the present rows of the view of a name; None when there is none."""
     view = view_named(parts)
-    return None if view is None else view.look(entries)
+    return None if view is None else view.read(entries)
 
 
-__all__ = ["VIEWS", "CatalogEntries", "Entries", "Shape", "View", "rows_of", "view_named"]
+__all__ = [
+    "VIEWS",
+    "CatalogEntrySource",
+    "EntrySource",
+    "TableLayout",
+    "View",
+    "rows_of",
+    "view_named",
+]

@@ -1,7 +1,7 @@
-"""What a table shows of itself, in the columns that Spark and Delta give it.
+"""The results of statements that inspect a table, with the columns of Spark and Delta.
 
 DESCRIBE [EXTENDED], DESCRIBE HISTORY and DETAIL, SHOW TBLPROPERTIES, COLUMNS, PARTITIONS and CREATE
-TABLE. Answers are values; the session makes DataFrames of them.
+TABLE. Results are plain values; the session makes DataFrames of them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from txlake.transaction.history import HISTORY_SCHEMA, HistoryRow
 from txlake.transaction.membership import DOMAIN
 from txlake.transaction.table_log import TableLog
 
-_CLUSTERED = "clusteringColumns"  # a property only where it is shown, as in Delta Spark
+_CLUSTERED = "clusteringColumns"  # a property in results only, as in Delta Spark
 _TEXT = Primitive("string")
 _TEXTS = Array(_TEXT)
 _DETAIL = (
@@ -90,7 +90,7 @@ Inspection = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """An answer: its columns, and a tuple for each row.
+    """A statement's result: its columns, and a tuple for each row.
 
     Structs are tuples, maps dictionaries, arrays lists; timestamps are datetimes in UTC.
     """
@@ -99,7 +99,7 @@ class Rows:
     rows: Sequence[tuple[object, ...]]
 
     def table(self) -> pa.Table:
-        """The answer as Arrow has it."""
+        """Return the result as an Arrow table."""
         schema = to_arrow_schema(self.schema)
         columns = zip(*self.rows) if self.rows else ((),) * len(schema)
         return pa.Table.from_arrays(
@@ -110,9 +110,10 @@ class Rows:
 def describe(
     statement: Inspection, table: Snapshot, log: TableLog, *, is_managed: bool = False
 ) -> Rows:
-    """The answer to a statement about one table. `is_managed`: its place is the lake's affair.
+    """Return the result of a statement that inspects one table.
 
-    Raises InvalidRequest: partitions of a table that has none, a column that isn't there.
+    `is_managed`: the lake chose the table's location. Raises InvalidRequest for the partitions of
+    an unpartitioned table, and for an unknown column.
     """
     location = log.store.url
     match statement:
@@ -133,13 +134,13 @@ def describe(
             return columns(table, location=location if extended else None)
         case DescribeTable(column=column):
             assert column is not None
-            return one_column(table, column)
+            return describe_column(table, column)
         case _:
             assert_never(statement)
 
 
 def history(rows: Sequence[HistoryRow]) -> Rows:
-    """DESCRIBE HISTORY of the rows of `transaction.history`."""
+    """Return the result of DESCRIBE HISTORY for rows of `transaction.history`."""
     schema = from_arrow_schema(HISTORY_SCHEMA)
     return Rows(
         schema=schema,
@@ -150,20 +151,20 @@ def history(rows: Sequence[HistoryRow]) -> Rows:
 def _history_value(value: object, item: Field) -> object:
     if item.name == "timestamp":
         assert isinstance(value, int)
-        return _moment(value)
+        return _utc_time(value)
     if isinstance(item.type, Struct) and isinstance(value, Mapping):
         return tuple(value.get(name) for name in item.type.names)
     return value
 
 
-def _moment(milliseconds: int) -> datetime.datetime:
+def _utc_time(milliseconds: int) -> datetime.datetime:
     # Not fromtimestamp: binary fractions would round microseconds.
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return epoch + datetime.timedelta(milliseconds=milliseconds)
 
 
 def detail(table: Snapshot, *, location: str) -> Rows:
-    """DESCRIBE DETAIL: one row, delta-spark's columns."""
+    """Return the result of DESCRIBE DETAIL: one row with Delta Spark's columns."""
     metadata, protocol = table.metadata, table.protocol
     clustered = clustered_by(table.schema, table.domains, table=table.table)
     sizes = table.files.columns("size")["size"].to_pylist()
@@ -173,8 +174,8 @@ def detail(table: Snapshot, *, location: str) -> Rows:
         None if table.table == location else table.table,
         metadata.description,
         location,
-        None if metadata.created_time is None else _moment(metadata.created_time),
-        _moment(table.timestamp_ms),
+        None if metadata.created_time is None else _utc_time(metadata.created_time),
+        _utc_time(table.timestamp_ms),
         list(table.partition_columns),
         [column_text(path) for path in clustered],
         len(sizes),
@@ -188,11 +189,11 @@ def detail(table: Snapshot, *, location: str) -> Rows:
     return Rows(schema=schema, rows=[row])
 
 
-def shown_properties(table: Snapshot) -> dict[str, str]:
-    """The table's properties and what its protocol says as properties, sorted by key."""
+def all_properties(table: Snapshot) -> dict[str, str]:
+    """Return the table's properties and those that its protocol implies, sorted by key."""
     protocol = table.protocol
     features = (*(protocol.reader_features or ()), *(protocol.writer_features or ()))
-    found = {
+    merged = {
         **table.metadata.configuration,
         **{f"delta.feature.{name}": "supported" for name in features},
         "delta.minReaderVersion": str(protocol.min_reader_version),
@@ -200,39 +201,39 @@ def shown_properties(table: Snapshot) -> dict[str, str]:
     }
     clustered = clustered_by(table.schema, table.domains, table=table.table)
     if clustered:
-        found[_CLUSTERED] = json.dumps(clustered, separators=(",", ":"), ensure_ascii=False)
-    return dict(sorted(found.items()))
+        merged[_CLUSTERED] = json.dumps(clustered, separators=(",", ":"), ensure_ascii=False)
+    return dict(sorted(merged.items()))
 
 
 def properties(table: Snapshot, key: str | None) -> Rows:
-    """SHOW TBLPROPERTIES, of all or of one key."""
-    found = shown_properties(table)
+    """Return the result of SHOW TBLPROPERTIES, of all keys or of one."""
+    pairs = all_properties(table)
     if key is not None:
-        found = {key: found.get(key, f"Table {table.table} does not have property: {key}")}
-    return Rows(schema=_texts("key", "value"), rows=list(found.items()))
+        pairs = {key: pairs.get(key, f"Table {table.table} does not have property: {key}")}
+    return Rows(schema=_texts("key", "value"), rows=list(pairs.items()))
 
 
 def partitions(table: Snapshot) -> Rows:
-    """SHOW PARTITIONS: a typed column for each partition column, a row for each partition."""
+    """Return the result of SHOW PARTITIONS: typed partition columns, a row for each partition."""
     if not table.partition_columns:
         raise InvalidRequest(
             f"{table.table}: SHOW PARTITIONS needs a partitioned table, and this one isn't"
         )
     fields = _partition_fields(table)
     texts = {
-        tuple(dict(values).get(item.physical_name) for item in fields)
-        for values in table.files.columns("partition_values")["partition_values"].to_pylist()
+        tuple(dict(pairs).get(item.physical_name) for item in fields)
+        for pairs in table.files.columns("partition_values")["partition_values"].to_pylist()
     }
-    found = {
+    values = {
         tuple(parse_value(text, item.type) for text, item in zip(row, fields, strict=True))
         for row in texts
     }
-    rows = sorted(found, key=lambda row: [(value is not None, _rank(value)) for value in row])
+    rows = sorted(values, key=lambda row: [(value is not None, _sort_key(value)) for value in row])
     schema = Struct(tuple(Field(item.name, item.type) for item in fields))
     return Rows(schema=schema, rows=rows)
 
 
-def _rank(value: PartitionScalar) -> object:
+def _sort_key(value: PartitionScalar) -> object:
     return micros_of(value) if isinstance(value, datetime.datetime | FarTime) else value
 
 
@@ -241,13 +242,16 @@ def _partition_fields(table: Snapshot) -> list[Field]:
 
 
 def columns(table: Snapshot, *, location: str | None = None) -> Rows:
-    """DESCRIBE: the columns, then how the table is laid out; with a location also its details."""
-    rows: list[tuple[object, ...]] = [_described(item) for item in table.schema]
+    """Return the result of DESCRIBE: columns, partitioning and clustering.
+
+    With a location, as DESCRIBE EXTENDED, also the table's details.
+    """
+    rows: list[tuple[object, ...]] = [_column_row(item) for item in table.schema]
     heading = ("# col_name", "data_type", "comment")
     if table.partition_columns:
         rows += [("# Partition Information", "", ""), heading]
         rows += [
-            _described(item)
+            _column_row(item)
             for name in table.partition_columns
             if (item := table.schema.find(name))
         ]
@@ -257,7 +261,7 @@ def columns(table: Snapshot, *, location: str | None = None) -> Rows:
         for path in clustered:
             item = table.schema.resolve(path)
             if item is not None:
-                rows.append((column_text(path), *_described(item)[1:]))
+                rows.append((column_text(path), *_column_row(item)[1:]))
     if location is not None:
         rows += _details(table, location)
     schema = Struct(
@@ -266,12 +270,12 @@ def columns(table: Snapshot, *, location: str | None = None) -> Rows:
     return Rows(schema=schema, rows=rows)
 
 
-def _described(item: Field) -> tuple[object, ...]:
+def _column_row(item: Field) -> tuple[object, ...]:
     return (item.name, short_text(declared_type(item)), item.metadata.get(COMMENT))
 
 
 def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
-    shown = ",".join(f"{key}={value}" for key, value in shown_properties(table).items())
+    pairs = ",".join(f"{key}={value}" for key, value in all_properties(table).items())
     yield ("", "", "")
     yield ("# Detailed Table Information", "", "")
     yield ("Name", table.table, "")
@@ -279,7 +283,7 @@ def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
         yield ("Comment", table.metadata.description, "")
     yield ("Location", location, "")
     yield ("Provider", "delta", "")
-    yield ("Table Properties", f"[{shown}]", "")
+    yield ("Table Properties", f"[{pairs}]", "")
     keys = keys_of(table.metadata.configuration)
     if keys:
         yield ("", "", "")
@@ -296,27 +300,27 @@ def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
         yield from defaults
 
 
-def one_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
-    """DESCRIBE t column: its name, type and comment."""
+def describe_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
+    """Return the result of DESCRIBE for one column: name, type and comment."""
     if len(path) > 1:
         raise InvalidRequest(
             f"{table.table}: DESCRIBE takes a top-level column, found {column_text(path)}"
         )
     item = table.schema.find(path[0])
     if item is None:
-        known = ", ".join(quoted_name(name) for name in table.schema.names)
+        names = ", ".join(quoted_name(name) for name in table.schema.names)
         raise InvalidRequest(
-            f"{table.table}: there is no column {column_text(path)}; there are: {known}"
+            f"{table.table}: there is no column {column_text(path)}; there are: {names}"
         )
-    name, kind, comment = _described(item)
+    name, kind, comment = _column_row(item)
     rows = [("col_name", name), ("data_type", kind), ("comment", comment or "NULL")]
     return Rows(schema=_texts("info_name", "info_value"), rows=rows)
 
 
 def create_statement(table: Snapshot, *, location: str, is_managed: bool = False) -> str:
-    """A statement that creates a table like this one, without its rows.
+    """Return a CREATE TABLE statement for a table like this one, without its rows.
 
-    It names the table's place, as Spark's does, unless the lake chose that.
+    It names the table's location, as in Spark, unless the lake chose it.
     """
     path_table = table.table == location
     name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table
@@ -335,16 +339,15 @@ def create_statement(table: Snapshot, *, location: str, is_managed: bool = False
         lines.append(f"COMMENT {quoted_text(table.metadata.description)}")
     if not path_table and not is_managed:
         lines.append(f"LOCATION {quoted_text(location)}")
-    own = {*INTERNAL_PROPERTIES, _CLUSTERED, f"delta.feature.{CATALOG_FEATURE}"}
-    if set(table.domains) == {DOMAIN}:  # it came with the catalog
-        own.add("delta.feature.domainMetadata")
-    given = {
-        key: value
-        for key, value in shown_properties(table).items()
-        if key not in own and not key.startswith(KEY_PREFIX)
-    }
-    shown = (f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in given.items())
-    lines.append("TBLPROPERTIES (\n" + ",\n".join(shown) + ")")
+    internal = {*INTERNAL_PROPERTIES, _CLUSTERED, f"delta.feature.{CATALOG_FEATURE}"}
+    if set(table.domains) == {DOMAIN}:  # the catalog added the feature
+        internal.add("delta.feature.domainMetadata")
+    pairs = (
+        f"  {quoted_text(key)} = {quoted_text(value)}"
+        for key, value in all_properties(table).items()
+        if key not in internal and not key.startswith(KEY_PREFIX)
+    )
+    lines.append("TBLPROPERTIES (\n" + ",\n".join(pairs) + ")")
     return "\n".join(lines)
 
 

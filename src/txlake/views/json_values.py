@@ -1,4 +1,4 @@
-"""A value as JSON has it, for who reads results without Python."""
+"""The conversion of result values to JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 
 def json_value(value: object) -> object:
-    """What `json.dumps` takes: exact decimals and moments are texts, bytes are base64.
+    """Convert a value for `json.dumps`: decimals and times become texts, bytes base64.
 
-    A float that JSON has no number for is the text "NaN", "Infinity" or "-Infinity".
+    A float without a JSON number becomes the text "NaN", "Infinity" or "-Infinity".
     """
     match value:
         case None | bool() | int() | str():
@@ -37,5 +37,5 @@ def json_value(value: object) -> object:
 
 
 def json_text(value: object) -> str:
-    """One line of JSON, letters as they are."""
+    """Return a value as one line of JSON, with unescaped non-ASCII letters."""
     return json.dumps(json_value(value), ensure_ascii=False)

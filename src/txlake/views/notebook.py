@@ -1,6 +1,6 @@
-"""What objects show of themselves in a notebook: a title, some facts, a table.
+"""The HTML with which notebooks show objects: a title, some facts, a table.
 
-Owns the form and the escaping. What is shown was asked for before: nothing here asks, or fails.
+Owns the layout and the escaping. Callers pass the values, so nothing here does I/O or fails.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ def card(
     columns: Sequence[str] = (),
     rows: Sequence[Sequence[object]] = (),
 ) -> str:
-    """HTML of a title, facts with their names, and the first rows of a table, all of it escaped."""
+    """Return escaped HTML of a title, named facts, and the first 20 rows of a table."""
     parts = [f"<div><b>{escape(title)}</b>"]
-    told = [f"{escape(name)}: {escape(str(value))}" for name, value in facts if value is not None]
-    if told:
-        parts.append(f"<div>{' &middot; '.join(told)}</div>")
+    known = [(name, value) for name, value in facts if value is not None]
+    if known:
+        texts = (f"{escape(name)}: {escape(str(value))}" for name, value in known)
+        parts.append(f"<div>{' &middot; '.join(texts)}</div>")
     if columns and rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in columns)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>")
@@ -36,9 +37,9 @@ def card(
     return "".join([*parts, "</div>"])
 
 
-def told_or_why(title: str, tell: Callable[[], str]) -> str:
-    """What `tell` makes; where that fails, the title and why."""
+def card_or_error(title: str, make_card: Callable[[], str]) -> str:
+    """Return the card of `make_card`, or a card with its error."""
     try:
-        return tell()
+        return make_card()
     except TxlakeError as error:
         return card(title, [(type(error).__name__, str(error).partition("\n")[0][:200])])

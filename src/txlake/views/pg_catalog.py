@@ -1,9 +1,9 @@
 """The system catalogs of PostgreSQL 8, as Amazon Redshift shows them.
 
-Columns as the PostgreSQL manual has them ("System Catalogs": "pg_class", "pg_namespace",
-"pg_database", "pg_tables", "pg_views"); `oid` is a column among the others here. A lake's databases
-are what schemas and databases are there. Names are in lower case, as Redshift folds them. What a
-lake doesn't have is NULL.
+Columns as in the PostgreSQL manual ("System Catalogs": "pg_class", "pg_namespace", "pg_database",
+"pg_tables", "pg_views"); `oid` is an ordinary column. A lake's databases stand for both schemas and
+databases. Names are folded to lower case, as in Redshift. Columns that a lake has no value for are
+NULL.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txlake.catalog import TableEntry
-from txlake.views.view import Entries, Values, objects_of, view
+from txlake.views.view import EntrySource, RowValues, objects_of, view
 
 
-def _tables(entries: Entries) -> Iterator[Values]:
+def _tables(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.tables():
         yield {
             "schemaname": one.database.lower(),
@@ -25,7 +25,7 @@ def _tables(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _views(entries: Entries) -> Iterator[Values]:
+def _views(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.views():
         yield {
             "schemaname": one.database.lower(),
@@ -34,7 +34,7 @@ def _views(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _classes(entries: Entries) -> Iterator[Values]:
+def _classes(entries: EntrySource) -> Iterator[RowValues]:
     for one in objects_of(entries):
         yield {
             "oid": one.number,
@@ -50,12 +50,12 @@ def _classes(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _namespaces(entries: Entries) -> Iterator[Values]:
+def _namespaces(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         yield {"oid": one.number, "nspname": one.name.lower()}
 
 
-def _databases(entries: Entries) -> Iterator[Values]:
+def _databases(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         yield {
             "oid": one.number,
@@ -90,7 +90,7 @@ PG_CLASS = view(
     """,
     _classes,
 )
-"""What only a table's log says, the number of its columns too, is NULL: no log is read for it."""
+"""Values from a table's log, such as the number of columns, are NULL: no log is read."""
 
 PG_NAMESPACE = view(
     "pg_namespace",

@@ -1,10 +1,10 @@
 """Redshift's views of isolation levels, databases, tables, locks and conflicts.
 
-Columns and values as the Amazon Redshift Database Developer Guide has them:
+Columns and values as in the Amazon Redshift Database Developer Guide:
 "STV_DB_ISOLATION_LEVEL", "PG_DATABASE_INFO", "SVV_TABLES", "SVV_TRANSACTIONS", "STV_LOCKS" and
 "STL_TR_CONFLICT", and "Isolation levels in Amazon Redshift" for `concurrency_model`; the lock modes
-are PostgreSQL's ("Explicit Locking") that keep out the same. Names are in lower case, as Redshift
-folds them. What a lake doesn't have is NULL.
+are PostgreSQL's with the same conflicts ("Explicit Locking"). Names are folded to lower case, as in
+Redshift. Columns that a lake has no value for are NULL.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from txlake.catalog import DatabaseEntry
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
-from txlake.views.standard import CATALOG
-from txlake.views.view import Entries, Values, moment, view
+from txlake.views.information_schema import CATALOG
+from txlake.views.view import EntrySource, RowValues, utc_time, view
 
 _LEVELS = {
     Level.SERIALIZABLE: "Serializable",
     Level.SNAPSHOT: "Snapshot Isolation",
-    Level.WRITE_SERIALIZABLE: "WriteSerializable",  # Redshift has none like it
+    Level.WRITE_SERIALIZABLE: "WriteSerializable",  # has no counterpart in Redshift
 }
 _MODELS = {Level.SNAPSHOT: "1", Level.SERIALIZABLE: "2"}
 _MODES = {
@@ -36,7 +36,7 @@ _MODES = {
 _READS = frozenset({LockMode.SCH_S, LockMode.IS, LockMode.S})
 
 
-def _isolation_levels(entries: Entries) -> Iterator[Values]:
+def _isolation_levels(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         yield {
             "db_id": one.number,
@@ -45,7 +45,7 @@ def _isolation_levels(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _database_infos(entries: Entries) -> Iterator[Values]:
+def _database_infos(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         model = _MODELS.get(_level(one))
         yield {
@@ -59,12 +59,12 @@ def _database_infos(entries: Entries) -> Iterator[Values]:
 
 
 def _level(database: DatabaseEntry) -> Level:
-    asked = database.isolation
-    return strictest(None if asked is None else parse_level(asked))
+    isolation = database.isolation
+    return strictest(None if isolation is None else parse_level(isolation))
 
 
-def _transactions(entries: Entries) -> Iterator[Values]:
-    """A row for each transaction, `transactionid`, and one for each lock on a table, `relation`."""
+def _transactions(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a `transactionid` row for each transaction, a `relation` row for each table lock."""
     names = {one.number: one.name.lower() for one in entries.databases()}
     locks = [one for one in entries.locks() if one.resource.type is ResourceType.OBJECT]
     for transaction in entries.transactions():
@@ -72,7 +72,7 @@ def _transactions(entries: Entries) -> Iterator[Values]:
             "txn_owner": transaction.user_name,
             "xid": transaction.number,
             "pid": transaction.process,
-            "txn_start": moment(transaction.begin_ms),
+            "txn_start": utc_time(transaction.begin_ms),
         }
         for one in locks:
             if one.transaction_id == transaction.id:
@@ -92,7 +92,7 @@ def _transactions(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _tables(entries: Entries) -> Iterator[Values]:
+def _tables(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.tables():
         yield {
             "table_catalog": CATALOG,
@@ -100,48 +100,48 @@ def _tables(entries: Entries) -> Iterator[Values]:
             "table_name": one.name.lower(),
             "table_type": "BASE TABLE" if one.managed else "EXTERNAL TABLE",
         }
-    for view_of in entries.views():
+    for view_entry in entries.views():
         yield {
             "table_catalog": CATALOG,
-            "table_schema": view_of.database.lower(),
-            "table_name": view_of.name.lower(),
+            "table_schema": view_entry.database.lower(),
+            "table_name": view_entry.name.lower(),
             "table_type": "VIEW",
-            "remarks": view_of.comment,
+            "remarks": view_entry.comment,
         }
 
 
-def _locks(entries: Entries) -> Iterator[Values]:
-    """A row for each table that a transaction writes, or waits to write."""
+def _locks(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table that a transaction writes, or waits to write."""
     transactions = {one.id: one for one in entries.transactions()}
     ids = {one.number: one.id for one in entries.tables()}
     committed: dict[str, int] = {}
     for commit in entries.commits():
         committed.setdefault(commit.table_id, commit.time_ms)  # the newest comes first
     for one in entries.locks():
-        is_turn = bool(one.resource.subtype)  # a transaction's that has its lock on the table too
+        is_turn = bool(one.resource.subtype)  # its transaction also has a lock on the table
         if one.resource.type is not ResourceType.OBJECT or one.mode in _READS or is_turn:
             continue
         owner = transactions.get(one.transaction_id or "")
-        held = one.status is LockStatus.GRANT
+        is_granted = one.status is LockStatus.GRANT
         yield {
             "table_id": one.resource.entity,
-            "last_commit": moment(committed.get(ids.get(one.resource.entity, ""))),
+            "last_commit": utc_time(committed.get(ids.get(one.resource.entity, ""))),
             "lock_owner": one.transaction_number,
             "lock_owner_pid": None if owner is None else owner.process,
-            "lock_owner_start_ts": None if owner is None else moment(owner.begin_ms),
-            "lock_status": "Holding write lock" if held else "Waiting for write lock",
+            "lock_owner_start_ts": None if owner is None else utc_time(owner.begin_ms),
+            "lock_status": "Holding write lock" if is_granted else "Waiting for write lock",
         }
 
 
-def _conflicts(entries: Entries) -> Iterator[Values]:
+def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
     numbers = {f"{one.database}.{one.name}".lower(): one.number for one in entries.tables()}
     for one in reversed(entries.conflicts()):
         table = "" if one.evidence is None else one.evidence.table.lower()
         yield {
             "xact_id": one.transaction_number,
             "process_id": one.process,
-            "xact_start_ts": moment(one.begin_ms),
-            "abort_time": moment(one.time_ms),
+            "xact_start_ts": utc_time(one.begin_ms),
+            "abort_time": utc_time(one.time_ms),
             "table_id": numbers.get(table),
         }
 

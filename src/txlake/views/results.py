@@ -1,6 +1,6 @@
-"""What a command shows: columns and rows as plain values, made without knowing where they go.
+"""Results of statements for the command line and the server: columns, and rows of plain values.
 
-Owns how rows of Spark become plain values: a moment is a datetime with a zone, a struct a
+Owns the conversion of Spark's values: a timestamp becomes a datetime with a zone, a struct a
 dictionary, a map a list of pairs unless its keys are texts.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's name, unique in its result, and its type as Spark's SQL writes it.
+    """A column's name, unique in its result, and its type in Spark's SQL.
 
-    `json` is the type of a query's column as Spark's JSON has it, which says it whole.
+    `json` is the complete type as Spark's JSON, for columns of a query.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are drawn with their digits below each other."""
+        """Whether the values are numbers, which are printed right-aligned."""
         return self.type.split("(")[0] in _NUMBERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Rows in order; `total` is how many there are, more than `rows` where those were cut."""
+    """Rows in order; `total` is the number of rows before a limit cut `rows`."""
 
     columns: tuple[Column, ...]
     rows: Sequence[tuple[object, ...]]
@@ -50,8 +50,8 @@ class Result:
 _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
 
 
-def collected(frame: DataFrame, rows_max: int | None = None) -> Result:
-    """The rows of a DataFrame, at most `rows_max`; how many there are is counted when it has more.
+def frame_result(frame: DataFrame, rows_max: int | None = None) -> Result:
+    """Return the rows of a DataFrame, at most `rows_max`; counts them all if there are more.
 
     Raises what Spark raises.
     """
@@ -61,42 +61,44 @@ def collected(frame: DataFrame, rows_max: int | None = None) -> Result:
     columns = tuple(replace(one, json=kind.json()) for one, kind in zip(named, types))
     if not columns:
         return Result(columns=(), rows=(), total=0)
-    taken = frame if rows_max is None else frame.limit(rows_max + 1)
-    rows = [tuple(map(_plain, row, types)) for row in taken.collect()]
+    limited = frame if rows_max is None else frame.limit(rows_max + 1)
+    rows = [tuple(map(_plain, row, types)) for row in limited.collect()]
     if rows_max is None or len(rows) <= rows_max:
         return Result(columns=columns, rows=rows, total=len(rows))
     return Result(columns=columns, rows=rows[:rows_max], total=frame.count())
 
 
-def held(answer: Rows, rows_max: int | None = None) -> Result:
-    """The rows of an answer that Spark had nothing to do with, at most `rows_max`."""
-    types = [item.type for item in answer.schema]
+def rows_result(rows: Rows, rows_max: int | None = None) -> Result:
+    """Convert a result that was computed without Spark, at most `rows_max` rows."""
+    types = [item.type for item in rows.schema]
     if not types:
         return Result(columns=(), rows=(), total=0)
-    named = _columns([(item.name, short_text(item.type)) for item in answer.schema])
+    named = _columns([(item.name, short_text(item.type)) for item in rows.schema])
     columns = tuple(replace(one, json=_json_of(kind)) for one, kind in zip(named, types))
-    taken = answer.rows if rows_max is None else answer.rows[:rows_max]
+    limited = rows.rows if rows_max is None else rows.rows[:rows_max]
     return Result(
         columns=columns,
-        rows=[tuple(map(_plain_held, row, types)) for row in taken],
-        total=len(answer.rows),
+        rows=[tuple(map(_plain_value, row, types)) for row in limited],
+        total=len(rows.rows),
     )
 
 
 def _json_of(kind: DataType) -> str:
-    """As Spark writes it."""
+    """Return a type as Spark's JSON."""
     return json.dumps(type_to_json(kind), separators=(",", ":"), sort_keys=True)
 
 
-def _plain_held(value: object, kind: DataType) -> object:
-    """As `_plain`, of what `Rows` has."""
+def _plain_value(value: object, kind: DataType) -> object:
+    """Convert a value as `_plain`, from the types of `Rows`."""
     match kind, value:
         case Array(element, _), list():
-            return [_plain_held(one, element) for one in value]
+            return [_plain_value(one, element) for one in value]
         case Struct(fields), tuple():
-            return {item.name: _plain_held(one, item.type) for item, one in zip(fields, value)}
+            return {item.name: _plain_value(one, item.type) for item, one in zip(fields, value)}
         case Map(key, of, _), dict():
-            pairs = [(_plain_held(name, key), _plain_held(one, of)) for name, one in value.items()]
+            pairs = [
+                (_plain_value(name, key), _plain_value(one, of)) for name, one in value.items()
+            ]
             if isinstance(key, Primitive) and key.is_string:
                 return dict(pairs)
             return [{"key": name, "value": one} for name, one in pairs]
@@ -104,8 +106,8 @@ def _plain_held(value: object, kind: DataType) -> object:
             return value
 
 
-def listed(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Result:
-    """Rows that are mappings; a column that a row lacks is null there."""
+def mappings_result(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Result:
+    """Convert rows that are mappings; a column that a row lacks is null."""
     return Result(
         columns=_columns(list(columns.items())),
         rows=[tuple(row.get(name) for name in columns) for row in rows],
@@ -114,13 +116,13 @@ def listed(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> 
 
 
 def _columns(named: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
-    """Names that repeat get a number: `id`, `id_2`."""
-    taken = {name for name, _ in named}
+    """Make repeated names unique by a number: `id`, `id_2`."""
+    all_names = {name for name, _ in named}
     used: set[str] = set()
     columns = []
     for name, kind in named:
         unique, number = name, 1
-        while unique in used or (number > 1 and unique in taken):
+        while unique in used or (number > 1 and unique in all_names):
             number += 1
             unique = f"{name}_{number}"
         used.add(unique)
@@ -133,7 +135,7 @@ def _plain(value: object, kind: T.DataType) -> object:
 
     match kind, value:
         case T.TimestampType(), datetime.datetime():
-            return value.astimezone(datetime.UTC)  # PySpark gave it in this process's own zone
+            return value.astimezone(datetime.UTC)  # PySpark returns the process's own zone
         case T.ArrayType(elementType=element), list():
             return [_plain(one, element) for one in value]
         case T.StructType(fields=fields), tuple():

@@ -1,11 +1,11 @@
 """SQL Server's views of locks, transactions and objects.
 
-Columns and values as Microsoft Learn documents them: "sys.dm_tran_locks (Transact-SQL)",
+Columns and values as documented by Microsoft Learn: "sys.dm_tran_locks (Transact-SQL)",
 "sys.dm_tran_active_transactions (Transact-SQL)", "sys.objects (Transact-SQL)", "sys.tables
 (Transact-SQL)", "sys.schemas (Transact-SQL)", "sys.columns (Transact-SQL)" and "sys.databases
 (Transact-SQL)"; the types of columns as the SQL analytics endpoint of Microsoft Fabric maps Delta's
-("Data types in Microsoft Fabric"). A lake's databases are what schemas are there: `schema_id` is a
-database's number. What a lake doesn't have is NULL.
+("Data types in Microsoft Fabric"). A lake's databases stand for schemas: `schema_id` is a
+database's number. Columns that a lake has no value for are NULL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from txlake.conflict.locking import LockStatus, ResourceType
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.protocol.type_text import declared_type
 from txlake.protocol.types import DataType, Primitive
-from txlake.views.view import Entries, Values, moment, objects_of, view
+from txlake.views.view import EntrySource, RowValues, objects_of, utc_time, view
 
 _READ_WRITE, _READ_ONLY = 1, 2
 _VARCHAR_LENGTH_MAX = 8000
 _NOT_STARTED, _ACTIVE, _ROLLING_BACK = 1, 2, 7
 
 
-def _locks(entries: Entries) -> Iterator[Values]:
+def _locks(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.locks():
         is_database = one.resource.type is ResourceType.DATABASE
-        # A victim waits until it is told.
+        # A deadlock victim counts as waiting until its session gets the error.
         status = LockStatus.WAIT if one.status is LockStatus.VICTIM else one.status
         yield {
             "resource_type": one.resource.type.value,
@@ -50,12 +50,12 @@ def _locks(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _active_transactions(entries: Entries) -> Iterator[Values]:
+def _active_transactions(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.transactions():
         yield {
             "transaction_id": one.number,
             "name": one.name,
-            "transaction_begin_time": moment(one.begin_ms),
+            "transaction_begin_time": utc_time(one.begin_ms),
             "transaction_type": _READ_ONLY if one.read_only else _READ_WRITE,
             "transaction_state": _state(one),
         }
@@ -76,23 +76,23 @@ def _object(one: TableEntry | ViewEntry) -> dict[str, object]:
         "parent_object_id": 0,
         "type": kind[0],
         "type_desc": kind[1],
-        "create_date": moment(one.created_ms),
-        "modify_date": moment(one.modified_ms),
+        "create_date": utc_time(one.created_ms),
+        "modify_date": utc_time(one.modified_ms),
         "is_ms_shipped": False,
         "is_published": False,
         "is_schema_published": False,
     }
 
 
-def _objects(entries: Entries) -> Iterator[Values]:
+def _objects(entries: EntrySource) -> Iterator[RowValues]:
     return (_object(one) for one in objects_of(entries))
 
 
-def _views(entries: Entries) -> Iterator[Values]:
+def _views(entries: EntrySource) -> Iterator[RowValues]:
     return (_object(one) for one in entries.views())
 
 
-def _tables(entries: Entries) -> Iterator[Values]:
+def _tables(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.tables():
         yield {
             **_object(one),
@@ -110,13 +110,13 @@ def _tables(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _schemas(entries: Entries) -> Iterator[Values]:
+def _schemas(entries: EntrySource) -> Iterator[RowValues]:
     return ({"name": one.name, "schema_id": one.number} for one in entries.databases())
 
 
 @dataclass(frozen=True, slots=True)
 class _SqlType:
-    """A type of SQL Server: its id in sys.types, its length in bytes, its digits."""
+    """A type of SQL Server: its id in sys.types, length in bytes, precision and scale in digits."""
 
     id: int
     length: int
@@ -145,7 +145,7 @@ _IDENTITY = "delta.identity.start"
 
 
 def _sql_type(kind: DataType) -> _SqlType | None:
-    """What SQL Server calls a type; None where it has none like it."""
+    """Return SQL Server's type for a type; None where it has no counterpart."""
     if not isinstance(kind, Primitive):
         return None
     if kind.decimal is not None:
@@ -159,19 +159,19 @@ def _sql_type(kind: DataType) -> _SqlType | None:
     return _TYPES.get("string" if kind.is_string else kind.name)
 
 
-def _columns(entries: Entries) -> Iterator[Values]:
+def _columns(entries: EntrySource) -> Iterator[RowValues]:
     for table in entries.tables():
-        shape = entries.shape(table)
-        for position, item in enumerate(shape.schema if shape else (), 1):
-            known = _sql_type(declared_type(item))
-            kind: Values = {}
-            if known is not None:
+        layout = entries.layout(table)
+        for position, item in enumerate(layout.schema if layout else (), 1):
+            sql_type = _sql_type(declared_type(item))
+            kind: RowValues = {}
+            if sql_type is not None:
                 kind = {
-                    "system_type_id": known.id,
-                    "user_type_id": known.id,
-                    "max_length": known.length,
-                    "precision": known.precision,
-                    "scale": known.scale,
+                    "system_type_id": sql_type.id,
+                    "user_type_id": sql_type.id,
+                    "max_length": sql_type.length,
+                    "precision": sql_type.precision,
+                    "scale": sql_type.scale,
                 }
             yield {
                 "object_id": table.number,
@@ -200,12 +200,12 @@ def _columns(entries: Entries) -> Iterator[Values]:
             }
 
 
-def _databases(entries: Entries) -> Iterator[Values]:
+def _databases(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         yield {
             "name": one.name,
             "database_id": one.number,
-            "create_date": moment(one.created_ms),
+            "create_date": utc_time(one.created_ms),
             "user_access": 0,
             "user_access_desc": "MULTI_USER",
             "is_read_only": False,
@@ -231,7 +231,7 @@ DM_TRAN_LOCKS = view(
     """,
     _locks,
 )
-"""And one column of ours, which SQL Server has in sys.dm_exec_requests: `blocking_session_id`."""
+"""With the additional column `blocking_session_id`, as in SQL Server's sys.dm_exec_requests."""
 
 DM_TRAN_ACTIVE_TRANSACTIONS = view(
     "sys.dm_tran_active_transactions (Transact-SQL)",
@@ -291,7 +291,7 @@ COLUMNS = view(
     """,
     _columns,
 )
-"""`user_type_id` is the system type's; a type that SQL Server lacks is NULL."""
+"""`user_type_id` is that of the system type; a type that SQL Server lacks is NULL."""
 
 DATABASES = view(
     "sys.databases (Transact-SQL)",

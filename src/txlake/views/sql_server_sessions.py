@@ -1,9 +1,9 @@
-"""SQL Server's views of sessions, of what they wait for, and of their transactions.
+"""SQL Server's views of sessions, of their requests and waits, and of their transactions.
 
-Columns and values as Microsoft Learn documents them: "sys.dm_exec_sessions (Transact-SQL)",
-"sys.dm_exec_requests (Transact-SQL)" and "sys.dm_tran_session_transactions (Transact-SQL)". A
-catalog knows of a statement that it runs when it waits for a lock or has a transaction of its own
-there, and of the one that asks. What a lake doesn't have or doesn't know is NULL.
+Columns and values as documented by Microsoft Learn: "sys.dm_exec_sessions (Transact-SQL)",
+"sys.dm_exec_requests (Transact-SQL)" and "sys.dm_tran_session_transactions (Transact-SQL)". The
+catalog knows of a running statement only if it waits for a lock, has a transaction of its own, or
+reads the view. Columns that a lake has no value for are NULL.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from txlake.catalog.locks import LockEntry
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockStatus, Resource, ResourceType
-from txlake.views.view import Entries, Values, moment, view
+from txlake.views.view import EntrySource, RowValues, utc_time, view
 
-_LEVELS = {Level.SERIALIZABLE: 4, Level.SNAPSHOT: 5}  # T-SQL has none like WriteSerializable
+_LEVELS = {
+    Level.SERIALIZABLE: 4,
+    Level.SNAPSHOT: 5,
+}  # T-SQL has no WriteSerializable
 _RUNNING, _SUSPENDED = "running", "suspended"
 
 
-def _sessions(entries: Entries) -> Iterator[Values]:
-    own = entries.own_session()  # which may only now get its row
+def _sessions(entries: EntrySource) -> Iterator[RowValues]:
+    own = entries.own_session()  # before `sessions`: this call may create the session's row
     sessions = entries.sessions()
     locks = entries.locks()
     begun = Counter(one.session_id for one in entries.transactions() if one.explicit)
@@ -35,7 +38,7 @@ def _sessions(entries: Entries) -> Iterator[Values]:
     for one in sessions:
         yield {
             "session_id": one.id,
-            "login_time": moment(one.begin_ms),
+            "login_time": utc_time(one.begin_ms),
             "host_name": one.host,
             "host_process_id": one.process,
             "login_name": one.user_name,
@@ -47,7 +50,7 @@ def _sessions(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _requests(entries: Entries) -> Iterator[Values]:
+def _requests(entries: EntrySource) -> Iterator[RowValues]:
     own = entries.own_session()
     transactions = {one.id: one for one in entries.transactions()}
     begun = Counter(one.session_id for one in transactions.values() if one.explicit)
@@ -66,16 +69,16 @@ def _requests(entries: Entries) -> Iterator[Values]:
     for key, one in transactions.items():
         wait = waiting.pop(key, None)
         if wait is None and one.explicit:
-            continue  # whether a statement runs in it isn't known
+            continue  # unknown whether a statement runs in the transaction
         level = None if one.isolation is None else parse_level(one.isolation)
         yield {
             **request(one.session_id),
             **_wait(wait),
-            "start_time": None if one.explicit else moment(one.begin_ms),
+            "start_time": None if one.explicit else utc_time(one.begin_ms),
             "transaction_id": one.number,
             "transaction_isolation_level": None if level is None else _LEVELS.get(level),
         }
-    for wait in waiting.values():  # USE waits outside of transactions
+    for wait in waiting.values():  # USE waits for its lock outside of transactions
         yield {**request(wait.session_id), **_wait(wait)}
     if own is not None and not numbers[own]:
         yield request(own)
@@ -85,7 +88,7 @@ def _waits(lock: LockEntry) -> bool:
     return lock.status is not LockStatus.GRANT
 
 
-def _wait(lock: LockEntry | None) -> Values:
+def _wait(lock: LockEntry | None) -> RowValues:
     if lock is None:
         return {}
     return {
@@ -107,7 +110,7 @@ def _resource(resource: Resource) -> str:
             return f"{resource.type.value}: {resource.database}:{resource.entity}:0"
 
 
-def _session_transactions(entries: Entries) -> Iterator[Values]:
+def _session_transactions(entries: EntrySource) -> Iterator[RowValues]:
     transactions = entries.transactions()
     begun = Counter(one.session_id for one in transactions if one.explicit)
     waiting = {one.transaction_id for one in entries.locks() if _waits(one)}

@@ -1,4 +1,4 @@
-"""What a view is: columns, and rows from the catalog's entries; and where those come from."""
+"""System views: their columns, their rows, and the source of the catalog entries they show."""
 
 from __future__ import annotations
 
@@ -18,78 +18,83 @@ from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct
 from txlake.views.describe import Rows
 
-Values = Mapping[str, object]
+RowValues = Mapping[str, object]
 
 
-class Shape(Protocol):
-    """A table's columns; a Snapshot is one."""
+class TableLayout(Protocol):
+    """The columns and partition columns of a table; a Snapshot has them."""
 
     @property
     def schema(self) -> Struct:
-        """The columns."""
+        """Return the columns."""
         ...
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """The names of the partition columns."""
+        """Return the names of the partition columns."""
         ...
 
 
-class Entries(Protocol):
-    """What views show; each list is as of now."""
+class EntrySource(Protocol):
+    """The source of the entries that views show; each method returns the present ones."""
 
     def databases(self) -> Sequence[DatabaseEntry]:
-        """The databases by name."""
+        """Return the databases by name."""
         ...
 
     def tables(self) -> Sequence[TableEntry]:
-        """The tables of all databases, by the databases' names and theirs."""
+        """Return the tables of all databases, sorted by database and name."""
         ...
 
     def views(self) -> Sequence[ViewEntry]:
-        """The lake's views, those of all databases, by the databases' names and theirs."""
+        """Return the views that users created in all databases, sorted by database and name."""
         ...
 
-    def shape(self, table: TableEntry) -> Shape | None:
-        """The table's columns; None when it is gone meanwhile."""
+    def layout(self, table: TableEntry) -> TableLayout | None:
+        """Return the table's layout; None when the table was dropped meanwhile."""
         ...
 
     def own_session(self) -> int | None:
-        """The number of the session that looks; None where none does."""
+        """Return the number of the session that reads the view; None without a session."""
         ...
 
     def sessions(self) -> Sequence[SessionEntry]:
-        """The living sessions by number."""
+        """Return the live sessions by number."""
         ...
 
     def locks(self) -> Sequence[LockEntry]:
-        """The requests for locks, in the order of asking."""
+        """Return the granted and waiting lock requests, in the order of arrival."""
         ...
 
     def transactions(self) -> Sequence[TransactionEntry]:
-        """The open transactions, the oldest first."""
+        """Return the open transactions, the oldest first."""
         ...
 
     def conflicts(self) -> Sequence[ConflictEntry]:
-        """The newest conflicts, the newest first."""
+        """Return the latest conflicts, the newest first."""
         ...
 
     def commits(self) -> Sequence[CommitEntry]:
-        """The newest ratified versions, the newest first."""
+        """Return the latest ratified versions, the newest first."""
         ...
 
 
-def objects_of(entries: Entries) -> list[TableEntry | ViewEntry]:
-    """The tables, then the views."""
+def objects_of(entries: EntrySource) -> list[TableEntry | ViewEntry]:
+    """Return the tables, then the views."""
     return [*entries.tables(), *entries.views()]
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogEntries:
-    """Entries of a catalog; `shape_of` reads a table's columns, `own` gives who looks a number."""
+class CatalogEntrySource:
+    """The entries of a catalog.
+
+    Attributes:
+        layout_of: reads a table's columns and partition columns.
+        own: returns the number of the session that reads the view.
+    """
 
     catalog: Catalog
-    shape_of: Callable[[TableEntry], Shape | None]
+    layout_of: Callable[[TableEntry], TableLayout | None]
     own: Callable[[], int | None] = lambda: None
 
     def databases(self) -> Sequence[DatabaseEntry]:
@@ -109,8 +114,8 @@ class CatalogEntries:
             for entry in self.catalog.views.entries(database.name)
         ]
 
-    def shape(self, table: TableEntry) -> Shape | None:
-        return self.shape_of(table)
+    def layout(self, table: TableEntry) -> TableLayout | None:
+        return self.layout_of(table)
 
     def own_session(self) -> int | None:
         return self.own()
@@ -133,34 +138,35 @@ class CatalogEntries:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Columns, and the rows by column name; what a row leaves out is NULL.
+    """A view's columns and its rows.
 
     Attributes:
         source: the title of the page that documents the columns.
+        rows: yields a mapping by column name for each row; a column that it lacks is NULL.
     """
 
     source: str
     schema: Struct
-    rows: Callable[[Entries], Iterable[Values]]
+    rows: Callable[[EntrySource], Iterable[RowValues]]
 
-    def look(self, entries: Entries) -> Rows:
-        """What it shows now."""
+    def read(self, entries: EntrySource) -> Rows:
+        """Return the view's present rows."""
         names = self.schema.names
-        found = []
+        rows = []
         for values in self.rows(entries):
             unknown = values.keys() - set(names)
             assert not unknown, unknown
-            found.append(tuple(values.get(name) for name in names))
-        return Rows(schema=self.schema, rows=found)
+            rows.append(tuple(values.get(name) for name in names))
+        return Rows(schema=self.schema, rows=rows)
 
 
-def view(source: str, columns: str, rows: Callable[[Entries], Iterable[Values]]) -> View:
-    """A view of columns given as DDL text."""
+def view(source: str, columns: str, rows: Callable[[EntrySource], Iterable[RowValues]]) -> View:
+    """Make a view with columns given as DDL text."""
     return View(source, parse_columns(columns), rows)
 
 
-def moment(time_ms: int | None) -> datetime.datetime | None:
-    """A time of the catalog as a value of a row."""
+def utc_time(time_ms: int | None) -> datetime.datetime | None:
+    """Convert a time of the catalog, in milliseconds, to a datetime in UTC."""
     if time_ms is None:
         return None
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

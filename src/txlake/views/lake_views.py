@@ -1,17 +1,17 @@
-"""The lake's own views: which transactions lost to whom, and what was ratified."""
+"""txlake's own views, `txlake.*`: conflicts, open transactions and ratified commits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
-from txlake.views.view import Entries, Values, moment, view
+from txlake.views.view import EntrySource, RowValues, utc_time, view
 
 
-def _conflicts(entries: Entries) -> Iterator[Values]:
+def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
     for one in reversed(entries.conflicts()):
         common = {
-            "time": moment(one.time_ms),
+            "time": utc_time(one.time_ms),
             "transaction_id": one.transaction_id,
             "error": one.error,
             "message": one.message,
@@ -26,7 +26,7 @@ def _conflicts(entries: Entries) -> Iterator[Values]:
             "read_version": facts.read_version,
             "winning_version": facts.winning_version,
             "winning_operation": facts.winning_operation,
-            "winning_time": moment(facts.winning_timestamp_ms),
+            "winning_time": utc_time(facts.winning_timestamp_ms),
             "winning_user": facts.winning_user,
             "rule": facts.rule,
             "predicate": facts.predicate,
@@ -38,14 +38,14 @@ def _conflicts(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _transactions(entries: Entries) -> Iterator[Values]:
+def _transactions(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.transactions():
         if one.explicit:
             yield {
                 "transaction_id": one.id,
                 "number": one.number,
                 "session_id": one.session_id,
-                "transaction_begin_time": moment(one.begin_ms),
+                "transaction_begin_time": utc_time(one.begin_ms),
                 "state": one.state,
                 "isolation": one.isolation,
                 "read_only": one.read_only,
@@ -57,11 +57,11 @@ def _transactions(entries: Entries) -> Iterator[Values]:
             }
 
 
-def _commits(entries: Entries) -> Iterator[Values]:
+def _commits(entries: EntrySource) -> Iterator[RowValues]:
     for one in reversed(entries.commits()):
         yield {
             "sequence": one.sequence,
-            "time": moment(one.time_ms),
+            "time": utc_time(one.time_ms),
             "transaction_id": one.transaction_id,
             "table": one.table,
             "version": one.version,
@@ -80,7 +80,7 @@ CONFLICTS = view(
     """,
     _conflicts,
 )
-"""The newest thousand, the oldest first; `rows` are JSON."""
+"""The latest thousand conflicts, the oldest first; `rows` are JSON."""
 
 TRANSACTIONS = view(
     "txlake",
@@ -91,9 +91,9 @@ TRANSACTIONS = view(
     """,
     _transactions,
 )
-"""Those begun by BEGIN, `lake.begin` and the like, oldest first; `sequence` is what they read.
+"""Explicit transactions (BEGIN, `lake.begin` and the like), the oldest first.
 
-`lost_attempts`: how often another transaction's commit came before theirs.
+`sequence` is the instant that they read, `lost_attempts` how often a concurrent commit came first.
 """
 
 COMMITS = view(
@@ -104,4 +104,4 @@ COMMITS = view(
     """,
     _commits,
 )
-"""The newest thousand versions in the order of ratification; `table` is NULL once it is removed."""
+"""The latest thousand versions in the order of ratification; `table` is NULL once it is dropped."""

@@ -1,7 +1,7 @@
-"""INFORMATION_SCHEMA, with the columns and constants that Databricks gives it.
+"""INFORMATION_SCHEMA, with Databricks' columns and constants.
 
-"SCHEMATA", "TABLES", "VIEWS" and "COLUMNS" of the Databricks SQL language manual, which say for
-each column what of the standard is reserved there. What a lake doesn't keep (who made what) is
+Source: "SCHEMATA", "TABLES", "VIEWS" and "COLUMNS" of the Databricks SQL language manual, which
+gives the constants of reserved columns. Columns that a lake has no value for (creators, owners) are
 NULL.
 """
 
@@ -14,27 +14,27 @@ from txlake.errors import CorruptTable
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, identity_of, is_identity
 from txlake.protocol.type_text import COMMENT, declared_type, short_text
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
-from txlake.views.view import Entries, Values, moment, view
+from txlake.views.view import EntrySource, RowValues, utc_time, view
 
 CATALOG = "spark_catalog"
-"""What a lake is called where a name has three parts, whatever the lake is."""
+"""The catalog's name in three-part names, for every lake."""
 
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "float": 32, "double": 64}
 _INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 _TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
 
 
-def _schemata(entries: Entries) -> Iterator[Values]:
+def _schemata(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.databases():
         yield {
             "catalog_name": CATALOG,
             "schema_name": one.name,
             "comment": one.comment,
-            "created": moment(one.created_ms),
+            "created": utc_time(one.created_ms),
         }
 
 
-def _tables(entries: Entries) -> Iterator[Values]:
+def _tables(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.tables():
         yield {
             "table_catalog": CATALOG,
@@ -43,26 +43,26 @@ def _tables(entries: Entries) -> Iterator[Values]:
             "table_type": "MANAGED" if one.managed else "EXTERNAL",
             "is_insertable_into": "YES",
             "commit_action": "PRESERVE",
-            "created": moment(one.created_ms),
-            "last_altered": moment(one.modified_ms),
+            "created": utc_time(one.created_ms),
+            "last_altered": utc_time(one.modified_ms),
             "data_source_format": "DELTA",
             "storage_path": one.location,
         }
-    for view_of in entries.views():
+    for view_entry in entries.views():
         yield {
             "table_catalog": CATALOG,
-            "table_schema": view_of.database,
-            "table_name": view_of.name,
+            "table_schema": view_entry.database,
+            "table_name": view_entry.name,
             "table_type": "VIEW",
             "is_insertable_into": "NO",
             "commit_action": "PRESERVE",
-            "comment": view_of.comment,
-            "created": moment(view_of.created_ms),
-            "last_altered": moment(view_of.modified_ms),
+            "comment": view_entry.comment,
+            "created": utc_time(view_entry.created_ms),
+            "last_altered": utc_time(view_entry.modified_ms),
         }
 
 
-def _views(entries: Entries) -> Iterator[Values]:
+def _views(entries: EntrySource) -> Iterator[RowValues]:
     for one in entries.views():
         yield {
             "table_catalog": CATALOG,
@@ -76,13 +76,13 @@ def _views(entries: Entries) -> Iterator[Values]:
         }
 
 
-def _columns(entries: Entries) -> Iterator[Values]:
+def _columns(entries: EntrySource) -> Iterator[RowValues]:
     for table in entries.tables():
-        shape = entries.shape(table)
-        if shape is None:
+        layout = entries.layout(table)
+        if layout is None:
             continue
-        partitions = [name.lower() for name in shape.partition_columns]
-        for position, item in enumerate(shape.schema, 1):
+        partitions = [name.lower() for name in layout.partition_columns]
+        for position, item in enumerate(layout.schema, 1):
             kind = declared_type(item)
             folded = item.name.lower()
             yield {
@@ -106,20 +106,20 @@ def _columns(entries: Entries) -> Iterator[Values]:
             }
 
 
-def _identity(item: Field, table: str) -> Values:
+def _identity(item: Field, table: str) -> RowValues:
     if not is_identity(item):
         return {"is_identity": "NO"}
     try:
-        found = identity_of(item, table)
+        identity = identity_of(item, table)
     except CorruptTable:
-        found = None
-    if found is None:
-        return {"is_identity": "YES"}  # of which kind is unknown
+        identity = None
+    if identity is None:
+        return {"is_identity": "YES"}  # of an unknown kind
     return {
         "is_identity": "YES",
-        "identity_generation": "BY DEFAULT" if found.allows_explicit else "ALWAYS",
-        "identity_start": str(found.start),
-        "identity_increment": str(found.step),
+        "identity_generation": "BY DEFAULT" if identity.allows_explicit else "ALWAYS",
+        "identity_start": str(identity.start),
+        "identity_increment": str(identity.step),
         "identity_maximum": str(LONG_MAX),
         "identity_minimum": str(LONG_MIN),
         "identity_cycle": "NO",
@@ -138,7 +138,7 @@ def _simple_name(kind: DataType) -> str:
             return short_text(kind).partition("(")[0].upper()
 
 
-def _numbers(kind: DataType) -> Values:
+def _numbers(kind: DataType) -> RowValues:
     if not isinstance(kind, Primitive):
         return {}
     if kind.decimal is not None:

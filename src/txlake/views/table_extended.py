@@ -1,7 +1,6 @@
-"""What SHOW TABLE EXTENDED tells of a table or a view: lines of `key: value`, as Spark has them.
+"""The details in SHOW TABLE EXTENDED of a table or view: lines of `key: value`, in Spark's format.
 
-Programs take them apart (dbt-spark finds the provider, the kind and the columns there), so their
-form is Spark's.
+Programs parse them: dbt-spark finds the provider, the kind and the columns there.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ def extended_text(
     text: str | None = None,
     schema: Struct | None = None,
 ) -> str:
-    """The details of one table or view.
+    """Return the details of one table or view.
 
     Args:
         kind: MANAGED, EXTERNAL or VIEW.
-        location: a table's place.
-        text: a view's query.
-        schema: its columns, where they are known.
+        location: the table's location.
+        text: the view's query.
+        schema: the columns, if known.
     """
     lines = [f"Catalog: {_CATALOG}", f"Database: {database}", f"Table: {name}", f"Type: {kind}"]
     if location is not None:
@@ -41,21 +40,21 @@ def extended_text(
 
 
 def _tree(kind: DataType, indent: str) -> Iterator[str]:
-    """The fields of a type as a tree, as DataFrame.printSchema draws it."""
+    """Yield the lines of a type's tree, as DataFrame.printSchema draws it."""
     match kind:
         case Struct():
             for item in kind:
                 yield f"{indent}|-- {item.name}: {_name(item.type)} ({_nullable(item.nullable)})"
                 yield from _tree(item.type, f"{indent}|    ")
         case Array():
-            told = f"(containsNull = {_word(kind.contains_null)})"
-            yield f"{indent}|-- element: {_name(kind.element)} {told}"
+            nullability = f"(containsNull = {_word(kind.contains_null)})"
+            yield f"{indent}|-- element: {_name(kind.element)} {nullability}"
             yield from _tree(kind.element, f"{indent}|    ")
         case Map():
             yield f"{indent}|-- key: {_name(kind.key)}"
             yield from _tree(kind.key, f"{indent}|    ")
-            told = f"(valueContainsNull = {_word(kind.value_contains_null)})"
-            yield f"{indent}|-- value: {_name(kind.value)} {told}"
+            nullability = f"(valueContainsNull = {_word(kind.value_contains_null)})"
+            yield f"{indent}|-- value: {_name(kind.value)} {nullability}"
             yield from _tree(kind.value, f"{indent}|    ")
 
 

@@ -97,10 +97,10 @@ class _LakeBuilder:
             if name not in (_EXTENSIONS, _PACKAGES) and not name.startswith(_CATALOG):
                 continue
             parts = str(value).split(",")
-            kept = [part for part in parts if not part.strip().startswith(_DELTA_SPARK)]
-            if len(kept) == len(parts):
+            remaining = [part for part in parts if not part.strip().startswith(_DELTA_SPARK)]
+            if len(remaining) == len(parts):
                 continue
-            if kept:
-                self._options[name] = ",".join(kept)
+            if remaining:
+                self._options[name] = ",".join(remaining)
             else:
                 del self._options[name]

@@ -186,31 +186,31 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
     other; UnsupportedFeature for options of Delta Spark that txlake lacks.
     """
     _refuse(options)
-    given = _KnownOptions(options, (*_SOURCE, *_FEED, *_PLACE))
-    version = given.get("startingVersion", _version)
-    timestamp = given.get("startingTimestamp", _text)
+    known = _KnownOptions(options, (*_SOURCE, *_FEED, *_PLACE))
+    version = known.get("startingVersion", _version)
+    timestamp = known.get("startingTimestamp", _text)
     if version is not None and timestamp is not None:
         raise InvalidRequest(
             "[DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET] "
             f"startingVersion={version} and startingTimestamp={timestamp!r} are given together: "
             "say one of the two"
         )
-    max_files = given.get("maxFilesPerTrigger", _positive)
-    max_bytes = given.get("maxBytesPerTrigger", _bytes)
+    max_files = known.get("maxFilesPerTrigger", _positive)
+    max_bytes = known.get("maxBytesPerTrigger", _bytes)
     # ignoreFileDeletion is the older name of ignoreChanges.
-    changes = [given.get(name, _boolean) for name in ("ignoreChanges", "ignoreFileDeletion")]
-    loss = given.get("failOnDataLoss", _boolean)
-    feeds = [given.get(name, _boolean) for name in _FEED]  # a list, to validate both
+    changes = [known.get(name, _boolean) for name in ("ignoreChanges", "ignoreFileDeletion")]
+    loss = known.get("failOnDataLoss", _boolean)
+    feeds = [known.get(name, _boolean) for name in _FEED]  # a list, to validate both
     return SourceOptions(
         max_files=MAX_FILES if max_files is None and max_bytes is None else max_files,
         max_bytes=max_bytes,
         starting_version=version,
         starting_timestamp=timestamp,
-        skip_change_commits=given.get("skipChangeCommits", _boolean) or False,
-        ignore_deletes=given.get("ignoreDeletes", _boolean) or False,
+        skip_change_commits=known.get("skipChangeCommits", _boolean) or False,
+        ignore_deletes=known.get("ignoreDeletes", _boolean) or False,
         ignore_changes=any(changes),
         fail_on_data_loss=True if loss is None else loss,
-        exclude=given.get("excludeRegex", _pattern),
+        exclude=known.get("excludeRegex", _pattern),
         read_change_feed=any(feeds),
     )
 
@@ -235,18 +235,18 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
 
     Raises InvalidRequest as `source_options`, and without a checkpoint.
     """
-    given = _KnownOptions(options, (*_SINK, *_PLACE))
-    checkpoint = given.get("checkpointLocation", _text)
+    known = _KnownOptions(options, (*_SINK, *_PLACE))
+    checkpoint = known.get("checkpointLocation", _text)
     if checkpoint is None:
         raise InvalidRequest(
             "checkpointLocation isn't given: the sink writes each micro-batch once by the id that "
             'the checkpoint keeps; say .option("checkpointLocation", folder)'
         )
-    columns = given.get("partitionBy", _text)
+    columns = known.get("partitionBy", _text)
     return SinkOptions(
         checkpoint=checkpoint,
-        merge_schema=given.get("mergeSchema", _boolean) or False,
-        user_metadata=given.get("userMetadata", _text),
+        merge_schema=known.get("mergeSchema", _boolean) or False,
+        user_metadata=known.get("userMetadata", _text),
         partition_by=tuple(filter(None, (one.strip() for one in (columns or "").split(",")))),
     )
 

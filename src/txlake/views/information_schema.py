@@ -25,28 +25,28 @@ _TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
 
 
 def _schemata(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
+    for entry in entries.databases():
         yield {
             "catalog_name": CATALOG,
-            "schema_name": one.name,
-            "comment": one.comment,
-            "created": utc_time(one.created_ms),
+            "schema_name": entry.name,
+            "comment": entry.comment,
+            "created": utc_time(entry.created_ms),
         }
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.tables():
+    for entry in entries.tables():
         yield {
             "table_catalog": CATALOG,
-            "table_schema": one.database,
-            "table_name": one.name,
-            "table_type": "MANAGED" if one.managed else "EXTERNAL",
+            "table_schema": entry.database,
+            "table_name": entry.name,
+            "table_type": "MANAGED" if entry.managed else "EXTERNAL",
             "is_insertable_into": "YES",
             "commit_action": "PRESERVE",
-            "created": utc_time(one.created_ms),
-            "last_altered": utc_time(one.modified_ms),
+            "created": utc_time(entry.created_ms),
+            "last_altered": utc_time(entry.modified_ms),
             "data_source_format": "DELTA",
-            "storage_path": one.location,
+            "storage_path": entry.location,
         }
     for view_entry in entries.views():
         yield {
@@ -63,12 +63,12 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _views(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.views():
+    for entry in entries.views():
         yield {
             "table_catalog": CATALOG,
-            "table_schema": one.database,
-            "table_name": one.name,
-            "view_definition": one.query,
+            "table_schema": entry.database,
+            "table_name": entry.name,
+            "view_definition": entry.query,
             "check_option": "NONE",
             "is_updatable": "NO",
             "is_insertable_into": "NO",

@@ -9,14 +9,14 @@ from txlake.views.view import EntrySource, RowValues, utc_time, view
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
-    for one in reversed(entries.conflicts()):
+    for entry in reversed(entries.conflicts()):
         common = {
-            "time": utc_time(one.time_ms),
-            "transaction_id": one.transaction_id,
-            "error": one.error,
-            "message": one.message,
+            "time": utc_time(entry.time_ms),
+            "transaction_id": entry.transaction_id,
+            "error": entry.error,
+            "message": entry.message,
         }
-        facts = one.evidence
+        facts = entry.evidence
         if facts is None:
             yield common
             continue
@@ -39,34 +39,34 @@ def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _transactions(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.transactions():
-        if one.explicit:
+    for entry in entries.transactions():
+        if entry.explicit:
             yield {
-                "transaction_id": one.id,
-                "number": one.number,
-                "session_id": one.session_id,
-                "transaction_begin_time": utc_time(one.begin_ms),
-                "state": one.state,
-                "isolation": one.isolation,
-                "read_only": one.read_only,
-                "sequence": one.sequence,
-                "host": one.host,
-                "process": one.process,
-                "user": one.user_name,
-                "lost_attempts": one.lost_attempts,
+                "transaction_id": entry.id,
+                "number": entry.number,
+                "session_id": entry.session_id,
+                "transaction_begin_time": utc_time(entry.begin_ms),
+                "state": entry.state,
+                "isolation": entry.isolation,
+                "read_only": entry.read_only,
+                "sequence": entry.sequence,
+                "host": entry.host,
+                "process": entry.process,
+                "user": entry.user_name,
+                "lost_attempts": entry.lost_attempts,
             }
 
 
 def _commits(entries: EntrySource) -> Iterator[RowValues]:
-    for one in reversed(entries.commits()):
+    for entry in reversed(entries.commits()):
         yield {
-            "sequence": one.sequence,
-            "time": utc_time(one.time_ms),
-            "transaction_id": one.transaction_id,
-            "table": one.table,
-            "version": one.version,
-            "operation": one.operation,
-            "is_published": one.is_published,
+            "sequence": entry.sequence,
+            "time": utc_time(entry.time_ms),
+            "transaction_id": entry.transaction_id,
+            "table": entry.table,
+            "version": entry.version,
+            "operation": entry.operation,
+            "is_published": entry.is_published,
         }
 
 

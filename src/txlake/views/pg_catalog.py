@@ -15,10 +15,10 @@ from txlake.views.view import EntrySource, RowValues, objects_of, view
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.tables():
+    for entry in entries.tables():
         yield {
-            "schemaname": one.database.lower(),
-            "tablename": one.name.lower(),
+            "schemaname": entry.database.lower(),
+            "tablename": entry.name.lower(),
             "hasindexes": False,
             "hasrules": False,
             "hastriggers": False,
@@ -26,23 +26,23 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _views(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.views():
+    for entry in entries.views():
         yield {
-            "schemaname": one.database.lower(),
-            "viewname": one.name.lower(),
-            "definition": one.query,
+            "schemaname": entry.database.lower(),
+            "viewname": entry.name.lower(),
+            "definition": entry.query,
         }
 
 
 def _classes(entries: EntrySource) -> Iterator[RowValues]:
-    for one in objects_of(entries):
+    for entry in objects_of(entries):
         yield {
-            "oid": one.number,
-            "relname": one.name.lower(),
-            "relnamespace": one.database_number,
+            "oid": entry.number,
+            "relname": entry.name.lower(),
+            "relnamespace": entry.database_number,
             "relhasindex": False,
             "relisshared": False,
-            "relkind": "r" if isinstance(one, TableEntry) else "v",
+            "relkind": "r" if isinstance(entry, TableEntry) else "v",
             "reltriggers": 0,
             "relhasoids": False,
             "relhasrules": False,
@@ -51,15 +51,15 @@ def _classes(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _namespaces(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
-        yield {"oid": one.number, "nspname": one.name.lower()}
+    for entry in entries.databases():
+        yield {"oid": entry.number, "nspname": entry.name.lower()}
 
 
 def _databases(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
+    for entry in entries.databases():
         yield {
-            "oid": one.number,
-            "datname": one.name.lower(),
+            "oid": entry.number,
+            "datname": entry.name.lower(),
             "datistemplate": False,
             "datallowconn": True,
         }

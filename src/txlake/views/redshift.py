@@ -37,20 +37,20 @@ _READS = frozenset({LockMode.SCH_S, LockMode.IS, LockMode.S})
 
 
 def _isolation_levels(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
+    for entry in entries.databases():
         yield {
-            "db_id": one.number,
-            "db_name": one.name.lower(),
-            "isolation_level": _LEVELS[_level(one)],
+            "db_id": entry.number,
+            "db_name": entry.name.lower(),
+            "isolation_level": _LEVELS[_level(entry)],
         }
 
 
 def _database_infos(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
-        model = _MODELS.get(_level(one))
+    for entry in entries.databases():
+        model = _MODELS.get(_level(entry))
         yield {
-            "datname": one.name.lower(),
-            "datid": one.number,
+            "datname": entry.name.lower(),
+            "datid": entry.number,
             "datistemplate": False,
             "datallowconn": True,
             "datconfig": None if model is None else [f"concurrency_model={model}"],
@@ -65,8 +65,8 @@ def _level(database: DatabaseEntry) -> Level:
 
 def _transactions(entries: EntrySource) -> Iterator[RowValues]:
     """Yield a `transactionid` row for each transaction, a `relation` row for each table lock."""
-    names = {one.number: one.name.lower() for one in entries.databases()}
-    locks = [one for one in entries.locks() if one.resource.type is ResourceType.OBJECT]
+    names = {entry.number: entry.name.lower() for entry in entries.databases()}
+    locks = [entry for entry in entries.locks() if entry.resource.type is ResourceType.OBJECT]
     for transaction in entries.transactions():
         common = {
             "txn_owner": transaction.user_name,
@@ -74,15 +74,15 @@ def _transactions(entries: EntrySource) -> Iterator[RowValues]:
             "pid": transaction.process,
             "txn_start": utc_time(transaction.begin_ms),
         }
-        for one in locks:
-            if one.transaction_id == transaction.id:
+        for entry in locks:
+            if entry.transaction_id == transaction.id:
                 yield {
                     **common,
-                    "txn_db": names.get(one.resource.database),
-                    "lock_mode": _MODES[one.mode],
+                    "txn_db": names.get(entry.resource.database),
+                    "lock_mode": _MODES[entry.mode],
                     "lockable_object_type": "relation",
-                    "relation": one.resource.entity,
-                    "granted": one.status is LockStatus.GRANT,
+                    "relation": entry.resource.entity,
+                    "granted": entry.status is LockStatus.GRANT,
                 }
         yield {
             **common,
@@ -93,12 +93,12 @@ def _transactions(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.tables():
+    for entry in entries.tables():
         yield {
             "table_catalog": CATALOG,
-            "table_schema": one.database.lower(),
-            "table_name": one.name.lower(),
-            "table_type": "BASE TABLE" if one.managed else "EXTERNAL TABLE",
+            "table_schema": entry.database.lower(),
+            "table_name": entry.name.lower(),
+            "table_type": "BASE TABLE" if entry.managed else "EXTERNAL TABLE",
         }
     for view_entry in entries.views():
         yield {
@@ -112,21 +112,21 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 def _locks(entries: EntrySource) -> Iterator[RowValues]:
     """Yield a row for each table that a transaction writes, or waits to write."""
-    transactions = {one.id: one for one in entries.transactions()}
-    ids = {one.number: one.id for one in entries.tables()}
+    transactions = {entry.id: entry for entry in entries.transactions()}
+    ids = {entry.number: entry.id for entry in entries.tables()}
     committed: dict[str, int] = {}
     for commit in entries.commits():
         committed.setdefault(commit.table_id, commit.time_ms)  # the newest comes first
-    for one in entries.locks():
-        is_turn = bool(one.resource.subtype)  # its transaction also has a lock on the table
-        if one.resource.type is not ResourceType.OBJECT or one.mode in _READS or is_turn:
+    for entry in entries.locks():
+        is_turn = bool(entry.resource.subtype)  # its transaction also has a lock on the table
+        if entry.resource.type is not ResourceType.OBJECT or entry.mode in _READS or is_turn:
             continue
-        owner = transactions.get(one.transaction_id or "")
-        is_granted = one.status is LockStatus.GRANT
+        owner = transactions.get(entry.transaction_id or "")
+        is_granted = entry.status is LockStatus.GRANT
         yield {
-            "table_id": one.resource.entity,
-            "last_commit": utc_time(committed.get(ids.get(one.resource.entity, ""))),
-            "lock_owner": one.transaction_number,
+            "table_id": entry.resource.entity,
+            "last_commit": utc_time(committed.get(ids.get(entry.resource.entity, ""))),
+            "lock_owner": entry.transaction_number,
             "lock_owner_pid": None if owner is None else owner.process,
             "lock_owner_start_ts": None if owner is None else utc_time(owner.begin_ms),
             "lock_status": "Holding write lock" if is_granted else "Waiting for write lock",
@@ -134,14 +134,14 @@ def _locks(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
-    numbers = {f"{one.database}.{one.name}".lower(): one.number for one in entries.tables()}
-    for one in reversed(entries.conflicts()):
-        table = "" if one.evidence is None else one.evidence.table.lower()
+    numbers = {f"{entry.database}.{entry.name}".lower(): entry.number for entry in entries.tables()}
+    for entry in reversed(entries.conflicts()):
+        table = "" if entry.evidence is None else entry.evidence.table.lower()
         yield {
-            "xact_id": one.transaction_number,
-            "process_id": one.process,
-            "xact_start_ts": utc_time(one.begin_ms),
-            "abort_time": utc_time(one.time_ms),
+            "xact_id": entry.transaction_number,
+            "process_id": entry.process,
+            "xact_start_ts": utc_time(entry.begin_ms),
+            "abort_time": utc_time(entry.time_ms),
             "table_id": numbers.get(table),
         }
 

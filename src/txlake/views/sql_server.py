@@ -29,55 +29,55 @@ _NOT_STARTED, _ACTIVE, _ROLLING_BACK = 1, 2, 7
 
 
 def _locks(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.locks():
-        is_database = one.resource.type is ResourceType.DATABASE
+    for entry in entries.locks():
+        is_database = entry.resource.type is ResourceType.DATABASE
         # A deadlock victim counts as waiting until its session gets the error.
-        status = LockStatus.WAIT if one.status is LockStatus.VICTIM else one.status
+        status = LockStatus.WAIT if entry.status is LockStatus.VICTIM else entry.status
         yield {
-            "resource_type": one.resource.type.value,
-            "resource_subtype": one.resource.subtype,
-            "resource_database_id": one.resource.database,
-            "resource_description": one.resource.description,
-            "resource_associated_entity_id": 0 if is_database else one.resource.entity,
+            "resource_type": entry.resource.type.value,
+            "resource_subtype": entry.resource.subtype,
+            "resource_database_id": entry.resource.database,
+            "resource_description": entry.resource.description,
+            "resource_associated_entity_id": 0 if is_database else entry.resource.entity,
             "resource_lock_partition": 0,
-            "request_mode": one.mode.value,
+            "request_mode": entry.mode.value,
             "request_type": "LOCK",
             "request_status": status.value,
-            "request_session_id": one.session_id,
-            "request_owner_type": "SESSION" if one.transaction_id is None else "TRANSACTION",
-            "request_owner_id": one.transaction_number,
-            "blocking_session_id": one.blocking_session_id,
+            "request_session_id": entry.session_id,
+            "request_owner_type": "SESSION" if entry.transaction_id is None else "TRANSACTION",
+            "request_owner_id": entry.transaction_number,
+            "blocking_session_id": entry.blocking_session_id,
         }
 
 
 def _active_transactions(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.transactions():
+    for entry in entries.transactions():
         yield {
-            "transaction_id": one.number,
-            "name": one.name,
-            "transaction_begin_time": utc_time(one.begin_ms),
-            "transaction_type": _READ_ONLY if one.read_only else _READ_WRITE,
-            "transaction_state": _state(one),
+            "transaction_id": entry.number,
+            "name": entry.name,
+            "transaction_begin_time": utc_time(entry.begin_ms),
+            "transaction_type": _READ_ONLY if entry.read_only else _READ_WRITE,
+            "transaction_state": _state(entry),
         }
 
 
-def _state(one: TransactionEntry) -> int:
-    if one.state != "active":
+def _state(entry: TransactionEntry) -> int:
+    if entry.state != "active":
         return _ROLLING_BACK
-    return _NOT_STARTED if one.sequence is None else _ACTIVE
+    return _NOT_STARTED if entry.sequence is None else _ACTIVE
 
 
-def _object(one: TableEntry | ViewEntry) -> dict[str, object]:
-    kind = ("U", "USER_TABLE") if isinstance(one, TableEntry) else ("V", "VIEW")
+def _object(entry: TableEntry | ViewEntry) -> dict[str, object]:
+    kind = ("U", "USER_TABLE") if isinstance(entry, TableEntry) else ("V", "VIEW")
     return {
-        "name": one.name,
-        "object_id": one.number,
-        "schema_id": one.database_number,
+        "name": entry.name,
+        "object_id": entry.number,
+        "schema_id": entry.database_number,
         "parent_object_id": 0,
         "type": kind[0],
         "type_desc": kind[1],
-        "create_date": utc_time(one.created_ms),
-        "modify_date": utc_time(one.modified_ms),
+        "create_date": utc_time(entry.created_ms),
+        "modify_date": utc_time(entry.modified_ms),
         "is_ms_shipped": False,
         "is_published": False,
         "is_schema_published": False,
@@ -85,17 +85,17 @@ def _object(one: TableEntry | ViewEntry) -> dict[str, object]:
 
 
 def _objects(entries: EntrySource) -> Iterator[RowValues]:
-    return (_object(one) for one in objects_of(entries))
+    return (_object(entry) for entry in objects_of(entries))
 
 
 def _views(entries: EntrySource) -> Iterator[RowValues]:
-    return (_object(one) for one in entries.views())
+    return (_object(entry) for entry in entries.views())
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.tables():
+    for entry in entries.tables():
         yield {
-            **_object(one),
+            **_object(entry),
             "is_replicated": False,
             "is_tracked_by_cdc": False,
             "is_filetable": False,
@@ -104,14 +104,14 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
             "durability_desc": "SCHEMA_AND_DATA",
             "temporal_type": 0,
             "temporal_type_desc": "NON_TEMPORAL_TABLE",
-            "is_external": not one.managed,
+            "is_external": not entry.managed,
             "is_node": False,
             "is_edge": False,
         }
 
 
 def _schemas(entries: EntrySource) -> Iterator[RowValues]:
-    return ({"name": one.name, "schema_id": one.number} for one in entries.databases())
+    return ({"name": entry.name, "schema_id": entry.number} for entry in entries.databases())
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +201,11 @@ def _columns(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _databases(entries: EntrySource) -> Iterator[RowValues]:
-    for one in entries.databases():
+    for entry in entries.databases():
         yield {
-            "name": one.name,
-            "database_id": one.number,
-            "create_date": utc_time(one.created_ms),
+            "name": entry.name,
+            "database_id": entry.number,
+            "create_date": utc_time(entry.created_ms),
             "user_access": 0,
             "user_access_desc": "MULTI_USER",
             "is_read_only": False,

@@ -27,34 +27,34 @@ def _sessions(entries: EntrySource) -> Iterator[RowValues]:
     own = entries.own_session()  # before `sessions`: this call may create the session's row
     sessions = entries.sessions()
     locks = entries.locks()
-    begun = Counter(one.session_id for one in entries.transactions() if one.explicit)
-    busy = {own} | {one.session_id for one in locks if _waits(one)}
-    busy |= {one.session_id for one in entries.transactions() if not one.explicit}
+    begun = Counter(entry.session_id for entry in entries.transactions() if entry.explicit)
+    busy = {own} | {entry.session_id for entry in locks if _waits(entry)}
+    busy |= {entry.session_id for entry in entries.transactions() if not entry.explicit}
     used = {
-        one.session_id: one.resource.database
-        for one in locks
-        if one.transaction_id is None and one.resource.type is ResourceType.DATABASE
+        entry.session_id: entry.resource.database
+        for entry in locks
+        if entry.transaction_id is None and entry.resource.type is ResourceType.DATABASE
     }
-    for one in sessions:
+    for entry in sessions:
         yield {
-            "session_id": one.id,
-            "login_time": utc_time(one.begin_ms),
-            "host_name": one.host,
-            "host_process_id": one.process,
-            "login_name": one.user_name,
-            "original_login_name": one.user_name,
-            "status": _RUNNING if one.id in busy else None,
+            "session_id": entry.id,
+            "login_time": utc_time(entry.begin_ms),
+            "host_name": entry.host,
+            "host_process_id": entry.process,
+            "login_name": entry.user_name,
+            "original_login_name": entry.user_name,
+            "status": _RUNNING if entry.id in busy else None,
             "is_user_process": True,
-            "database_id": used.get(one.id),
-            "open_transaction_count": begun[one.id],
+            "database_id": used.get(entry.id),
+            "open_transaction_count": begun[entry.id],
         }
 
 
 def _requests(entries: EntrySource) -> Iterator[RowValues]:
     own = entries.own_session()
-    transactions = {one.id: one for one in entries.transactions()}
-    begun = Counter(one.session_id for one in transactions.values() if one.explicit)
-    waiting = {one.transaction_id: one for one in entries.locks() if _waits(one)}
+    transactions = {entry.id: entry for entry in entries.transactions()}
+    begun = Counter(entry.session_id for entry in transactions.values() if entry.explicit)
+    waiting = {entry.transaction_id: entry for entry in entries.locks() if _waits(entry)}
     numbers: Counter[int] = Counter()
 
     def request(session: int) -> dict[str, object]:
@@ -66,16 +66,16 @@ def _requests(entries: EntrySource) -> Iterator[RowValues]:
             "open_transaction_count": begun[session],
         }
 
-    for key, one in transactions.items():
+    for key, entry in transactions.items():
         wait = waiting.pop(key, None)
-        if wait is None and one.explicit:
+        if wait is None and entry.explicit:
             continue  # unknown whether a statement runs in the transaction
-        level = None if one.isolation is None else parse_level(one.isolation)
+        level = None if entry.isolation is None else parse_level(entry.isolation)
         yield {
-            **request(one.session_id),
+            **request(entry.session_id),
             **_wait(wait),
-            "start_time": None if one.explicit else utc_time(one.begin_ms),
-            "transaction_id": one.number,
+            "start_time": None if entry.explicit else utc_time(entry.begin_ms),
+            "transaction_id": entry.number,
             "transaction_isolation_level": None if level is None else _LEVELS.get(level),
         }
     for wait in waiting.values():  # USE waits for its lock outside of transactions
@@ -112,19 +112,19 @@ def _resource(resource: Resource) -> str:
 
 def _session_transactions(entries: EntrySource) -> Iterator[RowValues]:
     transactions = entries.transactions()
-    begun = Counter(one.session_id for one in transactions if one.explicit)
-    waiting = {one.transaction_id for one in entries.locks() if _waits(one)}
-    for one in transactions:
-        is_busy = not one.explicit or one.id in waiting
+    begun = Counter(entry.session_id for entry in transactions if entry.explicit)
+    waiting = {entry.transaction_id for entry in entries.locks() if _waits(entry)}
+    for entry in transactions:
+        is_busy = not entry.explicit or entry.id in waiting
         yield {
-            "session_id": one.session_id,
-            "transaction_id": one.number,
+            "session_id": entry.session_id,
+            "transaction_id": entry.number,
             "enlist_count": 1 if is_busy else None,
-            "is_user_transaction": one.explicit,
+            "is_user_transaction": entry.explicit,
             "is_local": True,
             "is_enlisted": False,
             "is_bound": False,
-            "open_transaction_count": begun[one.session_id],
+            "open_transaction_count": begun[entry.session_id],
         }
 
 

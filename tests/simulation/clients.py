@@ -294,8 +294,8 @@ class _Attempt:
         """What it reads, by table."""
         by_key = {table_id or key: name for name, (table_id, key) in self._world.tables.items()}
         disasters = self._world.disasters
-        for key, table in made._tables.items():
-            name = by_key.get(key.removeprefix("memory://simulated/"))
+        for handle, table in made.tables:
+            name = by_key.get(handle.key.removeprefix("memory://simulated/"))
             if name is not None:
                 if disasters is not None and name not in self._record.pins:
                     place = (name, table.base.version)

@@ -97,14 +97,14 @@ def _record_read(context: Context, lineage: ScanLineage) -> None:
                 f"the DataFrame shows changes to {lineage.table} from before a ROLLBACK TO, which "
                 "may be undone; read the table again"
             )
-        transaction.writes_from(lineage.url)
+        transaction.tables.writes_from(lineage.url)
         return
     handle = engine.find(TablePath(lineage.url), context.database)
     assert handle is not None, "a place is always found"
     if not handle.in_lake and _is_dropped(context, lineage):
         raise _version_gone(lineage, "that table was dropped")
     version = _snapshot_of(handle, lineage)
-    transaction.shows(handle, version, _read_by(context, version, lineage))
+    transaction.read_frame(handle, version, _read_by(context, version, lineage))
 
 
 def _is_dropped(context: Context, lineage: ScanLineage) -> bool:

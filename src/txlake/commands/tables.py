@@ -195,8 +195,8 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         if opens:
             open_to_others(context, handle, operation)
         return
-    if transaction.knows((entry.database, entry.name)):
-        named = transaction.named((entry.database, entry.name))
+    if transaction.names.has((entry.database, entry.name)):
+        named = transaction.names.meaning_of((entry.database, entry.name))
         if named is not None and named.key == handle.key:
             if opens:
                 open_to_others(context, handle, operation)
@@ -236,7 +236,7 @@ def attach_if_unnamed(context: Context, handle: Handle, *, managed: bool) -> Han
             "the lake inside a transaction; COMMIT or ROLLBACK first"
         )
     owner, name = handle.table.parts
-    transaction.forget(handle)
+    transaction.tables.remove(handle)
     entry = attach_path_table(
         context.engine, transaction.session_number, handle, owner, name, managed=managed
     )

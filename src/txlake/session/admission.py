@@ -224,7 +224,7 @@ def admit(
     while not (admission := _admission(context, wants, pins=pins)).is_granted:
         wants.look_behind()
     seen = admission.view
-    transaction.learn(seen)
+    transaction.tables.learn(seen)
     found = wants.found(seen)
     handles = {one.table: one.handle(context.engine) for one in found}
     context.settle(

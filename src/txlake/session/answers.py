@@ -92,8 +92,8 @@ class Answers:
             return None
         engine, transaction = self.engine, self.transaction
         full = engine.qualified(table, self.database)
-        if transaction is not None and transaction.knows(full):
-            handle = transaction.named(full)
+        if transaction is not None and transaction.names.has(full):
+            handle = transaction.names.meaning_of(full)
         else:
             handle = engine.find(table, self.database)
         return None if handle is None or handle.entry is None else handle.entry.number

@@ -124,8 +124,8 @@ class Context:
         """The table's place; None for a name that the lake doesn't have."""
         if isinstance(table, TableName):
             name = self.engine.qualified(table, self.database)
-            if self.transaction.knows(name):
-                return self.transaction.named(name)
+            if self.transaction.names.has(name):
+                return self.transaction.names.meaning_of(name)
         if self.is_homeless(table):
             return None
         found = self._meanings.get(table) or self.engine.find(table, self.database)

@@ -1,31 +1,29 @@
-"""A transaction as a session holds it: the tables it opened, their staged changes, one commit.
+"""A transaction of a session: its state, its savepoints, its commit.
 
-Owns the states of a transaction, its instant, its names and its savepoints. What commits is
-`transaction.lake_commit`'s business for tables of the lake, `transaction.table_transaction`'s for a
-path table.
+The tables that it has opened are `opened_tables`, its changes of names `name_changes`.
+`transaction.lake_commit` commits tables of a lake, `transaction.table_transaction` a path table.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import DatabaseEntry
 from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
-from txlake.catalog.lookup import CatalogView, LookupRequest
+from txlake.catalog.lookup import LookupRequest
 from txlake.conflict.footprint import Read
-from txlake.conflict.granularity import PROPERTY as GRANULARITY
-from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
-from txlake.conflict.levels import Level, parse_level, strictest
+from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described
 from txlake.session.engine import Engine, Handle
+from txlake.session.name_changes import NameChanges
+from txlake.session.opened_tables import OpenedTables
 from txlake.spark.probe import SparkProbe
 from txlake.telemetry import count, span, timed
 from txlake.transaction.change import Change
@@ -41,8 +39,7 @@ from txlake.transaction.foreign_commit import (
 )
 from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
 from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.membership import is_open, unasked
-from txlake.transaction.rebase import Proposal, check_reads, check_same
+from txlake.transaction.rebase import Proposal, check_reads
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import Beside, TableTransaction, Token
 
@@ -61,38 +58,28 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """What a transaction did to the catalog: what a name means to it now, and the changes."""
-
-    meanings: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
-    changes: tuple[NameChange, ...] = ()
-
-    def then(self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]) -> _Names:
-        folded = {(owner.lower(), name.lower()): to for (owner, name), to in meanings.items()}
-        return _Names({**self.meanings, **folded}, (*self.changes, change))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A savepoint: each open table's token, the names, and how many effects there were."""
+class _Savepoint:
+    """What `rollback_to` restores: the tables' staged changes, the names, the effects' number."""
 
     name: str
-    tokens: dict[str, Token]
+    tokens: Mapping[str, Token]
     effects: int
-    names: _Names
+    names: NameChanges
 
 
 @dataclass(kw_only=True)
 class Transaction:
-    """All that was read and staged between BEGIN and COMMIT; used by one thread at a time.
+    """What is read and staged between BEGIN and COMMIT; used by one thread at a time.
 
     Attributes:
         id: a UUID.
-        session_number: gives the number of its session in the catalog, made on first use.
-        level: the isolation level asked for; None leaves it to the tables.
+        session_number: returns the number of its session in the catalog, which gets one on first
+            use.
+        level: the isolation level that it requests; None leaves it to the tables.
         explicit: whether a user began it; autocommit statements have transactions of their own.
         begin_ms: when it began, milliseconds since the epoch.
-        undone: how often it went back to a savepoint.
+        undone: how often it was rolled back to a savepoint.
+        tables: the tables that it has opened.
     """
 
     id: str
@@ -106,23 +93,16 @@ class Transaction:
     user_metadata: str | None = None
     begin_ms: int = 0
     undone: int = 0
-    _sequence: int | None = None
+    tables: OpenedTables = field(init=False)
     _is_known: bool = False
-    # By name; who uses a database keeps others from changing what it is.
-    _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
-    # By table id, at the instant that it reads.
-    _versions: dict[str, int] = field(default_factory=dict)
-    _tables: dict[str, TableTransaction] = field(default_factory=dict)
-    _handles: dict[str, Handle] = field(default_factory=dict)
-    _marks: list[_Mark] = field(default_factory=list)
+    _savepoints: list[_Savepoint] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _preparations: list[Callable[[], None]] = field(default_factory=list)
-    # By table name, an older version that a DataFrame shows which the transaction wrote from.
-    _outdated: dict[str, int] = field(default_factory=dict)
-    _names: _Names = field(default_factory=_Names)
+    _names: NameChanges = field(default_factory=NameChanges)
 
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
+        self.tables = OpenedTables(engine=self.engine, level=self.level)
         if not self.explicit:
             return
         number = self.session_number()
@@ -174,7 +154,7 @@ class Transaction:
             session_id=self.session_number(),
             is_new=not self._is_known,
             pins=pins,
-            sequence=self._sequence,
+            sequence=self.tables.instant,
             isolation=None if self.level is None else self.level.value,
             read_only=self.read_only,
             explicit=self.explicit,
@@ -186,23 +166,22 @@ class Transaction:
         self._is_known = admission.is_known
         return admission
 
-    def learn(self, seen: CatalogView) -> None:
-        """Takes over what a statement's admission saw: the instant, and the tables as of then."""
-        if seen.instant is None:
+    def _pin_instant(self, handle: Handle) -> None:
+        """Fix the instant that the transaction reads, if it needs one to open the table."""
+        if not self.tables.needs_instant(handle):
             return
-        if self._sequence is None:
-            self._sequence = seen.instant
-        self._versions.update(seen.versions)
-        for entry in (*seen.tables.values(), *seen.places.values()):
-            self._databases.setdefault(entry.database, seen.databases.get(entry.database.lower()))
+        catalog = self.engine.catalog.of_lake()
+        if self._is_known and self.explicit:
+            self.tables.instant = catalog.transactions.pin(self.id)
+        else:
+            self.tables.instant = catalog.ledger.sequence()
 
     def set_level(self, level: Level | None) -> None:
         """From here on the transaction asks for this level, which is no looser than its own."""
         if level is None or level is self.level:
             return
         self.level = level
-        for table in self._tables.values():
-            table.raise_level(level)
+        self.tables.raise_level(level)
         if self._is_known:
             self.engine.catalog.transactions.set_isolation(self.id, level.value)
 
@@ -212,14 +191,13 @@ class Transaction:
 
     @property
     def sequence(self) -> int | None:
-        """The instant of the lake that it reads; None until it reads or writes a lake's table."""
-        return self._sequence
+        """The instant of the lake that it reads; None until it uses a table of the lake."""
+        return self.tables.instant
 
     @property
     def versions_read(self) -> Mapping[str, int]:
-        """By name, the version of each table that it has opened; -1 of one that it makes itself."""
-        opened = list(self._handles.items())
-        return {handle.name: self._tables[key].base.version for key, handle in opened}
+        """By name, the version of each table that it has opened; -1 of one that it creates."""
+        return self.tables.versions
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
@@ -238,129 +216,34 @@ class Transaction:
             raise InvalidRequest(f"transaction {self.id} is {self.state.value}; begin a new one")
 
     def open(self, handle: Handle) -> TableTransaction:
-        """The transaction's part on one table; its snapshot is pinned by the first call."""
+        """Return the transaction's part on a table; the first call fixes the table's snapshot."""
         self.require_active()
-        found = self._tables.get(handle.key)
-        if found is None:
-            found = self._begun_at(handle, self._base_of(handle))
-            self._tables[handle.key] = found
-            self._handles[handle.key] = handle
-        return found
-
-    def _begun_at(self, handle: Handle, base: Snapshot | None) -> TableTransaction:
-        database = self._database_of(handle)
-        return TableTransaction(
-            handle.log, base, self._level_in(database), self._granularity_in(database)
-        )
+        self._pin_instant(handle)
+        return self.tables.open(handle)
 
     def identities(self, handle: Handle) -> Identities:
-        """Who gives the values of the table's identity columns.
+        """Return the source of the values of a table's identity columns.
 
-        Those of a table that the transaction itself makes, or replaces, are its own.
+        The values of a table that the transaction itself creates or replaces are its own.
         """
         return IdentitiesOf(lambda table_id: self._identities(handle, table_id))
 
     def _identities(self, handle: Handle, table_id: str) -> Identities:
         part = self.open(handle)
-        known = part.base.metadata.id if part.base.has_metadata else None
+        current_id = part.base.metadata.id if part.base.has_metadata else None
         catalog = self.engine.catalog
-        if handle.entry is None or not catalog.is_lake or known != table_id:
+        if handle.entry is None or not catalog.is_lake or current_id != table_id:
             return part.drawn
-        return Reserved(self.engine.catalog.of_lake().identities, handle.entry.id)
+        return Reserved(catalog.of_lake().identities, handle.entry.id)
 
-    def writes_from(self, url: str) -> None:
-        """Notes that what it writes comes from rows which it has read at that place."""
-        for key, handle in self._handles.items():
-            if handle.store.url == url:
-                self._tables[key].writes_from_reads()
+    def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
+        """Count the rows of a DataFrame, which shows a version of a table, as read.
 
-    def shows(self, handle: Handle, version: Snapshot, read: Read) -> None:
-        """Counts rows that a DataFrame shows of a version as read.
-
-        The table's part of the transaction begins at that version when it is older than what the
-        transaction sees, and the table wasn't used in it yet. Otherwise, and at the level Snapshot,
-        which has one instant for all that is read, the rows must be the same in both.
-
-        Raises a Conflict when they aren't.
+        Raises a Conflict when the table has other rows in the transaction.
         """
         self.require_active()
-        part = self._tables.get(handle.key)
-        base = self._base_of(handle) if part is None else part.base
-        if base is None:
-            raise InvalidRequest(
-                f"the DataFrame shows version {version.version} of {handle.name}, which the "
-                "transaction doesn't see; read the table again"
-            )
-        older, newer = sorted((base, version), key=lambda one: one.version)
-        if part is None:
-            part = self._begun_at(handle, older)
-            is_free = part.level is not Level.SNAPSHOT and version is older
-            if not is_free:
-                part = self._begun_at(handle, base)
-            self._tables[handle.key] = part
-            self._handles[handle.key] = handle
-        if version.version < base.version:
-            self._outdated[handle.name] = version.version
-        if part.base is not version and older.version < newer.version:
-            try:
-                check_same(handle.log, older, newer, read)
-            except Conflict as conflict:
-                raise self._told(conflict) from None
-        part.read_shown(read)
-
-    def _told(self, conflict: Conflict) -> Conflict:
-        """The conflict; of a table that a DataFrame showed as it no longer is, it says so."""
-        facts = conflict.evidence
-        shown = None if facts is None else self._outdated.get(facts.table)
-        if facts is None or shown is None:
-            return conflict
-        advice = f"A DataFrame shows version {shown} of {facts.table}: read the table again."
-        conflict.evidence = replace(facts, retry=False, advice=advice)
-        told = str(conflict).replace("plain retry can succeed", "plain retry cannot succeed")
-        conflict.args = (told.replace(facts.advice, advice),)
-        return conflict
-
-    def _base_of(self, handle: Handle) -> Snapshot | None:
-        """The table at the transaction's instant; where there is none as it is now.
-
-        Raises UnsupportedFeature for an open table of a catalog that isn't asked.
-        """
-        if handle.entry is None:
-            latest = handle.log.latest_or_none()
-            if latest is not None and is_open(latest.protocol):
-                raise unasked(latest)
-            return latest
-        if not self.engine.catalog.is_lake:  # another system's, which has no instants
-            return None if handle.is_new else handle.log.latest_or_none()
-        if self._sequence is None:
-            catalog = self.engine.catalog.of_lake()
-            if self._is_known and self.explicit:
-                self._sequence = catalog.transactions.pin(self.id)
-            else:
-                self._sequence = catalog.ledger.sequence()
-        if handle.is_new:
-            return None
-        return handle.log.at_sequence(self._sequence, self._versions.get(handle.entry.id))
-
-    def _database_of(self, handle: Handle) -> DatabaseEntry | None:
-        entry = handle.entry
-        if entry is None or not self.engine.catalog.is_lake:
-            return None
-        if entry.database not in self._databases:
-            self._databases[entry.database] = self.engine.catalog.database(entry.database)
-        return self._databases[entry.database]
-
-    def _level_in(self, database: DatabaseEntry | None) -> Level | None:
-        """The stricter of what the table's database and the transaction ask for."""
-        if database is None or database.isolation is None:
-            return self.level
-        return strictest(parse_level(database.isolation), self.level)
-
-    def _granularity_in(self, database: DatabaseEntry | None) -> Granularity:
-        """The coarser of what the table's database and the lake ask for."""
-        lake = parse_granularity(self.engine.settings.conflict_granularity)
-        text = None if database is None else database.properties.get(GRANULARITY)
-        return coarsest(lake, None if text is None else parse_granularity(text))
+        self._pin_instant(handle)
+        self.tables.read_frame(handle, shown, read)
 
     def stage(self, handle: Handle, change: Change) -> None:
         """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
@@ -400,103 +283,86 @@ class Transaction:
     def _require_writable(self, handle: Handle, operation: str) -> None:
         """Raises InvalidRequest where the write can't be part of this transaction."""
         self.require_writes(handle, operation)
-        others = [self._handles[key] for key, _ in self._written() if key != handle.key]
+        others = [other for other, _ in self.tables.written() if other.key != handle.key]
         if others and not all(other.in_lake for other in (handle, *others)):
             raise _not_alone(others[0].name, handle.name)
         if not handle.in_lake and self._names.changes:
             raise _not_alone("the lake's names", handle.name)
 
-    def _written(self) -> Iterator[tuple[str, TableTransaction]]:
-        return ((key, table) for key, table in self._tables.items() if table.has_changes)
-
     def discard(self, handle: Handle) -> None:
-        """Takes back what was staged on a table, which is dropped; its log may be damaged."""
+        """Drop the staged changes of a table that is dropped; its log may be damaged."""
         self.require_active()
-        staged = self._tables.get(handle.key)
-        if staged is not None:
-            staged.take_back()
-
-    def forget(self, handle: Handle) -> None:
-        """Takes a path table out of the transaction: it is read as a table of the lake next."""
-        self._tables.pop(handle.key, None)
-        self._handles.pop(handle.key, None)
+        part = self.tables.get(handle)
+        if part is not None:
+            part.take_back()
 
     # Names
 
     def change_name(
         self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]
     ) -> None:
-        """Adds, drops or renames a table of the lake; `meanings`: what names are from here on.
+        """Create, drop or rename a table of the lake, after which names have these meanings.
 
         Raises InvalidRequest in a read-only transaction.
         """
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
-        for key, _ in self._written():
-            if not self._handles[key].in_lake:
-                raise _not_alone(self._handles[key].name, "the lake's names")
+        for handle, _ in self.tables.written():
+            if not handle.in_lake:
+                raise _not_alone(handle.name, "the lake's names")
         self._names = self._names.then(change, meanings)
 
-    def knows(self, name: tuple[str, str]) -> bool:
-        """Whether the transaction itself gave or took this name."""
-        return _folded(name) in self._names.meanings
-
-    def named(self, name: tuple[str, str]) -> Handle | None:
-        """What a name that it knows means."""
-        return self._names.meanings[_folded(name)]
-
-    def names_in(self, database: str) -> dict[str, Handle | None]:
-        """What it gave and took in a database, by name in lower case."""
-        meanings = self._names.meanings.items()
-        return {name: handle for (owner, name), handle in meanings if owner == database.lower()}
+    @property
+    def names(self) -> NameChanges:
+        """The names that the transaction itself changed."""
+        return self._names
 
     def after_commit(self, effect: Callable[[], None]) -> None:
-        """What is done once the commit stands: folders removed, caches forgotten."""
+        """Run this once the commit stands: remove folders, clear caches."""
         self._effects.append(effect)
 
     def before_commit(self, work: Callable[[], None]) -> None:
-        """What is done when the commit is asked for, by whomever; it may stage more."""
+        """Run this when the commit is requested; it may stage more."""
         self._preparations.append(work)
 
-    def changed_names(self) -> list[str]:
-        """The names of the tables that something was staged on, whatever became of it."""
-        return sorted(self._handles[key].name for key, _ in self._written())
-
     def changed(self) -> list[Handle]:
-        """The tables that something was staged on."""
-        return [self._handles[key] for key, _ in self._written()]
+        """Return the tables on which changes are staged."""
+        return [handle for handle, _ in self.tables.written()]
+
+    def changed_names(self) -> list[str]:
+        """Return the names of the tables on which changes are staged, also after the end."""
+        return sorted(handle.name for handle in self.changed())
 
     # Savepoints
 
     def savepoint(self, name: str) -> None:
-        """Marks this moment; a name used again marks a new one."""
+        """Set a savepoint; a name that is used again hides the earlier savepoint."""
         self.require_active()
-        tokens = {key: table.savepoint() for key, table in self._tables.items()}
-        self._marks.append(_Mark(name, tokens, len(self._effects), self._names))
+        tokens = self.tables.savepoint()
+        self._savepoints.append(_Savepoint(name, tokens, len(self._effects), self._names))
 
     def rollback_to(self, name: str) -> None:
-        """Undoes what was staged since the savepoint; what was read counts as a SELECT's rows."""
+        """Undo what was staged since a savepoint; what was read counts as rows of a SELECT."""
         self.require_active()
         place = self._place_of(name)
-        mark = self._marks[place]
+        savepoint = self._savepoints[place]
         self.undone += 1
-        for key, table in self._tables.items():
-            table.rollback_to(mark.tokens.get(key))
-        del self._effects[mark.effects :]
-        self._names = mark.names
-        del self._marks[place + 1 :]
+        self.tables.rollback_to(savepoint.tokens)
+        del self._effects[savepoint.effects :]
+        self._names = savepoint.names
+        del self._savepoints[place + 1 :]
 
     def release(self, name: str) -> None:
-        """Forgets a savepoint and those after it."""
+        """Forget a savepoint and the later ones."""
         self.require_active()
-        del self._marks[self._place_of(name) :]
+        del self._savepoints[self._place_of(name) :]
 
     def _place_of(self, name: str) -> int:
-        for place in range(len(self._marks) - 1, -1, -1):
-            if self._marks[place].name.lower() == name.lower():
+        for place in range(len(self._savepoints) - 1, -1, -1):
+            if self._savepoints[place].name.lower() == name.lower():
                 return place
-        known = ", ".join(mark.name for mark in self._marks) or "none"
-        raise InvalidRequest(f"there is no savepoint {name!r}; there are: {known}")
+        names = ", ".join(savepoint.name for savepoint in self._savepoints) or "none"
+        raise InvalidRequest(f"there is no savepoint {name!r}; there are: {names}")
 
     # The end
 
@@ -530,7 +396,7 @@ class Transaction:
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
             if isinstance(error, Conflict):
-                self._told(error)
+                self.tables.explain_outdated(error)
             if not is_open:
                 self.state = State.ROLLED_BACK
             self._fail_as(self.state, error)
@@ -553,43 +419,42 @@ class Transaction:
     def _tell_changes(self) -> None:
         """Writes the change data files that the commit needs; rolled back when that fails."""
         try:
-            for key, table in self._written():
-                handle = self._handles[key]
+            for handle, table in self.tables.written():
                 write_changes(table, partial(self.engine.work, handle, system=self.staging))
         except BaseException as error:
             self._fail_as(State.ROLLED_BACK, error)
             raise
 
     def _commit(self) -> CommittedTogether | None:
-        """What the lake ratified; None where nothing had to be."""
-        written = dict(self._written())
+        """Commit the changes; return what the lake ratified, None if it had nothing to ratify."""
+        written = {handle.key for handle, _ in self.tables.written()}
         if not written and not self._names.changes:
             self.require_unkilled()
             return None
-        told = self.user_metadata or self.engine.plane.setting(_USER_METADATA, "") or None
+        metadata = self.user_metadata or self.engine.plane.setting(_USER_METADATA, "") or None
         if not is_described(self.engine):
-            told = None
-            for table in written.values():
-                table.describe_less()
-        paths = [key for key in written if not self._handles[key].in_lake]
-        beside = {key: table.beside for key, table in self._tables.items()}
-        proposed = partial(self._proposal, beside=tuple(beside.values()), user_metadata=told)
-        for key, table in self._tables.items():
-            if key not in written and (paths or not self._handles[key].in_lake):
-                check_reads(table.log, proposed(key))
-        if paths:
-            [key] = paths
+            metadata = None
+            for _, part in self.tables.written():
+                part.describe_less()
+        beside = {handle.key: part.beside for handle, part in self.tables}
+        proposed = partial(self._proposal, beside=tuple(beside.values()), user_metadata=metadata)
+        path_tables = [(table, part) for table, part in self.tables.written() if not table.in_lake]
+        for handle, part in self.tables:
+            if handle.key not in written and (path_tables or not handle.in_lake):
+                check_reads(part.log, proposed(handle, part))
+        if path_tables:
+            [(handle, part)] = path_tables
             self.require_alive()
-            written[key].read_elsewhere(one for url, one in beside.items() if url != key)
-            written[key].commit(user_metadata=told, probe=self._probe(key))
+            part.read_elsewhere(other for key, other in beside.items() if key != handle.key)
+            part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             return None
         catalog = self.engine.catalog
         self.make_known()
-        gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
+        dropped = {change.id for change in self._names.changes if isinstance(change, DroppedTable)}
         parts = [
-            Part(table.log, proposed(key))
-            for key, table in self._tables.items()
-            if self._handles[key].in_lake and (key in written or key not in gone)
+            Part(part.log, proposed(handle, part))
+            for handle, part in self.tables
+            if handle.in_lake and (handle.key in written or handle.key not in dropped)
         ]
         committed = commit_together(
             catalog.ledger,
@@ -652,19 +517,25 @@ class Transaction:
             self.engine.catalog.transactions.require_open(self.id)
 
     def _proposal(
-        self, key: str, *, beside: Collection[Beside], user_metadata: str | None
+        self,
+        handle: Handle,
+        part: TableTransaction,
+        *,
+        beside: Collection[Beside],
+        user_metadata: str | None,
     ) -> Proposal:
-        return self._tables[key].proposal(
+        changes = self._names.changes
+        return part.proposal(
             txn_id=self.id,
             beside=beside,
-            names_change=bool(self._names.changes),
-            names_go=not all(isinstance(one, NewTable) for one in self._names.changes),
+            names_change=bool(changes),
+            names_go=not all(isinstance(change, NewTable) for change in changes),
             user_metadata=user_metadata,
-            probe=self._probe(key),
+            probe=self._probe(handle, part),
         )
 
-    def _probe(self, key: str) -> SparkProbe:
-        work = partial(self._work_on, self._handles[key], self._tables[key].base)
+    def _probe(self, handle: Handle, part: TableTransaction) -> SparkProbe:
+        work = partial(self._work_on, handle, part.base)
         return SparkProbe(work, self.engine.plane.active)
 
     def _work_on(self, handle: Handle, base: Snapshot) -> TableData | None:
@@ -717,8 +588,8 @@ class Transaction:
 
     def _operation_on(self, name: str) -> str | None:
         """What the transaction does to the table of that name, as its history would say it."""
-        found = (self._tables[key] for key, one in self._handles.items() if one.name == name)
-        return next((one.operation for one in found), None)
+        operations = (part.operation for handle, part in self.tables if handle.name == name)
+        return next(operations, None)
 
     def _fail_as(self, state: State, error: BaseException) -> None:
         self.state = state
@@ -741,7 +612,3 @@ def _not_alone(first: str, second: str) -> InvalidRequest:
         f"this transaction would write {first} and {second}: a table named by its place is "
         "committed alone; attach it to the lake (lake.attach), or commit them one after the other"
     )
-
-
-def _folded(name: tuple[str, str]) -> tuple[str, str]:
-    return (name[0].lower(), name[1].lower())

@@ -31,7 +31,7 @@ def unknown_table(
 def tables_in(engine: Engine, transaction: Transaction | None, database: str) -> list[TableEntry]:
     """A database's tables by name, as the transaction sees them."""
     found = engine.catalog.tables(database)
-    own = {} if transaction is None else transaction.names_in(database)
+    own = {} if transaction is None else transaction.names.in_database(database)
     kept = [entry for entry in found if entry.name.lower() not in own]
     made = [handle.entry for handle in own.values() if handle is not None and handle.entry]
     return sorted((*kept, *made), key=lambda entry: entry.name.lower())

@@ -1,0 +1,203 @@
+"""The tables that a transaction has opened: the snapshot of each that it reads, its staged changes.
+
+Owns the transaction's instant, and the isolation level and conflict granularity of each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from txlake.catalog import DatabaseEntry
+from txlake.catalog.lookup import CatalogView
+from txlake.conflict.footprint import Read
+from txlake.conflict.granularity import PROPERTY as GRANULARITY
+from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
+from txlake.conflict.levels import Level, parse_level, strictest
+from txlake.errors import Conflict, InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.session.engine import Engine, Handle
+from txlake.transaction.membership import is_open, unasked
+from txlake.transaction.rebase import check_same
+from txlake.transaction.table_transaction import TableTransaction, Token
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenedTables:
+    """The parts of one transaction, one for each table that it has used.
+
+    Attributes:
+        level: the isolation level that the transaction requests; None leaves it to databases and
+            tables.
+        instant: the instant of the lake that it reads; None until it uses a table of the lake.
+    """
+
+    engine: Engine
+    level: Level | None
+    instant: int | None = None
+    # By the key of a table's handle.
+    _parts: dict[str, TableTransaction] = field(default_factory=dict)
+    _handles: dict[str, Handle] = field(default_factory=dict)
+    # By name. A transaction that uses a database keeps others from changing its settings.
+    _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
+    # By table id, at the instant.
+    _versions: dict[str, int] = field(default_factory=dict)
+    # By table name, the older version that a DataFrame shows which the transaction wrote from.
+    _outdated: dict[str, int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[Handle, TableTransaction]]:
+        return ((self._handles[key], part) for key, part in self._parts.items())
+
+    def written(self) -> Iterator[tuple[Handle, TableTransaction]]:
+        """Yield the tables on which changes are staged."""
+        return ((handle, part) for handle, part in self if part.has_changes)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """By name, the version of each table that was opened; -1 of one that doesn't exist yet."""
+        opened = list(self._handles.items())
+        return {handle.name: self._parts[key].base.version for key, handle in opened}
+
+    def learn(self, view: CatalogView) -> None:
+        """Adopt the instant of an admission, and the tables' versions and databases as of then."""
+        if view.instant is None:
+            return
+        if self.instant is None:
+            self.instant = view.instant
+        self._versions.update(view.versions)
+        for entry in (*view.tables.values(), *view.places.values()):
+            self._databases.setdefault(entry.database, view.databases.get(entry.database.lower()))
+
+    def raise_level(self, level: Level) -> None:
+        """Request a level that is no looser than the present one, for opened tables too."""
+        self.level = level
+        for part in self._parts.values():
+            part.raise_level(level)
+
+    def needs_instant(self, handle: Handle) -> bool:
+        """Whether an instant has to be fixed before the table can be opened."""
+        is_first = self.instant is None and handle.key not in self._parts
+        return is_first and handle.entry is not None and self.engine.catalog.is_lake
+
+    def open(self, handle: Handle) -> TableTransaction:
+        """Return the transaction's part on a table; the first call fixes the snapshot."""
+        part = self._parts.get(handle.key)
+        if part is None:
+            part = self._add(handle, self._part_from(handle, self._base_of(handle)))
+        return part
+
+    def _add(self, handle: Handle, part: TableTransaction) -> TableTransaction:
+        self._parts[handle.key] = part
+        self._handles[handle.key] = handle
+        return part
+
+    def get(self, handle: Handle) -> TableTransaction | None:
+        """Return the part on a table that was opened."""
+        return self._parts.get(handle.key)
+
+    def remove(self, handle: Handle) -> None:
+        """Take a path table out of the transaction, which reads it as a table of the lake next."""
+        self._parts.pop(handle.key, None)
+        self._handles.pop(handle.key, None)
+
+    def writes_from(self, url: str) -> None:
+        """Record that the transaction writes rows that it has read from the table at a URL."""
+        for handle, part in self:
+            if handle.store.url == url:
+                part.writes_from_reads()
+
+    def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
+        """Count the rows of a DataFrame, which shows a version of a table, as read.
+
+        If the table wasn't used yet and the version is older than the transaction's instant, the
+        transaction reads the table at that version from here on. Otherwise, and at the level
+        Snapshot, which has one instant for all reads, both versions must have the same rows.
+
+        Raises a Conflict when they don't.
+        """
+        part = self._parts.get(handle.key)
+        base = self._base_of(handle) if part is None else part.base
+        if base is None:
+            raise InvalidRequest(
+                f"the DataFrame shows version {shown.version} of {handle.name}, which the "
+                "transaction doesn't see; read the table again"
+            )
+        older, newer = sorted((base, shown), key=lambda snapshot: snapshot.version)
+        if part is None:
+            part = self._part_from(handle, older)
+            may_begin_earlier = part.level is not Level.SNAPSHOT and shown is older
+            if not may_begin_earlier:
+                part = self._part_from(handle, base)
+            self._add(handle, part)
+        if shown.version < base.version:
+            self._outdated[handle.name] = shown.version
+        if part.base is not shown and older.version < newer.version:
+            try:
+                check_same(handle.log, older, newer, read)
+            except Conflict as conflict:
+                raise self.explain_outdated(conflict) from None
+        part.read_shown(read)
+
+    def explain_outdated(self, conflict: Conflict) -> Conflict:
+        """Return the conflict; if a DataFrame shows an old version of its table, it says so."""
+        facts = conflict.evidence
+        version = None if facts is None else self._outdated.get(facts.table)
+        if facts is None or version is None:
+            return conflict
+        advice = f"A DataFrame shows version {version} of {facts.table}: read the table again."
+        conflict.evidence = replace(facts, retry=False, advice=advice)
+        message = str(conflict).replace("plain retry can succeed", "plain retry cannot succeed")
+        conflict.args = (message.replace(facts.advice, advice),)
+        return conflict
+
+    def savepoint(self) -> dict[str, Token]:
+        """Return what `rollback_to` needs to undo the changes that are staged from here on."""
+        return {key: part.savepoint() for key, part in self._parts.items()}
+
+    def rollback_to(self, tokens: Mapping[str, Token]) -> None:
+        """Undo the changes that were staged since a savepoint."""
+        for key, part in self._parts.items():
+            part.rollback_to(tokens.get(key))
+
+    def _part_from(self, handle: Handle, base: Snapshot | None) -> TableTransaction:
+        database = self._database_of(handle)
+        return TableTransaction(
+            handle.log, base, self._level_in(database), self._granularity_in(database)
+        )
+
+    def _base_of(self, handle: Handle) -> Snapshot | None:
+        """The table at the transaction's instant; its newest version where there is no instant.
+
+        Raises UnsupportedFeature for an open table whose catalog isn't asked.
+        """
+        if handle.entry is None:
+            latest = handle.log.latest_or_none()
+            if latest is not None and is_open(latest.protocol):
+                raise unasked(latest)
+            return latest
+        if not self.engine.catalog.is_lake:  # another system's, which has no instants
+            return None if handle.is_new else handle.log.latest_or_none()
+        if handle.is_new:
+            return None
+        assert self.instant is not None, "an instant is fixed before a table of the lake is opened"
+        return handle.log.at_sequence(self.instant, self._versions.get(handle.entry.id))
+
+    def _database_of(self, handle: Handle) -> DatabaseEntry | None:
+        entry = handle.entry
+        if entry is None or not self.engine.catalog.is_lake:
+            return None
+        if entry.database not in self._databases:
+            self._databases[entry.database] = self.engine.catalog.database(entry.database)
+        return self._databases[entry.database]
+
+    def _level_in(self, database: DatabaseEntry | None) -> Level | None:
+        """The stricter of the levels that the table's database and the transaction request."""
+        if database is None or database.isolation is None:
+            return self.level
+        return strictest(parse_level(database.isolation), self.level)
+
+    def _granularity_in(self, database: DatabaseEntry | None) -> Granularity:
+        """The coarser of the granularities of the table's database and the lake."""
+        lake = parse_granularity(self.engine.settings.conflict_granularity)
+        text = None if database is None else database.properties.get(GRANULARITY)
+        return coarsest(lake, None if text is None else parse_granularity(text))

@@ -29,7 +29,7 @@ from txlake.protocol.actions import Add, Remove
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.catalog_managed import CatalogTable
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_log import TableLog
@@ -57,7 +57,7 @@ class StagedLake:
                 SYSTEM,
                 self.settings,
                 name=self.tables[number].name,
-                governed=CatalogManaged(self.catalog.ledger, self.tables[number].id),
+                catalog_table=CatalogTable(self.catalog.ledger, self.tables[number].id),
             )
             for number in numbers
         ]
@@ -131,11 +131,11 @@ class StagedTransaction:
     def commit(self) -> CommittedTogether:
         """Commits, published as far as it can be."""
         catalog, parts = self.lake.catalog, tuple(self.parts.values())
-        beside = [part.beside for part in parts]
+        beside = [part.part_summary for part in parts]
         try:
             return commit_together(
                 catalog.ledger,
-                [Part(part.log, part.proposal(txn_id=self.id, beside=beside)) for part in parts],
+                [Part(part.log, part.proposal(txn_id=self.id, parts=beside)) for part in parts],
                 transaction_id=self.id,
                 system=SYSTEM,
                 settings=self.lake.settings,

@@ -30,7 +30,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, CommitInfo, DeletionVector, Remove
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.protocol.statistics import loosen
-from txlake.transaction.merge_actions import Staged
+from txlake.transaction.merge_actions import StagedChanges
 
 SCHEMA = {
     "type": "struct",
@@ -171,7 +171,7 @@ class Transaction:
     level: Level
     base: Snapshot
     disk: Disk
-    staged: Staged = field(default_factory=Staged)
+    staged: StagedChanges = field(default_factory=StagedChanges)
     reads: list[Read] = field(default_factory=list)
     replays: list[Replay] = field(default_factory=list)
     answers: list[object] = field(default_factory=list)
@@ -448,7 +448,7 @@ class History:
         self.committed.append(transaction)
         return True
 
-    def _append(self, footprint: Footprint, blind: bool, staged: Staged) -> None:
+    def _append(self, footprint: Footprint, blind: bool, staged: StagedChanges) -> None:
         added: list[Add] = [
             msgspec.structs.replace(
                 self.disk.marked(file, footprint.unwritten[file.path]), data_change=file.data_change

@@ -15,7 +15,7 @@ from txlake.ports import PutOutcome
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.statements import TablePath
-from txlake.transaction.membership import ATTACH, Membership, attaching
+from txlake.transaction.membership import ATTACH, Membership, attach_actions
 
 
 def intruded(lakes: Lakes, data: bytes = INTRUDER) -> Offline:
@@ -284,7 +284,7 @@ def test_a_table_whose_attaching_was_cut_short_keeps_nobody_from_its_name(lakes:
     lake = lakes.process()
     handle = lake.at(lake.path_table(f"{lakes.place}/n"))
     stamp = Membership(lake=lake.catalog.lake_id, table="1", name="default.n")
-    lake.stage(handle, attaching(stamp, handle.log.latest()), ATTACH)
+    lake.stage(handle, attach_actions(stamp, handle.log.latest()), ATTACH)
     lake.run("CREATE TABLE n (id INT)")
     assert lake.tables()["default.n"] != handle.store.url
 

@@ -13,7 +13,7 @@ from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.membership import Membership, attaching
+from txlake.transaction.membership import Membership, attach_actions
 from txlake.transaction.table_log import TableLog
 
 
@@ -244,7 +244,7 @@ def test_a_name_that_is_none_is_listed(lake: Offline, name: str) -> None:
     lake.path_table(place)
     handle = lake.at(place)
     stamp = Membership(lake=lake.catalog.lake_id, table="1", name=name)
-    lake.stage(handle, attaching(stamp, handle.log.latest()), "ATTACH")
+    lake.stage(handle, attach_actions(stamp, handle.log.latest()), "ATTACH")
     _, report = recovered(lake)
     assert report.tables == ("default.t", "sales.u")
     assert told(report, place, repr(name), "is no name of a table")
@@ -255,7 +255,7 @@ def test_two_tables_of_one_name_are_told_apart(lake: Offline) -> None:
     lake.path_table(place)
     handle = lake.at(place)
     stamp = Membership(lake=lake.catalog.lake_id, table="2", name="default.t")
-    lake.stage(handle, attaching(stamp, handle.log.latest()), "ATTACH")
+    lake.stage(handle, attach_actions(stamp, handle.log.latest()), "ATTACH")
     _, report = recovered(lake)
     assert report.tables == ("default.t", "sales.u")
     assert told(report, "default.t", "isn't any more")

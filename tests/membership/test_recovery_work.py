@@ -14,7 +14,7 @@ from txlake.membership.attachment import attach
 from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.membership import ATTACH, Membership, attaching
+from txlake.transaction.membership import ATTACH, Membership, attach_actions
 
 
 def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:
@@ -23,7 +23,7 @@ def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:
     lake.at(f"{alone.place}/damaged").store.put(commit_path(0), b"{nonsense")
     theirs = lake.at(lake.path_table(f"{alone.place}/theirs"))
     stamp = Membership(lake="another", table="1", name="default.x")
-    lake.stage(theirs, attaching(stamp, theirs.log.latest()), ATTACH)
+    lake.stage(theirs, attach_actions(stamp, theirs.log.latest()), ATTACH)
     lake.failing |= {"delete", "put"}
     lake.run("DROP TABLE u")
     lake.failing.clear()
@@ -66,7 +66,7 @@ def test_a_table_in_anothers_folder_loses_its_name(alone: Lakes) -> None:
     store.delete([stored.path for stored in store.list("")])
     other = lake.at(lake.path_table(store.url))
     stamp = Membership(lake="another", table="1", name="default.t")
-    lake.stage(other, attaching(stamp, other.log.latest()), ATTACH)
+    lake.stage(other, attach_actions(stamp, other.log.latest()), ATTACH)
     report = recover(lake.session, ())
     assert told(report, "default.t", "isn't this table's any more")
     assert "default.t" not in lake.tables()

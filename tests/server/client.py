@@ -22,7 +22,7 @@ from txlake.server.tokens import Token, Tokens
 from txlake.session import Session
 from txlake.session.engine import Handle
 from txlake.statements import TableName
-from txlake.transaction.foreign_commit import Staged
+from txlake.transaction.foreign_commit import StagedFile
 
 DELTA = f"{ROOT}/delta/v1"
 CATALOG = "spark_catalog"
@@ -118,16 +118,16 @@ class Client:
 
     # Commits
 
-    def stage(self, table: str, *actions: Action, version: int | None = None) -> Staged:
+    def stage(self, table: str, *actions: Action, version: int | None = None) -> StagedFile:
         """Stages a commit, of the next version."""
         wanted = self.version(table) + 1 if version is None else version
         return stage(self.store(table), wanted, self.next_time(), *actions)
 
-    def commit(self, table: str, staged: Staged, **changes: object) -> httpx.Response:
+    def commit(self, table: str, staged: StagedFile, **changes: object) -> httpx.Response:
         """Asks for a staged commit; `changes` in what is told of it."""
         return self.call("POST", self.url(table), self.request(table, staged, **changes))
 
-    def request(self, table: str, staged: Staged, **changes: object) -> dict[str, Any]:
+    def request(self, table: str, staged: StagedFile, **changes: object) -> dict[str, Any]:
         """The body that asks for it."""
         commit = {
             "version": staged.version,

@@ -17,7 +17,7 @@ from txlake.ports import PutOutcome
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.server.calls import Limits
 from txlake.statements import TableName
-from txlake.transaction.foreign_commit import Staged
+from txlake.transaction.foreign_commit import StagedFile
 
 CONFLICT, UNMET = "CommitVersionConflictException", "UpdateRequirementConflictException"
 INVALID = "InvalidParameterValueException"
@@ -213,7 +213,7 @@ def test_what_a_client_published_is_no_news(client: Client) -> None:
     assert answer.json()["latest-table-version"] == 2
 
 
-def told(staged: Staged, what: str) -> dict[str, object]:
+def told(staged: StagedFile, what: str) -> dict[str, object]:
     """What is told of a staged commit, wrong in one thing."""
     cases: dict[str, dict[str, object]] = {
         "a gap": {"version": 3},

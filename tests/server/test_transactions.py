@@ -9,7 +9,7 @@ import pytest
 
 from tests.server.client import CATALOG, OPEN, Client, failed, file
 from txlake.server.app import OWN_ROOT
-from txlake.transaction.foreign_commit import Staged
+from txlake.transaction.foreign_commit import StagedFile
 
 CONFLICT, UNMET = "CommitVersionConflictException", "UpdateRequirementConflictException"
 INVALID = "InvalidParameterValueException"
@@ -28,7 +28,7 @@ def told(client: Client, table: str) -> dict[str, Any]:
 
 
 def body(
-    client: Client, staged: dict[str, Staged], unchanged: dict[str, int] | None = None
+    client: Client, staged: dict[str, StagedFile], unchanged: dict[str, int] | None = None
 ) -> dict[str, Any]:
     """The request for these commits."""
     commits = {

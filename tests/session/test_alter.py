@@ -53,7 +53,7 @@ from txlake.statements import (
     UpgradeProtocol,
 )
 from txlake.transaction.change import Change
-from txlake.transaction.membership import Membership, attaching
+from txlake.transaction.membership import Membership, attach_actions
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 
@@ -532,7 +532,7 @@ def test_features_that_cannot_be_dropped() -> None:
 
 def test_a_catalogs_table_stays_one_until_it_is_detached() -> None:
     start = table("a int")
-    held = start.apply(attaching(Membership("lake", "table", "s"), start))
+    held = start.apply(attach_actions(Membership("lake", "table", "s"), start))
     refused(DropFeature(T, "txlakeCatalog"), held, "until it is detached")
     refused(DropFeature(T, "domainMetadata"), held, "txlakeCatalog needs it")
 

@@ -14,7 +14,7 @@ from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.statements import Clone, TableName
 from txlake.transaction.change import Change
-from txlake.transaction.membership import Membership, attaching
+from txlake.transaction.membership import Membership, attach_actions
 
 SOURCE = "file:///data/s"
 TARGET = "file:///data/t"
@@ -75,7 +75,7 @@ def adds_of(change: Change) -> list[Add]:
 @pytest.mark.parametrize("statement", [SHALLOW, DEEP])
 def test_a_clone_of_a_catalogs_table_is_nobodys_yet(statement: Clone) -> None:
     start = source(add("f"))
-    held = start.apply(attaching(Membership("lake", "table", "s"), start))
+    held = start.apply(attach_actions(Membership("lake", "table", "s"), start))
     change, _ = cloned(statement, held)
     assert "txlakeCatalog" in held.features
     assert "txlakeCatalog" not in (protocol_of(change).writer_features or ())

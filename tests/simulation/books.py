@@ -22,7 +22,7 @@ from tests.simulation.stores import Storage
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import decode_inline, read_from_file, vector_path
 from txlake.protocol.paths import decode_path
-from txlake.transaction.settling import RECOVER
+from txlake.transaction.reconciliation import RECOVER
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _NAME = "{}/_delta_log/{:020}.json"

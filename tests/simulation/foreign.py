@@ -19,11 +19,11 @@ from txlake.session.bounded_cache import Recent
 from txlake.session.engine import Engine
 from txlake.transaction.foreign_commit import (
     Busy,
+    CommitRequest,
     Overtaken,
     Refused,
-    Request,
-    Staged,
-    Stopped,
+    Rejected,
+    StagedFile,
     commit_foreign_together,
 )
 from txlake.transaction.publication import staged_path
@@ -75,7 +75,9 @@ class _Ledger:
             return self._catalog.ledger.ratify(request)
         logs = {one.table_id: self._log(one.table_id) for one in request.commits}
         asked = [
-            Request(logs[one.table_id], _told(logs[one.table_id], one.version, str(one.staged)))
+            CommitRequest(
+                logs[one.table_id], _told(logs[one.table_id], one.version, str(one.staged))
+            )
             for one in request.commits
         ]
         if not asked:
@@ -86,9 +88,9 @@ class _Ledger:
             transaction_id=request.transaction_id,
             bytes_max=_COMMIT_BYTES_MAX,
         )
-        if not isinstance(outcome, Stopped):
+        if not isinstance(outcome, Rejected):
             return self._ratified()
-        match outcome.why:
+        match outcome.cause:
             case Overtaken():
                 return Moved(heads=self._heads([*logs, *request.unchanged]))
             case Busy():
@@ -118,9 +120,9 @@ class _Ledger:
         return {table: head.version for table, head in heads.items() if head is not None}
 
 
-def _told(log: TableLog, version: int, name: str) -> Staged:
+def _told(log: TableLog, version: int, name: str) -> StagedFile:
     """What a client tells of its staged commit."""
     content = log.store.get(staged_path(name))
     infos = [one for one in decode_actions(content, file=name) if isinstance(one, CommitInfo)]
     time: Any = infos[0].in_commit_timestamp_ms
-    return Staged(version=version, name=name, timestamp_ms=time, size_bytes=len(content))
+    return StagedFile(version=version, name=name, timestamp_ms=time, size_bytes=len(content))

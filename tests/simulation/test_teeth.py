@@ -38,7 +38,7 @@ from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import LakeCommitter
 from txlake.transaction.path_commit import PathCommitter
-from txlake.transaction.publication import Newest
+from txlake.transaction.publication import RatifiedCommit
 from txlake.transaction.table_log import TableLog
 
 pytestmark = pytest.mark.timeout(1800)
@@ -133,7 +133,7 @@ def no_last_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
-    def with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit]:
+    def with_those_before(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommit]:
         commit = newest.commit
         before = commit.version - 1
         if before < 0 or newest.store.head(commit_path(before)) is not None:
@@ -141,7 +141,7 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
         head = ledger.head(commit.table_id)
         return () if head is None else head.pending
 
-    patch.setattr(publication, "_with_those_before", with_those_before)
+    patch.setattr(publication, "_with_pending", with_those_before)
     # The catalog's own guard, which notes what was compared alone.
     patch.setattr(
         publishing, "_last_contiguous", lambda _, vouched: max(one.last for one in vouched)
@@ -165,7 +165,7 @@ def marks_left_behind(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_deleted_untold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(change_feed, "deleted", lambda *_: BitMap64())
+    patch.setattr(change_feed, "deleted_positions", lambda *_: BitMap64())
 
 
 def batches_never_done(patch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from txlake.streaming.options import camel_options, source_options
 from txlake.streaming.planning import FeedPlan, feed_schema
 from txlake.streaming.source import Source
 from txlake.system import System
-from txlake.transaction.change_feed import Told
+from txlake.transaction.change_feed import FeedFile
 
 pytestmark = pytest.mark.no_interop("some logs name files that aren't there")
 
@@ -59,7 +59,7 @@ def feed(table: Table, **options: object) -> Source:
     return table.source(read_change_feed=True, **options)
 
 
-def shown(told: Sequence[Told]) -> list[Change]:
+def shown(told: Sequence[FeedFile]) -> list[Change]:
     return [(one.file.path, one.change_type, one.version) for one in told]
 
 

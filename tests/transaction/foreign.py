@@ -5,7 +5,7 @@ from __future__ import annotations
 from txlake.ports import Store
 from txlake.protocol.actions import Action, CommitInfo, encode_actions
 from txlake.protocol.file_names import STAGED_FOLDER
-from txlake.transaction.foreign_commit import Staged
+from txlake.transaction.foreign_commit import StagedFile
 
 _NAMES = iter(range(10**6))
 
@@ -24,9 +24,9 @@ def told(time_ms: int, txn_id: str, operation: str = "WRITE") -> CommitInfo:
     )
 
 
-def stage(store: Store, version: int, time_ms: int, *actions: Action, txn: str = "") -> Staged:
+def stage(store: Store, version: int, time_ms: int, *actions: Action, txn: str = "") -> StagedFile:
     """A commit staged for a version; what to ask the catalog for."""
     name = f"{version:020d}.{next(_NAMES):08x}-0000-4000-8000-000000000000.json"
     content = encode_actions([told(time_ms, txn or name), *actions])
     store.put(f"{STAGED_FOLDER}/{name}", content)
-    return Staged(version=version, name=name, timestamp_ms=time_ms, size_bytes=len(content))
+    return StagedFile(version=version, name=name, timestamp_ms=time_ms, size_bytes=len(content))

@@ -14,10 +14,10 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.ports import NameChange, NewTable, Store, System
 from txlake.protocol.actions import Add, Metadata
 from txlake.settings import Settings
-from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.catalog_managed import CatalogTable
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.membership import Membership, attaching
+from txlake.transaction.membership import Membership, attach_actions
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -71,7 +71,7 @@ class LakeOf:
             self.system,
             self.settings,
             name=name,
-            governed=CatalogManaged(self.ledger, name),
+            catalog_table=CatalogTable(self.ledger, name),
         )
 
     def plain(self, name: str) -> TableLog:
@@ -143,7 +143,7 @@ class LakeTransaction:
         log = self._lake.open(name)
         table = TableTransaction(log, log.latest_or_none(), self._level)
         belonging = Membership(lake="lake", table=name, name=f"db.{name}")
-        made = attaching(belonging, table.base, settings, opens=opens)
+        made = attach_actions(belonging, table.base, settings, opens=opens)
         # What opens a table sets its metadata anew.
         actions = made if opens else (settings, *made)
         table.stage(actions, operation="CREATE TABLE")
@@ -165,15 +165,15 @@ class LakeTransaction:
 
     def commit(self) -> CommittedTogether:
         """All of it or nothing."""
-        beside = tuple(table.beside for table in self.tables.values())
+        beside = tuple(table.part_summary for table in self.tables.values())
         parts: Sequence[Part] = [
             Part(
                 table.log,
                 table.proposal(
                     txn_id=self.id,
-                    beside=beside,
-                    names_change=bool(self.names),
-                    names_go=any(not isinstance(one, NewTable) for one in self.names),
+                    parts=beside,
+                    changes_names=bool(self.names),
+                    drops_names=any(not isinstance(one, NewTable) for one in self.names),
                 ),
             )
             for table in self.tables.values()

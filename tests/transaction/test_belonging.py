@@ -14,8 +14,8 @@ from txlake.transaction.membership import (
     ATTACH,
     DETACH,
     Membership,
-    attaching,
-    detaching,
+    attach_actions,
+    detach_actions,
     membership_of,
 )
 
@@ -25,7 +25,7 @@ MAPPED = {"delta.columnMapping.mode": "none"}
 
 def attach(table: LogOf) -> None:
     transaction = begin(table)
-    transaction.stage(attaching(LAKE, transaction.base), operation=ATTACH)
+    transaction.stage(attach_actions(LAKE, transaction.base), operation=ATTACH)
     transaction.commit()
 
 
@@ -78,19 +78,19 @@ def test_attaching_lists_all_that_the_table_had(
 )
 def test_a_detached_table_has_the_protocol_that_it_had(before: Protocol, after: Protocol) -> None:
     base = LogOf().create(protocol=before).open().latest()
-    attached = base.apply(attaching(LAKE, base))
-    detached = attached.apply(detaching(attached))
+    attached = base.apply(attach_actions(LAKE, base))
+    detached = attached.apply(detach_actions(attached))
     assert detached.protocol == after
     assert membership_of(detached) is None
     assert "txlake.catalog" not in detached.domains
-    assert detaching(detached) == ()
+    assert detach_actions(detached) == ()
 
 
 def test_domains_of_others_keep_their_feature() -> None:
     base = LogOf().create().open().latest()
-    attached = base.apply(attaching(LAKE, base))
+    attached = base.apply(attach_actions(LAKE, base))
     other = DomainMetadata(domain="mine", configuration="{}", removed=False)
-    detached = attached.apply([other]).apply(detaching(attached.apply([other])))
+    detached = attached.apply([other]).apply(detach_actions(attached.apply([other])))
     assert detached.features == {"appendOnly", "invariants", "domainMetadata"}
     assert set(detached.domains) == {"mine"}
 
@@ -100,20 +100,20 @@ def test_what_attaching_and_detaching_stage_is_accepted() -> None:
     transaction = begin(table)
     settings = metadata()
     transaction.stage(
-        [settings, *attaching(LAKE, transaction.base, settings)], operation="CREATE TABLE"
+        [settings, *attach_actions(LAKE, transaction.base, settings)], operation="CREATE TABLE"
     )
     assert membership_of(transaction.view) == LAKE
-    transaction.stage(detaching(transaction.view), operation=DETACH)
+    transaction.stage(detach_actions(transaction.view), operation=DETACH)
     assert membership_of(transaction.view) is None
-    transaction.stage(attaching(LAKE, transaction.view), operation=ATTACH)
-    transaction.stage(attaching(LAKE, transaction.view), operation=ATTACH)
+    transaction.stage(attach_actions(LAKE, transaction.view), operation=ATTACH)
+    transaction.stage(attach_actions(LAKE, transaction.view), operation=ATTACH)
     assert membership_of(transaction.view) == LAKE
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"lake":"l","table":"t"}'])
 def test_a_table_that_doesnt_say_whose_it_is(text: str | None) -> None:
     base = LogOf().create().open().latest()
-    protocol, domain = attaching(LAKE, base)
+    protocol, domain = attach_actions(LAKE, base)
     assert isinstance(domain, DomainMetadata)
     told = (
         []
@@ -123,7 +123,7 @@ def test_a_table_that_doesnt_say_whose_it_is(text: str | None) -> None:
     snapshot = base.apply([protocol, *told])
     with pytest.raises(CorruptTable, match=r"expected lake, table and name in the metadata domain"):
         membership_of(snapshot)
-    assert membership_of(snapshot.apply(detaching(snapshot))) is None
+    assert membership_of(snapshot.apply(detach_actions(snapshot))) is None
 
 
 def test_commits_that_go_past_the_catalog_are_refused() -> None:
@@ -144,7 +144,7 @@ def test_a_table_is_attached_once() -> None:
     attach(table)
     transaction = begin(table)
     other = Membership(lake="lake-2", table="table-2", name="mine")
-    actions = (transaction.base.protocol, *attaching(other, transaction.base))
+    actions = (transaction.base.protocol, *attach_actions(other, transaction.base))
     transaction.stage(actions, operation=ATTACH)
     with pytest.raises(InvalidRequest, match="belongs to the catalog of lake lake-1"):
         transaction.commit()
@@ -166,7 +166,7 @@ def test_a_table_that_was_attached_meanwhile_is_refused() -> None:
 def test_two_that_attach_conflict() -> None:
     table = LogOf().create()
     transaction = begin(table)
-    transaction.stage(attaching(LAKE, transaction.base), operation=ATTACH)
+    transaction.stage(attach_actions(LAKE, transaction.base), operation=ATTACH)
     attach(table)
     with pytest.raises(TxlakeError, match="protocol, which this transaction changes too"):
         transaction.commit()
@@ -174,7 +174,7 @@ def test_two_that_attach_conflict() -> None:
 
 def test_a_refusal_where_nothing_says_whose_it_is() -> None:
     table = LogOf().create()
-    (protocol, _) = attaching(LAKE, table.open().latest())
+    (protocol, _) = attach_actions(LAKE, table.open().latest())
     table.commit(1, protocol)
     with pytest.raises(InvalidRequest, match="catalog of a lake that its metadata domain txlake"):
         append(table, "a")

@@ -41,7 +41,7 @@ def test_one_at_a_time_in_the_order_of_coming() -> None:
         futures = []
         for number in range(4):
             futures.append(pool.submit(take, number))
-            while len(lock._line) < number + 2:
+            while len(lock._queue) < number + 2:
                 pass
     for future in futures:
         future.result(30)
@@ -63,7 +63,7 @@ def test_a_turn_is_found_free_though_nobody_said_so() -> None:
     lock = FifoLock(System())
     before = threading.Lock()
     before.acquire()
-    lock._line.append(before)
+    lock._queue.append(before)
     pool = ThreadPoolExecutor(1)
 
     def take() -> bool:
@@ -71,9 +71,9 @@ def test_a_turn_is_found_free_though_nobody_said_so() -> None:
             return is_mine
 
     waiting = pool.submit(take)
-    while len(lock._line) < 2:
+    while len(lock._queue) < 2:
         pass
-    lock._line.remove(before)
+    lock._queue.remove(before)
     assert waiting.result(30)
 
 

@@ -26,14 +26,14 @@ from txlake.settings import RetrySettings, Settings
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.foreign_commit import (
     Accepted,
+    AlreadyCommitted,
     Busy,
+    CommitRequest,
     Outcome,
     Overtaken,
     Refused,
-    Request,
-    Resent,
-    Staged,
-    Stopped,
+    Rejected,
+    StagedFile,
     commit_foreign,
     commit_foreign_together,
 )
@@ -49,7 +49,7 @@ def lake_of_open(settings: Settings | None = None) -> LakeOf:
     return LakeOf(settings).create("a", opens=True)
 
 
-def ask(lake: LakeOf, staged: Staged, *, bytes_max: int = MAX, name: str = "a") -> Outcome:
+def ask(lake: LakeOf, staged: StagedFile, *, bytes_max: int = MAX, name: str = "a") -> Outcome:
     """Asks the catalog to make it true, in a transaction of its own."""
     asking = lake.system.new_id()
     return commit_foreign(lake.open(name), staged, transaction_id=asking, bytes_max=bytes_max)
@@ -60,7 +60,7 @@ def now_ms(lake: LakeOf) -> int:
     return lake.system.now_ms() + LATER
 
 
-def staged_append(lake: LakeOf, version: int, name: str = "x", *, later: int = 0) -> Staged:
+def staged_append(lake: LakeOf, version: int, name: str = "x", *, later: int = 0) -> StagedFile:
     """An append of one file, staged."""
     return stage(lake.store("a"), version, now_ms(lake) + later, add(name))
 
@@ -102,10 +102,10 @@ def test_who_sends_it_again_is_told_that_it_stands() -> None:
     lake = lake_of_open()
     staged = staged_append(lake, 1)
     assert isinstance(ask(lake, staged), Accepted)
-    assert isinstance(ask(lake, staged), Resent)
+    assert isinstance(ask(lake, staged), AlreadyCommitted)
     assert isinstance(ask(lake, staged_append(lake, 2, "y", later=1)), Accepted)
     again = ask(lake, staged)
-    assert isinstance(again, Resent)
+    assert isinstance(again, AlreadyCommitted)
     assert again.snapshot.version == 2
     assert paths(lake, "a") == ["x", "y"]
 
@@ -236,7 +236,7 @@ def test_a_lost_reply_is_told_as_unknown_and_settled_by_sending_again() -> None:
     when(lake, "ratify done", lose)
     with pytest.raises(OutcomeUnknown):
         ask(lake, staged)
-    assert isinstance(ask(lake, staged), Resent)
+    assert isinstance(ask(lake, staged), AlreadyCommitted)
     assert paths(lake, "a") == ["x"]
 
 
@@ -371,7 +371,7 @@ def test_a_version_that_says_nothing_of_itself_is_nobodys_resent_one() -> None:
     lake.ledger.ratify(Ratification(transaction_id="it", commits=(kept,), unchanged={}))
     name = f"{1:020d}.00000000-0000-4000-8000-000000000000.json"
     lake.store("a").put(f"{STAGED_FOLDER}/{name}", content)
-    again = Staged(version=1, name=name, timestamp_ms=1, size_bytes=len(content))
+    again = StagedFile(version=1, name=name, timestamp_ms=1, size_bytes=len(content))
     assert ask(lake, again) == Overtaken(1)
 
 
@@ -498,10 +498,10 @@ def test_a_staged_file_that_cannot_be_deleted_changes_no_answer() -> None:
 
 def together(
     lake: LakeOf, *names: str, unchanged: Mapping[str, int] | None = None
-) -> Sequence[Accepted | Resent] | Stopped:
+) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
     """An append to each of these tables, at one instant."""
     asked = [
-        Request(lake.open(name), stage(lake.store(name), 1, now_ms(lake), add(f"{name}1")))
+        CommitRequest(lake.open(name), stage(lake.store(name), 1, now_ms(lake), add(f"{name}1")))
         for name in names
     ]
     return commit_foreign_together(
@@ -512,12 +512,12 @@ def together(
 def test_of_several_the_table_is_named_that_moved() -> None:
     lake = LakeOf().create("a", "b", opens=True)
     when(lake, "ratify", lambda: lake.append("b", add("ours")))
-    assert together(lake, "a", "b") == Stopped("b", Overtaken(1))
+    assert together(lake, "a", "b") == Rejected("b", Overtaken(1))
     assert (paths(lake, "a"), paths(lake, "b")) == ([], ["ours"])
 
 
 def test_of_several_that_were_read_the_one_is_named_that_moved() -> None:
     lake = LakeOf().create("a", "b", "c", opens=True)
     lake.append("c", add("ours"))
-    assert together(lake, "a", unchanged={"b": 0, "c": 0}) == Stopped("c", Overtaken(1))
+    assert together(lake, "a", unchanged={"b": 0, "c": 0}) == Rejected("c", Overtaken(1))
     assert paths(lake, "a") == []

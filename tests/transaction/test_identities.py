@@ -9,7 +9,13 @@ import pytest
 
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn
-from txlake.transaction.identities import Drawn, DrawnHere, Identities, IdentitiesOf, Reserved
+from txlake.transaction.identities import (
+    CatalogIdentities,
+    Identities,
+    IdentityRange,
+    LazyIdentities,
+    LocalIdentities,
+)
 
 ID = IdentityColumn(
     name="id", physical_name="id", start=1, step=1, mark=None, allows_explicit=False
@@ -36,17 +42,17 @@ class Book:
 
 def draw(
     identities: Identities, column: IdentityColumn = ID, count: int = 2, *, table_id: str = "m"
-) -> Drawn:
+) -> IdentityRange:
     return identities.draw("t", table_id, column, at_least=count, at_most=count)
 
 
-def values(drawn: Drawn) -> list[int]:
+def values(drawn: IdentityRange) -> list[int]:
     return [drawn.value(place) for place in range(drawn.count)]
 
 
 @pytest.fixture(params=["here", "reserved"])
 def identities(request: pytest.FixtureRequest) -> Identities:
-    return DrawnHere() if request.param == "here" else Reserved(Book(), "entry")
+    return LocalIdentities() if request.param == "here" else CatalogIdentities(Book(), "entry")
 
 
 def test_values_go_on(identities: Identities) -> None:
@@ -127,7 +133,7 @@ def test_a_mark_is_raised(identities: Identities) -> None:
 
 def test_a_catalog_that_is_away_when_values_come_back_is_no_error() -> None:
     book = Book()
-    identities = Reserved(book, "entry")
+    identities = CatalogIdentities(book, "entry")
     drawn = draw(identities, count=100)
     book.is_reached = False
     identities.give_back("m", drawn, 7)
@@ -136,21 +142,21 @@ def test_a_catalog_that_is_away_when_values_come_back_is_no_error() -> None:
 
 def test_two_transactions_of_a_lake_share_one_book() -> None:
     book = Book()
-    one, other = Reserved(book, "entry"), Reserved(book, "entry")
+    one, other = CatalogIdentities(book, "entry"), CatalogIdentities(book, "entry")
     assert values(draw(one)) + values(draw(other)) == [1, 2, 3, 4]
-    assert values(draw(Reserved(book, "another table"))) == [1, 2]
+    assert values(draw(CatalogIdentities(book, "another table"))) == [1, 2]
     assert all(len(digest) == 64 for _, digest in book.marks)
 
 
 def test_who_gives_them_is_asked_when_they_are_drawn() -> None:
     asked: list[str] = []
-    here = DrawnHere()
+    here = LocalIdentities()
 
     def find(table_id: str) -> Identities:
         asked.append(table_id)
         return here
 
-    identities = IdentitiesOf(find)
+    identities = LazyIdentities(find)
     assert asked == []
     drawn = draw(identities, count=5)
     identities.give_back("m", drawn, 2)

@@ -15,7 +15,7 @@ from txlake.protocol.actions import Action, CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction import rebase
 from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.in_commit_time import SINCE_TIMESTAMP, SINCE_VERSION, with_provenance
+from txlake.transaction.in_commit_time import SINCE_TIMESTAMP, SINCE_VERSION, with_enablement
 from txlake.transaction.rebase import check_reads
 
 ON = {"delta.enableInCommitTimestamps": "true"}
@@ -202,7 +202,7 @@ def test_who_writes_nothing_there_is_not_kept_from_anything() -> None:
     transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    proposal = transaction.proposal(txn_id="reader", beside=(elsewhere.beside,))
+    proposal = transaction.proposal(txn_id="reader", parts=(elsewhere.part_summary,))
     table.commit(1, info(), remove("nothing"))
     check_reads(table.open(), proposal)
     assert table.open().latest().version == 1
@@ -236,5 +236,5 @@ def test_a_table_of_a_lake(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_turns_it_off_leaves_nothing_that_says_since_when_it_is_on() -> None:
     table = LogOf().create(add("a"))
     left = metadata({SINCE_VERSION: "7", SINCE_TIMESTAMP: "8", "mine": "x"})
-    found = with_provenance(left, table.open().latest(), 1, None)
+    found = with_enablement(left, table.open().latest(), 1, None)
     assert found.configuration == {"mine": "x"}

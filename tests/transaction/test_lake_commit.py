@@ -30,7 +30,7 @@ from txlake.ports import DroppedTable, RenamedTable
 from txlake.protocol.actions import CommitInfo, decode_actions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.settings import RetrySettings, Settings
-from txlake.transaction.membership import DETACH, detaching
+from txlake.transaction.membership import DETACH, detach_actions
 from txlake.transaction.table_transaction import TableTransaction
 
 
@@ -112,7 +112,7 @@ def test_a_table_is_created_and_written_at_once() -> None:
 def test_a_path_table_cant_be_part_of_it() -> None:
     lake = lake_of()
     tx = write_both(lake)
-    tx.table("a").log.governed = None
+    tx.table("a").log.catalog_table = None
     with pytest.raises(InvalidRequest, match=r"^a: a path table can't be part"):
         tx.commit()
 
@@ -120,7 +120,7 @@ def test_a_path_table_cant_be_part_of_it() -> None:
 def detach(lake: LakeOf, name: str) -> None:
     tx = lake.begin()
     table = tx.table(name)
-    table.stage(detaching(table.base), operation=DETACH)
+    table.stage(detach_actions(table.base), operation=DETACH)
     tx.commit()
 
 

@@ -7,7 +7,7 @@ import msgspec
 from tests.transaction.log_of import add, metadata, vector
 from txlake.log.files import Files
 from txlake.protocol.actions import Action, Add, Cdc, DomainMetadata, Protocol, Remove, Txn
-from txlake.transaction.merge_actions import Staged
+from txlake.transaction.merge_actions import StagedChanges
 
 A = add("a")
 BASE = Files.of([A])
@@ -23,21 +23,21 @@ def moved(path: str) -> Add:
     return msgspec.structs.replace(add(path), data_change=False)
 
 
-def staged(*statements: list[Action]) -> Staged:
-    net = Staged()
+def staged(*statements: list[Action]) -> StagedChanges:
+    net = StagedChanges()
     for statement in statements:
         net = net.then(statement, BASE)
     return net
 
 
-def files(net: Staged) -> tuple[list[tuple[str, str | None]], list[tuple[str, str | None]]]:
+def files(net: StagedChanges) -> tuple[list[tuple[str, str | None]], list[tuple[str, str | None]]]:
     """Keys removed and added."""
     return [file.key for file in net.removed_files], [file.key for file in net.added_files]
 
 
 def test_nothing_is_empty() -> None:
-    assert Staged().is_empty
-    assert Staged().actions == ()
+    assert StagedChanges().is_empty
+    assert StagedChanges().actions == ()
     assert not staged([add("b")]).is_empty
 
 

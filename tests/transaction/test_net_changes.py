@@ -123,7 +123,7 @@ def test_no_feed_no_changes() -> None:
     transaction = begin(table(OFF))
     updated(transaction)
     assert told(transaction) is None
-    assert not transaction.savepoint().told
+    assert not transaction.savepoint().row_sources
 
 
 def test_a_feed_that_is_turned_off() -> None:
@@ -252,13 +252,13 @@ def test_statements_that_come_to_nothing() -> None:
     pack(transaction, A, file("d"), into="k")
     change(transaction, [file("k")], [file("k", "45")])
     assert told(transaction) == []
-    transaction.change_no_row()
-    assert not transaction.beside.footprint.changes_data
+    transaction.mark_rows_unchanged()
+    assert not transaction.part_summary.footprint.changes_data
     transaction.commit()
     files = [one for one in actions_at(log, 1) if isinstance(one, Add | Remove)]
     assert [(one.path, one.data_change) for one in files] == [("a", False), ("k", False)]
     with pytest.raises(InvalidRequest, match="was committed already"):
-        transaction.change_no_row()
+        transaction.mark_rows_unchanged()
 
 
 def test_new_statistics_move_no_rows() -> None:

@@ -13,17 +13,17 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata, Protocol
 from txlake.protocol.file_names import STAGED_FOLDER
 from txlake.settings import Settings
-from txlake.transaction.commit_info import group_of
+from txlake.transaction.commit_info import group_tag
 from txlake.transaction.membership import (
     OPEN_PROPERTIES,
     TABLE_ID,
     Membership,
-    attaching,
-    detaching,
-    kept_while_open,
+    attach_actions,
+    detach_actions,
     membership_of,
+    retained_properties,
 )
-from txlake.transaction.settings_rules import protocol_to_set
+from txlake.transaction.metadata_validation import protocol_to_set
 
 LAKE = Membership(lake="lake-1", table="table-1", name="sales.orders")
 FEATURES = Protocol(
@@ -36,7 +36,7 @@ FEATURES = Protocol(
 
 def opened(before: Snapshot) -> Snapshot:
     """The table after it was opened."""
-    return before.apply(attaching(LAKE, before, opens=True), version=before.version + 1)
+    return before.apply(attach_actions(LAKE, before, opens=True), version=before.version + 1)
 
 
 def kinds(actions: tuple[Action, ...]) -> list[str]:
@@ -65,7 +65,7 @@ def test_an_open_table_has_what_clients_expect() -> None:
 @pytest.mark.parametrize("has_features", [True, False])
 def test_what_a_table_had_stays_when_it_is_opened(has_features: bool) -> None:
     before = LogOf().create(protocol=FEATURES if has_features else PROTOCOL).open().latest()
-    attached = before.apply(attaching(LAKE, before), version=1)
+    attached = before.apply(attach_actions(LAKE, before), version=1)
     for one in (before, attached):
         now = opened(one)
         assert before.features <= now.features
@@ -74,9 +74,9 @@ def test_what_a_table_had_stays_when_it_is_opened(has_features: bool) -> None:
 
 def test_opening_twice_changes_nothing_but_the_name() -> None:
     now = opened(LogOf().create().open().latest())
-    assert kinds(attaching(LAKE, now, opens=True)) == ["DomainMetadata"]
-    assert kinds(attaching(LAKE, now)) == ["DomainMetadata"]
-    assert kinds(attaching(LAKE, LogOf().create().open().latest())) == [
+    assert kinds(attach_actions(LAKE, now, opens=True)) == ["DomainMetadata"]
+    assert kinds(attach_actions(LAKE, now)) == ["DomainMetadata"]
+    assert kinds(attach_actions(LAKE, LogOf().create().open().latest())) == [
         "Protocol",
         "DomainMetadata",
     ]
@@ -84,19 +84,19 @@ def test_opening_twice_changes_nothing_but_the_name() -> None:
 
 def test_an_open_tables_properties_are_kept() -> None:
     before = LogOf().create(configuration={"delta.checkpointPolicy": "v2"}).open().latest()
-    assert kept_while_open(before) == {}
+    assert retained_properties(before) == {}
     now = opened(before)
-    assert kept_while_open(now) == {**OPEN_PROPERTIES, TABLE_ID: LAKE.table}
+    assert retained_properties(now) == {**OPEN_PROPERTIES, TABLE_ID: LAKE.table}
 
 
 def test_a_detached_table_forgets_its_name_alone() -> None:
     before = LogOf().create(configuration={"a": "b"}).open().latest()
     now = opened(before)
-    left = now.apply(detaching(now), version=2)
+    left = now.apply(detach_actions(now), version=2)
     assert dict(left.metadata.configuration) == {"a": "b", **OPEN_PROPERTIES}
     assert "catalogManaged" not in left.features
-    attached = before.apply(attaching(LAKE, before), version=1)
-    assert kinds(detaching(attached)) == ["Protocol", "DomainMetadata"]
+    attached = before.apply(attach_actions(LAKE, before), version=1)
+    assert kinds(detach_actions(attached)) == ["Protocol", "DomainMetadata"]
 
 
 def test_an_open_table_that_names_no_lake_is_another_catalogs() -> None:
@@ -106,8 +106,8 @@ def test_an_open_table_that_names_no_lake_is_another_catalogs() -> None:
 
 
 def test_a_commit_says_its_group_where_it_has_one() -> None:
-    assert group_of("t", ["a"]) == {}
-    [text] = group_of("t", ["b", "a"]).values()
+    assert group_tag("t", ["a"]) == {}
+    [text] = group_tag("t", ["b", "a"]).values()
     assert json.loads(text) == {"id": "t", "tables": ["a", "b"]}
 
 
@@ -131,7 +131,7 @@ def test_what_is_staged(opens: bool, inline: int, is_staged: bool) -> None:
 
 def test_a_feature_of_ours_makes_room_for_theirs_alone() -> None:
     before = LogOf().create().open().latest()
-    attached = before.apply(attaching(LAKE, before), version=1)
+    attached = before.apply(attach_actions(LAKE, before), version=1)
     theirs = opened(attached).protocol
     wanted = metadata(configuration=dict(opened(attached).metadata.configuration))
     assert protocol_to_set(wanted, theirs, attached.protocol, table="t") is not None

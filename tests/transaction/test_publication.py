@@ -13,11 +13,11 @@ from txlake.errors import Unavailable
 from txlake.protocol.file_names import commit_path
 from txlake.settings import Settings
 from txlake.transaction.publication import (
-    Newest,
+    RatifiedCommit,
     made_by_txlake,
     publish,
-    publish_newest,
     publish_pending,
+    publish_ratified,
 )
 
 STAGING = Settings(inline_commit_bytes_max=0)
@@ -35,9 +35,9 @@ def held_back(lake: LakeOf) -> None:
     store.failing.clear()
 
 
-def newest_of(lake: LakeOf) -> Newest:
+def newest_of(lake: LakeOf) -> RatifiedCommit:
     commit = lake.ledger.tables["a"].commits[1]
-    return Newest(lake.store("a"), commit, "a", published=0)
+    return RatifiedCommit(lake.store("a"), commit, "a", published=0)
 
 
 def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note() -> None:
@@ -81,7 +81,7 @@ def test_what_came_before_is_noted_at_once() -> None:
     ahead = replace(newest, commit=replace(newest.commit, version=2))
     lake.ledger.tables["a"].commits[2] = ahead.commit
     lake.ledger.tables["a"].head = 2
-    assert publish_newest(lake.ledger, [ahead], soon=ratified).tables == frozenset({"a"})
+    assert publish_ratified(lake.ledger, [ahead], soon=ratified).tables == frozenset({"a"})
     assert lake.ledger.requests == ["head", "publishes"]
 
 
@@ -89,7 +89,7 @@ def test_nothing_to_publish_is_nothing_to_note() -> None:
     lake = lake_of()
     lake.ledger.requests.clear()
     publish(lake.store("a"), lake.ledger, [], table="a")
-    assert publish_newest(lake.ledger, []).tables == frozenset()
+    assert publish_ratified(lake.ledger, []).tables == frozenset()
     assert lake.ledger.requests == []
 
 
@@ -103,11 +103,11 @@ def test_a_table_that_was_dropped_meanwhile_is_not_published_any_more(
     del lake.ledger.tables["a"]
     lake.ledger.requests.clear()
     caplog.clear()
-    assert publish_newest(lake.ledger, [newest]).tables == frozenset()
+    assert publish_ratified(lake.ledger, [newest]).tables == frozenset()
     assert lake.ledger.requests == ["head"]
     assert not caplog.records  # nothing is left for others to do
-    other = Newest(lake.store("b"), lake.ledger.tables["b"].commits[0], "b", published=-1)
-    assert publish_newest(lake.ledger, [newest, other]).tables == frozenset({"b"})
+    other = RatifiedCommit(lake.store("b"), lake.ledger.tables["b"].commits[0], "b", published=-1)
+    assert publish_ratified(lake.ledger, [newest, other]).tables == frozenset({"b"})
     assert commit_path(1) not in lake.fake("a").files
 
 
@@ -120,7 +120,7 @@ def test_what_another_has_published_meanwhile_is_noted_by_that_one(
     publish_pending(lake.store("a"), lake.ledger, "a", table="a")
     lake.ledger.requests.clear()
     caplog.clear()
-    assert publish_newest(lake.ledger, [newest]).tables == frozenset({"a"})
+    assert publish_ratified(lake.ledger, [newest]).tables == frozenset({"a"})
     assert lake.ledger.requests == ["head"]
     assert not caplog.records
 
@@ -171,7 +171,9 @@ def test_a_file_at_the_version_before_is_not_taken_for_its_publication() -> None
     commit = replace(ratified, version=2)
     lake.ledger.tables["a"].commits[2] = commit
     lake.ledger.tables["a"].head = 2
-    made = publish_newest(lake.ledger, [Newest(lake.store("a"), commit, "a", published=0)])
+    made = publish_ratified(
+        lake.ledger, [RatifiedCommit(lake.store("a"), commit, "a", published=0)]
+    )
     assert made.tables == frozenset()
     assert "00000000000000000001.json holds another commit" in str(made.occupied)
     assert lake.ledger.tables["a"].published == 0

@@ -19,7 +19,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 from txlake.protocol.actions import Add
-from txlake.transaction.rebase import Proposal, check_reads, check_same
+from txlake.transaction.rebase import Proposal, check_read_unchanged, check_reads
 from txlake.transaction.table_transaction import TableTransaction
 
 ON = {"delta.enableDeletionVectors": "true"}
@@ -75,11 +75,11 @@ def test_rows_shown_in_two_versions_have_to_be_the_same() -> None:
     compacting_away.stage([removed, packed], operation="OPTIMIZE")
     compacting_away.commit()
     same = table.open().latest()
-    check_same(table.open(), older, same, Read())
+    check_read_unchanged(table.open(), older, same, Read())
     append(table, "c")
     with pytest.raises(ConcurrentAppendException):
-        check_same(table.open(), same, table.open().latest(), Read(kind=ReadKind.PLAIN))
-    check_same(table.open(), older, same, Read())
+        check_read_unchanged(table.open(), same, table.open().latest(), Read(kind=ReadKind.PLAIN))
+    check_read_unchanged(table.open(), older, same, Read())
 
 
 def compacting(table: LogOf, output: str) -> TableTransaction:
@@ -133,7 +133,7 @@ def reading(table: LogOf, kind: ReadKind, level: Level | None = None) -> Proposa
         transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    return transaction.proposal(txn_id="reader", beside=(elsewhere.beside,))
+    return transaction.proposal(txn_id="reader", parts=(elsewhere.part_summary,))
 
 
 def test_what_was_read_has_to_hold_as_the_table_is_now() -> None:

@@ -254,10 +254,10 @@ def test_what_is_too_large_goes_to_another_probe() -> None:
     table = Table()
     rows, one = [FileRows(file=table.file)], table.read("id = 1")
     assert table.probe(bytes_max=10).matching(one, rows) is None
-    assert table.probe(bytes_max=10, beyond=Beyond()).matching(one, rows) is None
-    assert table.probe(bytes_max=10, beyond=Beyond([])).matching(one, rows) == []
+    assert table.probe(bytes_max=10, fallback=Beyond()).matching(one, rows) is None
+    assert table.probe(bytes_max=10, fallback=Beyond([])).matching(one, rows) == []
     exact = [FileRows(file=table.file, positions=BitMap64([0]))]
-    assert table.probe(bytes_max=10, beyond=Beyond(exact)).matching(one, rows) == exact
+    assert table.probe(bytes_max=10, fallback=Beyond(exact)).matching(one, rows) == exact
 
 
 def test_only_what_is_left_in_doubt_goes_to_another_probe() -> None:
@@ -269,10 +269,10 @@ def test_only_what_is_left_in_doubt_goes_to_another_probe() -> None:
         ("id = 1 OR abs(id) = 2", [], rows[:1]),  # and the other row isn't named
         ("id = 1 AND abs(id) = 2", [rows[:1]], [FileRows(file=table.file)]),  # none is named
     ):
-        silent, beyond = Beyond(), Beyond([])
-        assert table.probe(beyond=silent).matching(table.read(text), rows) == left
+        silent, fallback = Beyond(), Beyond([])
+        assert table.probe(fallback=silent).matching(table.read(text), rows) == left
         assert silent.asked == asked
-        assert table.probe(beyond=beyond).matching(table.read(text), rows) == (
+        assert table.probe(fallback=fallback).matching(table.read(text), rows) == (
             [] if asked else left
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector, vector_path
 from txlake.system import System
-from txlake.transaction.staging import Staging, tag_of, tags_in
+from txlake.transaction.staging import StagingSystem, tag_of, tags_in
 
 OWNER = "7b1f7a2b-3c4d-4e7f-8f0e-36c20c6d8d5e"
 FOREIGN = "0c6d8d5e-36c2-4f7f-9f0e-1f7a2b3c4d5e"
@@ -26,7 +26,7 @@ class Drawn(System):
 
 
 def test_new_ids_are_uuids_with_the_owners_tag() -> None:
-    staging = Staging(System(), OWNER)
+    staging = StagingSystem(System(), OWNER)
     made = {staging.new_id() for _ in range(1_000)}
     assert len(made) == 1_000
     for one in made:
@@ -36,7 +36,9 @@ def test_new_ids_are_uuids_with_the_owners_tag() -> None:
 
 
 def test_an_id_keeps_what_was_drawn() -> None:
-    staging = Staging(Drawn("00000000-0000-4000-8000-000000000000", "1" * 8 + FOREIGN[8:]), OWNER)
+    staging = StagingSystem(
+        Drawn("00000000-0000-4000-8000-000000000000", "1" * 8 + FOREIGN[8:]), OWNER
+    )
     first, second = staging.new_id(), staging.new_id()
     assert first.startswith(tag_of(OWNER))
     assert second.startswith(tag_of(OWNER))
@@ -61,19 +63,19 @@ def test_transactions_have_tags_of_their_own() -> None:
     ],
 )
 def test_where_a_tag_is_looked_for(name: str, is_tagged: bool) -> None:
-    made = Staging(System(), OWNER).new_id()
+    made = StagingSystem(System(), OWNER).new_id()
     assert tags_in(name.format(made)) == ({tag_of(OWNER)} if is_tagged else set())
 
 
 def test_a_deletion_vectors_file_has_the_tag() -> None:
-    made = Staging(System(), OWNER).new_id()
+    made = StagingSystem(System(), OWNER).new_id()
     vector = relative_vector(made, "", 1, 10, 1)
     assert vector_path(vector, "memory://t") == relative_file_name(made)
     assert tags_in(relative_file_name(made)) == {tag_of(OWNER)}
 
 
 def test_all_tags_of_a_copy_count() -> None:
-    first, second = (Staging(System(), owner).new_id() for owner in "ab")
+    first, second = (StagingSystem(System(), owner).new_id() for owner in "ab")
     assert tags_in(f"{first}-part-00000-{second}.parquet") == {tag_of("a"), tag_of("b")}
 
 
@@ -94,7 +96,7 @@ def test_the_clock_and_chance_are_the_systems() -> None:
             return 9.5
 
     known = Known()
-    staging = Staging(known, OWNER)
+    staging = StagingSystem(known, OWNER)
     staging.wait_ms(3)
     found = (staging.now_ms(), staging.random(), staging.monotonic_ms(), known.waited)
     assert found == (7, 0.25, 9.5, 3)

@@ -86,7 +86,7 @@ def test_what_is_taken_back_alone_is_still_read_for_a_write() -> None:
     transaction.read(text="a", deletes_all=True)
     stage(transaction, gone("a"))
     transaction.app_version("app")
-    transaction.take_back()
+    transaction.discard_staged()
     assert not transaction.has_changes
     footprint = transaction.proposal(txn_id="1").footprint
     [read] = footprint.reads
@@ -214,7 +214,7 @@ def test_who_read_another_table_is_blind_to_this_one_and_says_what_it_read() -> 
     read, unread = begin(staging), begin(LogOf().create())
     read.read()
     transaction = begin(table)
-    transaction.read_elsewhere([read.beside, unread.beside])
+    transaction.read_elsewhere([read.part_summary, unread.part_summary])
     stage(transaction, add("b"))
     transaction.commit()
     info = info_at(table, 1)
@@ -227,7 +227,7 @@ def test_what_is_no_blind_append_doesnt_say_what_it_read_elsewhere() -> None:
     other.read()
     transaction = begin(table)
     transaction.read()
-    transaction.read_elsewhere([other.beside])
+    transaction.read_elsewhere([other.part_summary])
     stage(transaction, add("b"))
     transaction.commit()
     assert "tags" not in info_at(table, 1)
@@ -309,7 +309,7 @@ def test_rows_that_a_dataframe_shows_count_as_read_for_the_write() -> None:
         table = LogOf().create(add("a"))
         transaction = begin(table, Level.SERIALIZABLE)
         if read is not None:
-            transaction.read_shown(read)
+            transaction.add_read(read)
         stage(transaction, add("b"))
         assert conflict_of(transaction, table, add("c")) is expected
 
@@ -320,7 +320,7 @@ def test_rows_of_a_select_that_are_written_count_as_read_for_the_write() -> None
         transaction = begin(table)
         transaction.plain_read()
         if is_written:
-            transaction.writes_from_reads()
+            transaction.promote_plain_reads()
         stage(transaction, add("b"))
         assert conflict_of(transaction, table, gone("a")) is expected
 
@@ -385,7 +385,7 @@ def test_reading_a_table_that_isnt_there_is_no_read() -> None:
     transaction.read()
     transaction.plain_read()
     assert transaction.base.version == -1
-    assert not transaction.beside.footprint.read_anything
+    assert not transaction.part_summary.footprint.read_anything
     stage(transaction, metadata(), add("a"), operation="CREATE TABLE AS SELECT")
     assert transaction.commit().version == 0
     assert paths(begin(table)) == ["a"]

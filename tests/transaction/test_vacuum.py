@@ -29,7 +29,7 @@ from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.file_names import ClassicCheckpoint, commit_path, log_path
 from txlake.system import System
 from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.staging import Staging
+from txlake.transaction.staging import StagingSystem
 from txlake.transaction.vacuum import plan_vacuum, vacuum
 
 _UUID = "6f3d0c1e-0f4b-4f0a-9c39-0d6d6f7f4f10"
@@ -288,7 +288,7 @@ def test_files_of_open_transactions_stay() -> None:
 
 def staged_by(transaction_id: str) -> str:
     """A data file's name."""
-    return f"part-00000-{Staging(System(), transaction_id).new_id()}-0.c000.snappy.parquet"
+    return f"part-00000-{StagingSystem(System(), transaction_id).new_id()}-0.c000.snappy.parquet"
 
 
 @pytest.mark.parametrize("held", [False, True])

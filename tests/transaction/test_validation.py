@@ -27,7 +27,7 @@ from txlake.protocol.actions import (
 from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
 from txlake.transaction import validation
 from txlake.transaction.membership import DOMAIN
-from txlake.transaction.validation import RULES, validated
+from txlake.transaction.validation import RULES, validate
 
 NESTED = json.dumps(
     {
@@ -386,14 +386,14 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
 def test_refused(name: str) -> None:
     _, snapshot, actions, message = REFUSED[name]
     with pytest.raises(InvalidRequest, match=message) as caught:
-        validated(actions, snapshot)
+        validate(actions, snapshot)
     assert str(caught.value).startswith("t at version 3: ")
 
 
 @pytest.mark.parametrize("name", FINE)
 def test_fine(name: str) -> None:
     snapshot, actions = FINE[name]
-    validated(actions, snapshot)
+    validate(actions, snapshot)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.__name__))
@@ -402,7 +402,7 @@ def test_each_rule_refuses_a_case(rule: validation.Rule, monkeypatch: pytest.Mon
     passed = []
     for name, (refused_by, snapshot, actions, _) in REFUSED.items():
         try:
-            validated(actions, snapshot)
+            validate(actions, snapshot)
         except InvalidRequest:
             continue
         assert refused_by == rule.__name__, name
@@ -420,17 +420,17 @@ def test_each_rule_refuses_a_case(rule: validation.Rule, monkeypatch: pytest.Mon
 )
 def test_what_is_written_by_txlake_alone(action: Action) -> None:
     with pytest.raises(InvalidRequest, match="txlake's to write"):
-        validated([action], PLAIN)
+        validate([action], PLAIN)
 
 
 @pytest.mark.parametrize("operation", ["RESTORE", "CLONE"])
 def test_an_old_vector_comes_back_where_they_are_off(operation: str) -> None:
-    validated([GONE, A_DV], PLAIN, operation=operation)
+    validate([GONE, A_DV], PLAIN, operation=operation)
 
 
 def test_no_old_vector_comes_back_where_icebergs_rules_are_kept() -> None:
     with pytest.raises(InvalidRequest, match="file 'a': it has a deletion vector, and iceberg"):
-        validated([GONE, A_DV], ICEBERG, operation="RESTORE")
+        validate([GONE, A_DV], ICEBERG, operation="RESTORE")
 
 
 def test_a_table_that_cant_be_written() -> None:
@@ -441,7 +441,7 @@ def test_a_table_that_cant_be_written() -> None:
         ),
     )
     with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
-        validated([add("b")], iceberg)
+        validate([add("b")], iceberg)
 
 
 def test_metadata_that_makes_the_table_unwritable() -> None:
@@ -456,12 +456,12 @@ ID = {"io.unitycatalog.tableId": "t"}
 
 
 def test_another_systems_catalog_holds_a_table_from_the_first_commit_on() -> None:
-    validated([OPEN, metadata({**TIMES, **ID})], Snapshot.empty("t"))
+    validate([OPEN, metadata({**TIMES, **ID})], Snapshot.empty("t"))
 
 
 def test_an_open_table_may_leave_out_whose_it_is_when_it_is_replaced() -> None:
     before = Snapshot.empty("t").apply([OPEN, metadata({**TIMES, **ID, DOMAIN: "{}"})], version=1)
-    validated([metadata({**TIMES, **ID})], before)
+    validate([metadata({**TIMES, **ID})], before)
 
 
 OPENED = PLAIN.apply(
@@ -492,4 +492,4 @@ def test_who_holds_a_table_is_said_in_all_other_cases(
     actions: list[Action], before: Snapshot
 ) -> None:
     with pytest.raises(InvalidRequest, match="come and go together"):
-        validated(actions, before)
+        validate(actions, before)

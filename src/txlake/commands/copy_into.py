@@ -102,7 +102,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
                 f"{snapshot.table}: {row[VIOLATION]} is violated by the row "
                 f"{row[VIOLATION_ROW]}; nothing was written"
             )
-    table.take_back(before)
+    table.discard_staged(before)
     return frame
 
 

@@ -527,7 +527,7 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     if condition is None or predicate is None:
         frame = context.scan(handle, travel)
     else:
-        row_condition = work.of_the_row(predicate, condition, None)
+        row_condition = work.row_condition(predicate, condition, None)
         frame = context.scan(handle, travel, predicate, condition_text(condition), row_condition)
     if condition is not None:
         frame = work.qualified(frame, None).where(context.column_of(condition))

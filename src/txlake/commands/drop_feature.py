@@ -52,8 +52,8 @@ from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 from txlake.transaction.checkpoint_protection import protected_before
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.data_plane import TableData
-from txlake.transaction.log_cleanup import clean_log, oldest_kept
-from txlake.transaction.notices import tell
+from txlake.transaction.log_cleanup import clean_log, oldest_retained
+from txlake.transaction.notice_commit import commit_notice
 from txlake.transaction.table_log import TableLog
 
 _log = logging.getLogger(__name__)
@@ -283,7 +283,7 @@ def _write_barrier_checkpoint(context: Context, handle: Handle, name: str) -> No
             Remove(path=path, deletion_timestamp=now, data_change=False)
             for path in unlisted_vector_paths(latest, log.store.url)
         ]
-    tell(log, begin, "Empty Commit", {}, {}, removed)
+    commit_notice(log, begin, "Empty Commit", {}, {}, removed)
     log.require_published()
     write_checkpoint(log)
 
@@ -334,7 +334,7 @@ def _truncate_protected(context: Context, handle: Handle) -> None:
 def _first_version_after(handle: Handle) -> int | None:
     """Return the version that the log would begin with; None where nothing may be deleted."""
     log = handle.log
-    return oldest_kept(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
+    return oldest_retained(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
 
 
 def _delete_history(handle: Handle) -> None:

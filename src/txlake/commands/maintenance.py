@@ -41,8 +41,8 @@ from txlake.statements import (
 )
 from txlake.storage import local_path
 from txlake.transaction.change import Change
-from txlake.transaction.data_plane import AnswerRows, TableData
-from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
+from txlake.transaction.data_plane import ResultRows, TableData
+from txlake.transaction.vacuum import ReadOpenTransactions, plan_vacuum, vacuum
 from txlake.views.describe import Rows
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -109,7 +109,7 @@ class OptimizeResult:
         self._change = change
         self._plan = plan
 
-    def __call__(self, by: AnswerRows[R], /) -> R:
+    def __call__(self, by: ResultRows[R], /) -> R:
         """Return one row: the table's location and the metrics by Delta's names."""
         added = [action for action in self._change.actions if isinstance(action, Add)]
         removed = [action for action in self._change.actions if isinstance(action, Remove)]
@@ -250,7 +250,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
     return [handle.store.url]
 
 
-def _others_open(context: Context) -> OthersOpen:
+def _others_open(context: Context) -> ReadOpenTransactions:
     """Return the query for the lake's other open transactions, which may write path tables too."""
     return partial(context.engine.catalog.transactions.others_open, context.transaction.id)
 

@@ -22,7 +22,7 @@ from txlake.protocol.identity import marks_of, metadata_with_marks
 from txlake.transaction import row_tracking
 from txlake.transaction.change import Change
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
-from txlake.transaction.membership import kept_while_open
+from txlake.transaction.membership import retained_properties
 
 # Features of the table itself, which aren't restored from a version.
 _NOT_RESTORED = CATALOG_FEATURES | {PROTECTION}
@@ -62,7 +62,7 @@ def restore(
     # Identity values that were assigned since aren't assigned again.
     marks = marks_of(current.schema, current.table)
     metadata = metadata_with_marks(target.metadata, marks, current.table)
-    open_properties = kept_while_open(current)
+    open_properties = retained_properties(current)
     if open_properties:
         configuration = {**metadata.configuration, **open_properties}
         metadata = msgspec.structs.replace(metadata, configuration=configuration)

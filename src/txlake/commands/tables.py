@@ -55,7 +55,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
-from txlake.transaction.membership import ATTACH, Membership, as_asked, membership_of
+from txlake.transaction.membership import ATTACH, Membership, membership_of, required_actions
 
 _COPIERS = 8
 
@@ -216,7 +216,7 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
     if required is None:
         stage_stamp(context.transaction, handle, operation, opens=opens)
         return
-    actions = as_asked(
+    actions = required_actions(
         context.transaction.open(handle).view, required.features, required.properties
     )
     context.transaction.stage(handle, Change(operation=operation, actions=actions))

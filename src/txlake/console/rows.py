@@ -20,10 +20,10 @@ from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import inline
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.change_feed import Told, as_recorded, labelled, told_by
+from txlake.transaction.change_feed import FeedFile, as_recorded, feed_files, with_feed_columns
 from txlake.transaction.data_plane import TableData
 from txlake.transaction.feed_rules import CHANGE_TYPE
-from txlake.transaction.net_changes import DELETE, INSERT, all_but
+from txlake.transaction.net_changes import DELETE, INSERT, other_positions
 from txlake.transaction.table_log import Commit
 
 ROWS_MAX = 20
@@ -96,7 +96,7 @@ def changed_rows(engine: Engine, handle: Handle, commit: Commit) -> RowSample:
     try:
         after = log.snapshot(version=commit.version)
         vectors = VectorCache(log.store, log.external_vectors)
-        changes = told_by(log, commit, commit.timestamp_ms, vectors)
+        changes = feed_files(log, commit, commit.timestamp_ms, vectors)
         rows = list(itertools.islice(_rows(engine, handle, after, changes), ROWS_MAX + 1))
     except _Unreadable:
         return RowSample(problem=_NEEDS_SPARK)
@@ -110,14 +110,14 @@ class _Unreadable(Exception):
 
 
 def _rows(
-    engine: Engine, handle: Handle, after: Snapshot, changes: Sequence[Told]
+    engine: Engine, handle: Handle, after: Snapshot, changes: Sequence[FeedFile]
 ) -> Iterator[tuple[str, Sequence[object]]]:
     """Yield the deleted rows first."""
     data, change_data = engine.work(handle, after), engine.work(handle, as_recorded(after))
     names = after.schema.names
     for change in sorted(changes, key=lambda part: part.change_type != DELETE)[:_FILES_MAX]:
         if change.change_type is None:
-            for row in _read(change_data, labelled(change)):
+            for row in _read(change_data, with_feed_columns(change)):
                 yield _SIGNS.get(str(row[CHANGE_TYPE]), ""), [row[name] for name in names]
         else:
             for row in _read(data, _only_changed_rows(data, change)):
@@ -132,12 +132,12 @@ def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
     return rows
 
 
-def _only_changed_rows(work: TableData, change: Told) -> Add:
+def _only_changed_rows(work: TableData, change: FeedFile) -> Add:
     """Return the file with a deletion vector that hides all rows but the changed ones."""
     if change.only is None:
         return change.file
     count = FileStatistics.from_json(change.file.stats).num_records
     if count is None:
         count = work.footer(change.file).num_rows
-    hidden = inline(all_but(change.only, count))
+    hidden = inline(other_positions(change.only, count))
     return msgspec.structs.replace(change.file, deletion_vector=hidden)

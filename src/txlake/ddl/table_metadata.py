@@ -39,8 +39,8 @@ from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.transaction import row_tracking
 from txlake.transaction.checkpoint_protection import BEFORE_VERSION
 from txlake.transaction.membership import DOMAIN as MEMBERSHIP
-from txlake.transaction.membership import TABLE_ID, kept_while_open
-from txlake.transaction.settings_rules import whole_metadata
+from txlake.transaction.membership import TABLE_ID, retained_properties
+from txlake.transaction.metadata_validation import complete_metadata
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 DELETION_VECTORS = "delta.enableDeletionVectors"
@@ -184,7 +184,7 @@ def new_table_actions(
     if defaults and existing is not None:
         configuration = {**row_tracking.kept(existing.metadata.configuration), **configuration}
     if existing is not None:
-        configuration |= kept_while_open(existing)
+        configuration |= retained_properties(existing)
     metadata = Metadata(
         id=environment.new_id(),
         schema_string=schema_to_string(schema),
@@ -263,7 +263,7 @@ def _complete(
     before = None if existing is None or not existing.is_created else existing
     try:
         _check_stats_columns(metadata, before)
-        final = whole_metadata(metadata, before, environment.new_id, replaces=new, table=table)
+        final = complete_metadata(metadata, before, environment.new_id, replaces=new, table=table)
         needed = set(features)
         schema = parse_schema(final.schema_string)
         check_keys(final.configuration, schema)

@@ -261,7 +261,7 @@ class LogTransaction:
             try:
                 require_partitions(own.base, own.view)
             except InvalidRequest:
-                own.take_back()
+                own.discard_staged()
                 raise
         committed = own.commit(user_metadata=user_metadata)
         return Committed(

@@ -33,7 +33,7 @@ from txlake.statements import (
 )
 from txlake.tables import DeltaTable
 from txlake.tables.expressions import condition_of
-from txlake.transaction.data_plane import AnswerRows
+from txlake.transaction.data_plane import ResultRows
 
 if TYPE_CHECKING:
     import datetime
@@ -91,7 +91,7 @@ class Statements:
         self,
         text: str,
         args: Mapping[str, object] | Sequence[object] | None,
-        by: AnswerRows[R],
+        by: ResultRows[R],
         *,
         reader: QueryReader | None = None,
     ) -> R | DataFrame:

@@ -24,7 +24,13 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath, table_of
 from txlake.transaction.change import Change
-from txlake.transaction.membership import ATTACH, Membership, attaching, is_open, unasked
+from txlake.transaction.membership import (
+    ATTACH,
+    Membership,
+    attach_actions,
+    catalog_required_error,
+    is_open,
+)
 from txlake.transaction.table_transaction import TableTransaction
 
 
@@ -116,7 +122,7 @@ def attach_path_table(
     latest = handle.log.latest()
     own = owner_of(engine, handle.store.url, latest)
     if own is None and is_open(latest.protocol):
-        raise unasked(latest)
+        raise catalog_required_error(latest)
     if own is not None and own.lake != catalog.lake_id:
         raise InvalidRequest(
             f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
@@ -165,7 +171,7 @@ def _stamp_and_enter(
 def write_stamp(handle: Handle, stamp: Membership) -> int:
     """Writes into the table's own log whose it is; the version that says so."""
     own = TableTransaction(handle.log, handle.log.latest())
-    own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
+    own.stage(attach_actions(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
     return own.commit().version
 
 
@@ -182,7 +188,7 @@ def stage_stamp(
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
     )
-    actions = attaching(stamp, transaction.open(handle).view, opens=opens)
+    actions = attach_actions(stamp, transaction.open(handle).view, opens=opens)
     transaction.stage(handle, Change(operation=operation, actions=actions))
 
 

@@ -27,9 +27,9 @@ from txlake.session.transaction import Transaction
 from txlake.statements import TablePath
 from txlake.storage import led_out
 from txlake.transaction.change import Change
-from txlake.transaction.membership import DETACH, detaching
+from txlake.transaction.membership import DETACH, detach_actions
 from txlake.transaction.publication import publish
-from txlake.transaction.settling import newest_of
+from txlake.transaction.reconciliation import newest_in_log
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def remove_table(
     if stays:
         try:
             handle.log.require_published()  # its files may have been removed before its name
-            actions = detaching(transaction.open(handle).view)
+            actions = detach_actions(transaction.open(handle).view)
         except CorruptTable as error:
             _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)
         else:
@@ -207,7 +207,7 @@ def _note_matches(store: Store, dropped: DroppedEntry) -> bool:
     """Whether a folder says of its table what the catalog does, or has no table any more."""
     note = DropNote.of(dropped)
     if read_drop_note(store, dropped.entry.id) == note:
-        return newest_of(store, note.version) <= note.version
+        return newest_in_log(store, note.version) <= note.version
     return next(iter(store.list(LOG_FOLDER)), None) is None
 
 

@@ -1,7 +1,7 @@
 """A catalog that was lost, or put back from a backup, is brought up to the logs of the tables.
 
 Owns what the logs can tell, and the list of what they can't: everything that is published stays.
-What becomes of one table is `transaction.settling`'s.
+What becomes of one table is `transaction.reconciliation`'s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from txlake.session.engine import Engine, Lost
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
 from txlake.transaction.membership import Membership
-from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
+from txlake.transaction.reconciliation import (
+    differs_from_catalog,
+    newest_in_log,
+    newest_readable,
+    reconcile_log,
+    set_aside_after,
+)
 from txlake.transaction.table_log import TableLog
 
 _NOT_IN_LOGS = (
@@ -162,7 +168,7 @@ def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:
 def _note(store: Store, table_id: str) -> DropNote | None:
     """What a folder says of a table that was dropped; None: nothing, or commits came after it."""
     note = read_drop_note(store, table_id)
-    if note is None or newest_of(store, note.version) > note.version:
+    if note is None or newest_in_log(store, note.version) > note.version:
         return None
     return note
 
@@ -186,7 +192,7 @@ def _sound_snapshot(log: TableLog) -> Snapshot | None:
     None where there is none, or only what was written into a folder that was being removed. Raises
     CorruptTable, UnsupportedFeature.
     """
-    version = newest_sound(log)
+    version = newest_readable(log)
     if version is None:
         log.latest_or_none()  # raises what is wrong
         return None
@@ -198,7 +204,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
     catalog = engine.catalog.of_lake()
     # Others may commit meanwhile: a log that is looked at before the catalog isn't ahead of it.
     newest = {
-        one.entry.id: newest_of(_log_at(engine, one.entry.location).store, one.published)
+        one.entry.id: newest_in_log(_log_at(engine, one.entry.location).store, one.published)
         for one in catalog.recovery.table_states()
     }
     known = catalog.recovery.table_states()
@@ -231,10 +237,10 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
 
 
 def _has_other_versions(engine: Engine, one: TableState, newest: int) -> bool:
-    """Whether a table's log has others than the catalog; as `is_at_odds`, which see."""
+    """Whether a table's log has others than the catalog; as `differs_from_catalog`, which see."""
     store = _log_at(engine, one.entry.location).store
     try:
-        return is_at_odds(store, one.head, one.published, one.pending, newest=newest)
+        return differs_from_catalog(store, one.head, one.published, one.pending, newest=newest)
     except CorruptTable:
         now = engine.catalog.of_lake().recovery.table_states()
         if any(other.entry.id == one.entry.id for other in now):
@@ -246,11 +252,11 @@ def _reconcile(session: Session, epoch: int, state: TableState, report: _Report)
     """Gives a table that the catalog knows the versions and the name that its log has."""
     engine, entry = session.engine, state.entry
     catalog, log = engine.catalog.of_lake(), _log_at(engine, entry.location)
-    if is_at_odds(log.store, state.head, state.published, state.pending):
+    if differs_from_catalog(log.store, state.head, state.published, state.pending):
         still = partial(catalog.recovery.require, epoch)
-        settled = settle(log, state.head, state.published, state.pending, still)
+        settled = reconcile_log(log, state.head, state.published, state.pending, still)
         catalog.recovery.settle(epoch, entry.id, settled.kept, settled.found)
-        report.done += settled.told
+        report.done += settled.summary
     if state.is_dropped:
         return
     name = str(TableName((entry.database, entry.name)))
@@ -333,8 +339,8 @@ def _attach_unknown(
     except InvalidRequest:
         report.unknown.append(f"{place}: its name {own.name!r} is no name of a table")
         return
-    settled = cut(log, latest.version, partial(catalog.recovery.require, epoch))
-    report.done += settled.told
+    settled = set_aside_after(log, latest.version, partial(catalog.recovery.require, epoch))
+    report.done += settled.summary
     try:
         catalog.create_database(database, if_not_exists=True)
         with transaction_of(engine, session.number) as transaction:

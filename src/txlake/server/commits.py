@@ -28,12 +28,12 @@ from txlake.session.engine import Handle
 from txlake.statements import TableName
 from txlake.transaction.foreign_commit import (
     Accepted,
+    AlreadyCommitted,
     Busy,
     Overtaken,
     Refused,
-    Resent,
-    Staged,
-    Stopped,
+    Rejected,
+    StagedFile,
 )
 from txlake.transaction.membership import is_open
 
@@ -218,7 +218,7 @@ def _commit_together(
     call: Call,
     commits: Sequence[tuple[Handle, StagedCommit]],
     unchanged: Mapping[str, tuple[Handle, int]],
-) -> Sequence[Accepted | Resent]:
+) -> Sequence[Accepted | AlreadyCommitted]:
     """Commit the staged commits, all or none.
 
     `unchanged` maps a table's id to the table and the version that it must still be at. Raises
@@ -238,14 +238,14 @@ def _commit_together(
             {key: version for key, (_, version) in unchanged.items()},
             bytes_max=call.served_lake.limits.commit_bytes_max,
         )
-    if not isinstance(outcome, Stopped):
+    if not isinstance(outcome, Rejected):
         return outcome
     name = names.get(outcome.table, outcome.table)
     versions = {
         handle.name: commit.version
         for handle, commit in zip(locked[: len(staged)], staged, strict=True)
     }
-    match outcome.why:
+    match outcome.cause:
         case Overtaken(version) if versions.get(outcome.table, 0) > version + 1:
             raise ApiError(
                 "InvalidParameterValueException",
@@ -274,7 +274,7 @@ def _name(handle: Handle) -> TableName:
     return TableName((entry.database, entry.name))
 
 
-def _staged(commit: StagedCommit) -> Staged:
+def _staged(commit: StagedCommit) -> StagedFile:
     """Return the commit as a value. Raises ApiError for an invalid file name or number."""
     if not _STAGED_FILE_NAME.fullmatch(commit.file_name):
         raise ApiError(
@@ -293,7 +293,7 @@ def _staged(commit: StagedCommit) -> Staged:
                 "InvalidParameterValueException",
                 f"{_ADD_COMMIT}: expected a {field} above 0, found {number}",
             )
-    return Staged(
+    return StagedFile(
         version=commit.version,
         name=commit.file_name,
         timestamp_ms=commit.timestamp,

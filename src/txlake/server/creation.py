@@ -34,7 +34,7 @@ from txlake.transaction.membership import (
     Membership,
     membership_text,
 )
-from txlake.transaction.validation import validated
+from txlake.transaction.validation import validate
 
 REQUIRED_FEATURES = frozenset(
     {CATALOG_MANAGED, "deletionVectors", "inCommitTimestamp", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -216,7 +216,7 @@ def _check_first_commit(
     if refusal is not None:
         raise _invalid_table(handle, refusal.reason)
     try:
-        validated(commit.actions, start, operation="CREATE TABLE", is_foreign=True)
+        validate(commit.actions, start, operation="CREATE TABLE", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:
         raise _invalid_table(handle, str(error)) from error
     handle.log.forget()

@@ -19,7 +19,7 @@ from txlake.protocol.unity_columns import column_infos, delta_columns
 from txlake.server.definitions import DefinitionVersion, definition_version
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
-from txlake.transaction.publication import content_of, publish_pending, staged_path
+from txlake.transaction.publication import commit_content, publish_pending, staged_path
 from txlake.transaction.table_log import TableLog
 
 _FORMAT = "DELTA"
@@ -69,7 +69,9 @@ def _pending(handle: Handle, commit: TableCommit) -> dict[str, object]:
             f"{handle.name}: version {commit.version} is committed, and can't be published now; "
             "try again"
         )
-    info = commit_info_of(content_of(handle.store, commit), file=f"{handle.name}: {commit.staged}")
+    info = commit_info_of(
+        commit_content(handle.store, commit), file=f"{handle.name}: {commit.staged}"
+    )
     return {
         "version": commit.version,
         "timestamp": (info and info.in_commit_timestamp_ms) or stored.modified_ms,

@@ -13,7 +13,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.transaction.data_plane import TableData
-from txlake.transaction.feed_rules import untracked
+from txlake.transaction.feed_rules import without_row_tracking
 from txlake.transaction.table_transaction import TableTransaction
 
 
@@ -27,14 +27,14 @@ def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableDa
     """
 
     def open_work() -> TableData:
-        return work_on(table.view.apply([untracked(table.view.metadata)]))
+        return work_on(table.view.apply([without_row_tracking(table.view.metadata)]))
 
     vectors = VectorCache(table.log.store, table.log.external_vectors)
     changed = table.changes(vectors, lambda add: rows_of(add, open_work))
     if changed is None:
         return
     if not changed:
-        table.change_no_row()
+        table.mark_rows_unchanged()
     else:
         table.add_change_files(open_work().write_changes(changed))
 

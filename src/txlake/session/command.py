@@ -20,7 +20,7 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.statements import Statement, Table, TableName
 from txlake.statements.text_references import references_of
-from txlake.transaction.data_plane import AnswerRows
+from txlake.transaction.data_plane import ResultRows
 from txlake.views.describe import Rows
 
 TableLock: TypeAlias = tuple[Table, LockMode]
@@ -31,7 +31,7 @@ R = TypeVar("R")
 class Answer(Protocol):
     """What a statement answers: a query's DataFrame, or rows as who is given makes them."""
 
-    def __call__(self, by: AnswerRows[R], /) -> R | DataFrame: ...
+    def __call__(self, by: ResultRows[R], /) -> R | DataFrame: ...
 
 
 class NamesTable(Protocol):
@@ -144,7 +144,7 @@ class AsRows:
 # What a handler gives becomes the answer.
 
 
-def nothing(by: AnswerRows[R], /) -> R:
+def nothing(by: ResultRows[R], /) -> R:
     """The answer of statements without a result."""
     return by.nothing()
 

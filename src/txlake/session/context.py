@@ -272,7 +272,7 @@ class Context:
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
         if frame is None:
-            frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
+            frame = work.scan_with_metadata(files) if file_metadata else work.scan(files)
         return frame if travel else with_lineage(frame, self._shown(handle, predicate, text))
 
     def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
@@ -411,7 +411,7 @@ class Context:
             if where is None or predicate is None:
                 return self.scan(handle, reference.travel, file_metadata=shows)
             work, own = self.work_on(handle, snapshot), where.own
-            condition = None if own is None else work.of_the_row(predicate, own, where.alias)
+            condition = None if own is None else work.row_condition(predicate, own, where.alias)
             return self.scan(
                 handle,
                 reference.travel,

@@ -30,7 +30,7 @@ from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.statements import Expression, Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
-from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.catalog_managed import CatalogTable
 from txlake.transaction.data_plane import DataPlane, TableData
 from txlake.transaction.identities import Identities
 from txlake.transaction.table_log import TableLog
@@ -362,7 +362,7 @@ class Engine:
                     self.system,
                     self.settings,
                     name=name,
-                    governed=self._governed(entry),
+                    catalog_table=self._governed(entry),
                     external_vectors=ExternalVectors(
                         self._reach(store, table, entry), self.store_at
                     ),
@@ -370,8 +370,8 @@ class Engine:
                 self._logs.put(key, log)
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
-    def _governed(self, entry: TableEntry | None) -> CatalogManaged | None:
-        return None if entry is None else CatalogManaged(self.catalog.ledger, entry.id)
+    def _governed(self, entry: TableEntry | None) -> CatalogTable | None:
+        return None if entry is None else CatalogTable(self.catalog.ledger, entry.id)
 
     def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
         """The table of a catalog entry."""

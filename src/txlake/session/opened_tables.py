@@ -17,9 +17,9 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.membership import is_open, unasked
-from txlake.transaction.rebase import check_same
-from txlake.transaction.table_transaction import TableTransaction, Token
+from txlake.transaction.membership import is_open, catalog_required_error
+from txlake.transaction.rebase import check_read_unchanged
+from txlake.transaction.table_transaction import TableTransaction, TableSavepoint
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class OpenedTables:
         """Record that the transaction writes rows that it has read from the table at a URL."""
         for handle, part in self:
             if handle.store.url == url:
-                part.writes_from_reads()
+                part.promote_plain_reads()
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
         """Count the rows of a DataFrame, which shows a version of a table, as read.
@@ -133,10 +133,10 @@ class OpenedTables:
             self._outdated[handle.name] = shown.version
         if part.base is not shown and older.version < newer.version:
             try:
-                check_same(handle.log, older, newer, read)
+                check_read_unchanged(handle.log, older, newer, read)
             except Conflict as conflict:
                 raise self.explain_outdated(conflict) from None
-        part.read_shown(read)
+        part.add_read(read)
 
     def explain_outdated(self, conflict: Conflict) -> Conflict:
         """Return the conflict; if a DataFrame shows an old version of its table, it says so."""
@@ -150,11 +150,11 @@ class OpenedTables:
         conflict.args = (message.replace(facts.advice, advice),)
         return conflict
 
-    def savepoint(self) -> dict[str, Token]:
+    def savepoint(self) -> dict[str, TableSavepoint]:
         """Return what `rollback_to` needs to undo the changes that are staged from here on."""
         return {key: part.savepoint() for key, part in self._parts.items()}
 
-    def rollback_to(self, tokens: Mapping[str, Token]) -> None:
+    def rollback_to(self, tokens: Mapping[str, TableSavepoint]) -> None:
         """Undo the changes that were staged since a savepoint."""
         for key, part in self._parts.items():
             part.rollback_to(tokens.get(key))
@@ -173,7 +173,7 @@ class OpenedTables:
         if handle.entry is None:
             latest = handle.log.latest_or_none()
             if latest is not None and is_open(latest.protocol):
-                raise unasked(latest)
+                raise catalog_required_error(latest)
             return latest
         if not self.engine.catalog.is_lake:  # another system's, which has no instants
             return None if handle.is_new else handle.log.latest_or_none()

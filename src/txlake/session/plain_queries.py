@@ -208,7 +208,7 @@ def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Conditi
         return None
     if predicate is None:
         return None
-    return predicate, found.text, work.of_the_row(predicate, found.own, found.alias)
+    return predicate, found.text, work.row_condition(predicate, found.own, found.alias)
 
 
 def _places(plain: PlainQuery, schema: Struct) -> list[tuple[int, str]] | None:

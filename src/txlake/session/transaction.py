@@ -31,17 +31,17 @@ from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
 from txlake.transaction.foreign_commit import (
     Accepted,
-    Request,
-    Resent,
-    Staged,
-    Stopped,
+    CommitRequest,
+    AlreadyCommitted,
+    StagedFile,
+    Rejected,
     commit_foreign_together,
 )
-from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
+from txlake.transaction.identities import Identities, LazyIdentities, CatalogIdentities
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads
-from txlake.transaction.staging import Staging
-from txlake.transaction.table_transaction import Beside, TableTransaction, Token
+from txlake.transaction.staging import StagingSystem
+from txlake.transaction.table_transaction import PartSummary, TableTransaction, TableSavepoint
 
 _logger = logging.getLogger(__name__)
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -62,7 +62,7 @@ class _Savepoint:
     """What `rollback_to` restores: the tables' staged changes, the names, the effects' number."""
 
     name: str
-    tokens: Mapping[str, Token]
+    tokens: Mapping[str, TableSavepoint]
     effects: int
     names: NameChanges
 
@@ -118,7 +118,7 @@ class Transaction:
     @property
     def staging(self) -> System:
         """The clock, and new ids for the files that are staged: they say whose these are."""
-        return Staging(self.engine.system, self.id)
+        return StagingSystem(self.engine.system, self.id)
 
     def make_known(self) -> None:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
@@ -226,7 +226,7 @@ class Transaction:
 
         The values of a table that the transaction itself creates or replaces are its own.
         """
-        return IdentitiesOf(lambda table_id: self._identities(handle, table_id))
+        return LazyIdentities(lambda table_id: self._identities(handle, table_id))
 
     def _identities(self, handle: Handle, table_id: str) -> Identities:
         part = self.open(handle)
@@ -234,7 +234,7 @@ class Transaction:
         catalog = self.engine.catalog
         if handle.entry is None or not catalog.is_lake or current_id != table_id:
             return part.drawn
-        return Reserved(catalog.of_lake().identities, handle.entry.id)
+        return CatalogIdentities(catalog.of_lake().identities, handle.entry.id)
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
         """Count the rows of a DataFrame, which shows a version of a table, as read.
@@ -294,7 +294,7 @@ class Transaction:
         self.require_active()
         part = self.tables.get(handle)
         if part is not None:
-            part.take_back()
+            part.discard_staged()
 
     # Names
 
@@ -435,9 +435,9 @@ class Transaction:
         if not is_described(self.engine):
             metadata = None
             for _, part in self.tables.written():
-                part.describe_less()
-        beside = {handle.key: part.beside for handle, part in self.tables}
-        proposed = partial(self._proposal, beside=tuple(beside.values()), user_metadata=metadata)
+                part.omit_statement_details()
+        summaries = {handle.key: part.part_summary for handle, part in self.tables}
+        proposed = partial(self._proposal, parts=tuple(summaries.values()), user_metadata=metadata)
         path_tables = [(table, part) for table, part in self.tables.written() if not table.in_lake]
         for handle, part in self.tables:
             if handle.key not in written and (path_tables or not handle.in_lake):
@@ -445,7 +445,7 @@ class Transaction:
         if path_tables:
             [(handle, part)] = path_tables
             self.require_alive()
-            part.read_elsewhere(other for key, other in beside.items() if key != handle.key)
+            part.read_elsewhere(other for key, other in summaries.items() if key != handle.key)
             part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             return None
         catalog = self.engine.catalog
@@ -471,11 +471,11 @@ class Transaction:
 
     def commit_foreign(
         self,
-        asked: Sequence[tuple[Handle, Staged]],
+        asked: Sequence[tuple[Handle, StagedFile]],
         unchanged: Mapping[str, int],
         *,
         bytes_max: int,
-    ) -> Sequence[Accepted | Resent] | Stopped:
+    ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
         """Makes what another engine staged for open tables their next versions, and ends with that.
 
         Raises as `foreign_commit.commit_foreign_together`.
@@ -485,7 +485,7 @@ class Transaction:
         self.state = State.UNKNOWN
         try:
             outcome = commit_foreign_together(
-                [Request(handle.log, staged) for handle, staged in asked],
+                [CommitRequest(handle.log, staged) for handle, staged in asked],
                 unchanged,
                 transaction_id=self.id,
                 bytes_max=bytes_max,
@@ -495,7 +495,7 @@ class Transaction:
         except Exception:
             self.state = State.ROLLED_BACK
             raise
-        if not isinstance(outcome, Stopped) and isinstance(outcome[0], Accepted):
+        if not isinstance(outcome, Rejected) and isinstance(outcome[0], Accepted):
             self._forget_entry()
             self.engine.catalog.locks.forget_owner(self.id)
             self.state = State.COMMITTED
@@ -521,15 +521,15 @@ class Transaction:
         handle: Handle,
         part: TableTransaction,
         *,
-        beside: Collection[Beside],
+        parts: Collection[PartSummary],
         user_metadata: str | None,
     ) -> Proposal:
         changes = self._names.changes
         return part.proposal(
             txn_id=self.id,
-            beside=beside,
-            names_change=bool(changes),
-            names_go=not all(isinstance(change, NewTable) for change in changes),
+            parts=parts,
+            changes_names=bool(changes),
+            drops_names=not all(isinstance(change, NewTable) for change in changes),
             user_metadata=user_metadata,
             probe=self._probe(handle, part),
         )

@@ -27,7 +27,7 @@ from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import write_frame
 from txlake.transaction.feed_rules import CHANGE_TYPE
-from txlake.transaction.net_changes import ChangedRows, all_but
+from txlake.transaction.net_changes import ChangedRows, other_positions
 
 _FEW_ROWS = 20_000
 _LOCAL = "file://"
@@ -94,8 +94,8 @@ def _by_kind(changed: Sequence[ChangedRows]) -> dict[str, list[ChangedRows]]:
 def _frames(work: TableAccess, changed: Sequence[ChangedRows]) -> Iterator[DataFrame]:
     """Yield the rows of each kind of change, with the kind, as Spark reads them."""
     for kind, changes in _by_kind(changed).items():
-        other_positions = {
-            index: all_but(rows.positions, rows.count) for index, rows in enumerate(changes)
+        excluded = {
+            index: other_positions(rows.positions, rows.count) for index, rows in enumerate(changes)
         }
-        frame = work.scan(files_table([rows.file for rows in changes]), deleted=other_positions)
+        frame = work.scan(files_table([rows.file for rows in changes]), deleted=excluded)
         yield frame.withColumn(CHANGE_TYPE, F.lit(kind))

@@ -28,7 +28,7 @@ from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written
 from txlake.transaction.data_plane import Placement
-from txlake.transaction.identities import Drawn
+from txlake.transaction.identities import IdentityRange
 
 # A task's rows get runs of 2 ** _ROWS_BITS consecutive values; the tasks' runs alternate.
 _ROWS_BITS = 20
@@ -48,7 +48,7 @@ class IdentityValues:
     def __init__(self, work: TableAccess) -> None:
         self._work = work
         self._snapshot = work.snapshot
-        self._drawn: dict[str, Drawn] = {}
+        self._drawn: dict[str, IdentityRange] = {}
         self._marks: dict[str, int] = {}
         self._blocks: dict[str, Column] = {}
         self.columns = identity_columns(self._snapshot.schema, self._snapshot.table)
@@ -142,7 +142,7 @@ class IdentityValues:
                 self._snapshot.metadata.id, self._drawn[name], self._marks.get(name)
             )
 
-    def _draw(self, column: IdentityColumn, *, at_least: int, at_most: int) -> Drawn:
+    def _draw(self, column: IdentityColumn, *, at_least: int, at_most: int) -> IdentityRange:
         assert column.name not in self._drawn, "a statement draws a column's values once"
         drawn = self._work.identities.draw(
             self._snapshot.table,
@@ -154,7 +154,7 @@ class IdentityValues:
         self._drawn[column.name] = drawn
         return drawn
 
-    def _mark_of(self, drawn: Drawn, adds: Sequence[Add]) -> int | None:
+    def _mark_of(self, drawn: IdentityRange, adds: Sequence[Add]) -> int | None:
         """Return the last value of the block in these files; None where there is none.
 
         A file may also hold values that existed before or were given explicitly: they raise the
@@ -244,7 +244,7 @@ def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:
             )
 
 
-def _block_value(drawn: Drawn) -> Column:
+def _block_value(drawn: IdentityRange) -> Column:
     """Return a row's value by its task's number, and its own number in the task."""
     number = F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit(2**_SPARK_ROW_BITS - 1))
@@ -260,7 +260,7 @@ def _block_value(drawn: Drawn) -> Column:
     return F.when(fits, value).otherwise(refused)
 
 
-def _stepped(drawn: Drawn, place: Column) -> Column:
+def _stepped(drawn: IdentityRange, place: Column) -> Column:
     """Return the value at a place, without overflow of a bigint on the way."""
     step = F.lit(drawn.column.step)
     if (drawn.count - 1) * abs(drawn.column.step) <= LONG_MAX:
@@ -269,7 +269,7 @@ def _stepped(drawn: Drawn, place: Column) -> Column:
     return F.lit(drawn.first) + half + half + place.bitwiseAND(F.lit(1)) * step
 
 
-def _no_room(drawn: Drawn) -> str:
+def _no_room(drawn: IdentityRange) -> str:
     column = drawn.column
     if drawn.count == _BLOCK:
         return (

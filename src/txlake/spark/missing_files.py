@@ -17,8 +17,8 @@ from urllib.parse import unquote
 from txlake.errors import InvalidRequest
 from txlake.spark.java_errors import causes_of
 from txlake.spark.reading import spark_url
+from txlake.transaction import missing_file
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.vacuumed import why_gone
 
 _FILE_NOT_EXIST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s"
@@ -74,7 +74,7 @@ def record_read(log: TableLog, version: int) -> None:
 def explain_missing_file(file: str) -> str | None:
     """Return why Spark doesn't find the data file; None if no table that was read has it."""
     table = _READ_VERSIONS.of(file)
-    return None if table is None else why_gone(*table)
+    return None if table is None else missing_file.explain_missing_file(*table)
 
 
 def install_explanations() -> None:

@@ -68,7 +68,7 @@ from txlake.statements import (
     Values,
 )
 from txlake.transaction.data_plane import Rows
-from txlake.transaction.identities import DrawnHere, Identities
+from txlake.transaction.identities import Identities, LocalIdentities
 
 _DEFAULT_PYTHON = "python3"
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
@@ -252,7 +252,7 @@ class SparkPlane:
             allowed=allowed,
             column_of=column_of or plain_column,
             name=name,
-            identities=identities or DrawnHere(),
+            identities=identities or LocalIdentities(),
             rules=self.text_rules if rules is None else rules,
         )
 

@@ -52,7 +52,7 @@ from txlake.spark.types import can_up_cast, type_text
 from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.data_plane import Condition
-from txlake.transaction.identities import DrawnHere, Identities
+from txlake.transaction.identities import Identities, LocalIdentities
 
 _TEXT_MAX = 10_000
 _CALL = re.compile(r"([^\s(),'\"`]+)\(")
@@ -96,7 +96,7 @@ class TableAccess:
     allowed: Callable[[], Iterable[str]] = nowhere
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
-    identities: Identities = field(default_factory=DrawnHere)
+    identities: Identities = field(default_factory=LocalIdentities)
     rules: TextRules = DEFAULT_RULES
 
     @property
@@ -158,7 +158,7 @@ class TableAccess:
             rows = rows.drop(FILE, ROW)
         return write_frame(rows.withColumn(ACTION, F.lit(COPY).cast("int")), self.target())
 
-    def scan_telling_files(self, files: pa.Table) -> DataFrame:
+    def scan_with_metadata(self, files: pa.Table) -> DataFrame:
         scan = Scan(
             snapshot=self.snapshot,
             store=self.store,
@@ -288,7 +288,7 @@ class TableAccess:
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
             return Read(deletes_all=True)
-        condition = self.of_the_row(predicate, expression, alias)
+        condition = self.row_condition(predicate, expression, alias)
         return Read(
             predicate=predicate,
             text=condition_text(expression),
@@ -296,7 +296,7 @@ class TableAccess:
             condition=condition,
         )
 
-    def of_the_row(
+    def row_condition(
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
         is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)

@@ -16,7 +16,7 @@ from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Remove
 from txlake.streaming.commits import FileAction, FileGroup
-from txlake.transaction.change_feed import Told, files_of_changes, recorded_files, told_by
+from txlake.transaction.change_feed import FeedFile, files_of_changes, recorded_files, feed_files
 from txlake.transaction.feed_rules import FEED, has_feed
 from txlake.transaction.net_changes import INSERT
 from txlake.transaction.table_log import Commit, TableLog
@@ -60,7 +60,7 @@ def removes_rows_of_older_schema(commit: Commit) -> bool:
     )
 
 
-def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[Told]:
+def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[FeedFile]:
     """Return the changes in the files of the groups, in order.
 
     Raises CorruptTable where a deletion vector is gone.
@@ -68,7 +68,7 @@ def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[Told]
     groups = list(batch_groups)
     times = log.times_of(sorted({group.after.version for group in groups}))
     vectors = VectorCache(log.store, log.external_vectors)
-    changes: list[Told] = []
+    changes: list[FeedFile] = []
     for version, version_groups in groupby(groups, key=lambda group: group.after.version):
         of_version = list(version_groups)
         commit = of_version[0].commit
@@ -77,9 +77,9 @@ def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[Told]
             if time is None:
                 time = log.snapshot(version).timestamp_ms
             adds = (file for group in of_version for file in group.files if isinstance(file, Add))
-            changes += (Told(add, version, time, INSERT) for add in adds)
+            changes += (FeedFile(add, version, time, INSERT) for add in adds)
             continue
         files = tuple(file for group in of_version for file in group.files)
         selected = replace(commit, actions=files)
-        changes += told_by(log, selected, times.get(version, commit.timestamp_ms), vectors)
+        changes += feed_files(log, selected, times.get(version, commit.timestamp_ms), vectors)
     return changes

@@ -29,7 +29,7 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.bounded_text import is_padded, length_of
 from txlake.spark.types import all_nullable, parquet_field, spark_schema
 from txlake.streaming.feed import require_feed
-from txlake.transaction.change_feed import Told, as_derived, as_recorded, labelled
+from txlake.transaction.change_feed import FeedFile, as_derived, as_recorded, with_feed_columns
 
 File = TypeVar("File")
 _PARTITION_BYTES = 32 * 1024 * 1024
@@ -149,7 +149,7 @@ class FeedPlan:
     spark_columns: T.StructType | None = None
 
     def parts(
-        self, told: Sequence[Told], reach: Reach
+        self, told: Sequence[FeedFile], reach: Reach
     ) -> list[tuple[StreamTask, list[StreamedFile]]]:
         """Return the changes of each of Spark's tasks, in order. Raises as `task_file`."""
         snapshots = {True: as_recorded(self.own), False: as_derived(self.own)}
@@ -165,8 +165,8 @@ class FeedPlan:
         return parts
 
 
-def _with_change(snapshot: Snapshot, told: Told, reach: Reach) -> StreamedFile:
-    file = task_file(snapshot, labelled(told), reach)
+def _with_change(snapshot: Snapshot, told: FeedFile, reach: Reach) -> StreamedFile:
+    file = task_file(snapshot, with_feed_columns(told), reach)
     if told.only is None:
         return file
     positions = pack_positions(as_array(told.only).astype("int64"))

@@ -27,7 +27,7 @@ from txlake.streaming.feed import (
 from txlake.streaming.offsets import Offset
 from txlake.streaming.options import LATEST, SourceOptions
 from txlake.streaming.schema_check import check_partitions, check_schema
-from txlake.transaction.change_feed import Told
+from txlake.transaction.change_feed import FeedFile
 from txlake.transaction.table_log import Commit, TableLog
 
 _logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Source:
             if isinstance(file, Add)
         ]
 
-    def changes(self, start: Offset, end: Offset) -> list[Told]:
+    def changes(self, start: Offset, end: Offset) -> list[FeedFile]:
         """Return the changes from `start` until before `end`, in order of their versions."""
         return feed_changes(self._log, self._between(start, end))
 

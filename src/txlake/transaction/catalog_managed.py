@@ -25,22 +25,22 @@ from txlake.protocol.file_names import (
     commit_path,
     parse_name,
 )
-from txlake.transaction.publication import content_of, publish_pending
+from txlake.transaction.publication import commit_content, publish_pending
 
 _LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogManaged:
+class CatalogTable:
     """Who makes the versions of a table, and the id by which the table is known there."""
 
     ledger: Ledger
     table_id: str
 
 
-def came_later(governed: CatalogManaged, table: str, sequence: int) -> MetadataChangedException:
+def came_later(catalog_table: CatalogTable, table: str, sequence: int) -> MetadataChangedException:
     """The conflict of a transaction with a table that wasn't there at the instant it reads."""
-    head = governed.ledger.head(governed.table_id)
+    head = catalog_table.ledger.head(catalog_table.table_id)
     version = -1 if head is None else head.version
     advice = "Run the transaction again: it then reads an instant at which the table is there."
     evidence = Evidence(
@@ -95,14 +95,18 @@ class CatalogManagedFiles:
     """
 
     def __init__(
-        self, store: Store, governed: CatalogManaged, table: str, is_committing: Callable[[], bool]
+        self,
+        store: Store,
+        catalog_table: CatalogTable,
+        table: str,
+        is_committing: Callable[[], bool],
     ) -> None:
         self._store = store
-        self._governed = governed
+        self._catalog_table = catalog_table
         self._table = table
         self._is_committing = is_committing
         self._head: Head | None = None
-        self._keeping = threading.Lock()
+        self._head_lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -116,18 +120,18 @@ class CatalogManagedFiles:
         wasn't, and Unavailable.
         """
         newest = -1 if self._head is None else self._head.version
-        head = self._asked()
+        head = self._request_head()
         # What is beyond the head was ratified since it was asked for, or never.
         for _ in range(_LOOKS):
             if head is None:
                 break
-            beyond = max(newest, self._following(head.version))
+            beyond = max(newest, self._newest_from(head.version))
             if beyond <= head.version:
                 break
-            head = self._asked()
+            head = self._request_head()
             if head is not None and head.version < beyond:
-                raise self._ahead(head, beyond)
-        with self._keeping:
+                raise self._log_ahead_error(head, beyond)
+        with self._head_lock:
             known = self._head
             if head is not None and known is not None and known.version > head.version:
                 return known  # a thread that asked later was answered sooner
@@ -139,20 +143,20 @@ class CatalogManagedFiles:
 
         Where it has none, which the store says, the ledger isn't asked.
         """
-        if self._following(version) > version:
+        if self._newest_from(version) > version:
             self.refresh()
 
-    def _asked(self) -> Head | None:
-        ledger, table_id = self._governed.ledger, self._governed.table_id
+    def _request_head(self) -> Head | None:
+        ledger, table_id = self._catalog_table.ledger, self._catalog_table.table_id
         if self._is_committing():
             return ledger.head(table_id)
         return publish_pending(self._store, ledger, table_id, table=self._table)
 
-    def _following(self, version: int) -> int:
+    def _newest_from(self, version: int) -> int:
         """The version after it when the log has that; itself otherwise."""
         return version if self._store.head(commit_path(version + 1)) is None else version + 1
 
-    def _ahead(self, head: Head, version: int) -> CorruptTable:
+    def _log_ahead_error(self, head: Head, version: int) -> CorruptTable:
         return CorruptTable(
             f"{self._table}: the lake's catalog has it at version {head.version}, and there is "
             f"{commit_path(version)} in its log, which that catalog didn't ratify: the catalog was "
@@ -168,7 +172,7 @@ class CatalogManagedFiles:
         self._require(path)
         commit = self._pending(path)
         # Until it is published, a file at its version may be another writer's.
-        return self._store.get(path) if commit is None else content_of(self._store, commit)
+        return self._store.get(path) if commit is None else commit_content(self._store, commit)
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
         """As `get`, of `length` bytes from `offset`."""
@@ -193,7 +197,7 @@ class CatalogManagedFiles:
             self.refresh()
         listed = list(self._store.list(prefix, start_after))
         if prefix == LOG_FOLDER:
-            self._check_end(max((_committed(item.path) for item in listed), default=-1))
+            self._check_end(max((_committed_version(item.path) for item in listed), default=-1))
         found = {item.path: item for item in listed if _version(item.path) <= self._version}
         if prefix == LOG_FOLDER and self._head is not None:
             for commit in self._head.pending:
@@ -207,7 +211,7 @@ class CatalogManagedFiles:
         if newest > self._version:
             head = self.refresh()
             if head is not None and newest > head.version:
-                raise self._ahead(head, newest)
+                raise self._log_ahead_error(head, newest)
         head = self._head
         if head is None:
             return
@@ -239,13 +243,13 @@ class CatalogManagedFiles:
         return next((one for one in pending if commit_path(one.version) == path), None)
 
     def _unpublished(self, commit: TableCommit) -> StoredObject:
-        data = content_of(self._store, commit)
+        data = commit_content(self._store, commit)
         path = commit_path(commit.version)
         info = commit_info_of(data, file=f"{self._table}: {path}")
         return StoredObject(path, len(data), (info and info.number("timestamp")) or 0)
 
 
-def _committed(path: str) -> int:
+def _committed_version(path: str) -> int:
     """The version that a file of the log says was committed; -1 for other files."""
     match parse_name(path):
         case (

@@ -30,9 +30,9 @@ from txlake.transaction.feed_rules import (
     COMMIT_VERSION,
     FEED,
     has_feed,
-    untracked,
+    without_row_tracking,
 )
-from txlake.transaction.net_changes import DELETE, INSERT, CountRows, all_but
+from txlake.transaction.net_changes import DELETE, INSERT, CountRows, other_positions
 from txlake.transaction.table_log import Commit, TableLog
 
 _TYPE = Field(CHANGE_TYPE, Primitive("string"))
@@ -60,7 +60,7 @@ class FeedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FeedFile:
     """One file with rows of the feed.
 
     Attributes:
@@ -88,19 +88,19 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
     Raises InvalidRequest where a version has no feed, its commit was cleaned up, or the schema
     changed in a way that the columns at `last` can't show.
     """
-    _require_kept(log, first, last)
+    _require_retained(log, first, last)
     start, end = log.snapshot(version=first), log.snapshot(version=last)
     _require_feed(start, first, last, first)
     _require_columns(start, end)
     times = log.times_of(range(first, last + 1))
     vectors = VectorCache(log.store, log.external_vectors)
-    changes: list[Told] = []
-    derived: list[Told] = []
+    changes: list[FeedFile] = []
+    derived: list[FeedFile] = []
     for commit in log.commits(first - 1, last):
         if commit.version > first:
             _require_unchanged(commit, start, end)
         time = times.get(commit.version, commit.timestamp_ms)
-        told = told_by(log, commit, time, vectors)
+        told = feed_files(log, commit, time, vectors)
         recorded = [one for one in told if one.change_type is None]
         if commit.version == first and len(recorded) < len(told):
             _require_columns_before(log, commit, end)
@@ -117,7 +117,7 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
 # What has to hold of the versions
 
 
-def _require_kept(log: TableLog, first: int, last: int) -> None:
+def _require_retained(log: TableLog, first: int, last: int) -> None:
     known = [version for version in log.listing().commits if version <= last]
     oldest = min(known, default=last + 1)
     if first < oldest:
@@ -176,7 +176,7 @@ def _partitions(snapshot: Snapshot) -> list[str]:
     return [item.physical_name for item in fields if item is not None]
 
 
-def _says_nothing_changed(commit: Commit) -> bool:
+def _reports_no_change(commit: Commit) -> bool:
     """Whether a MERGE tells that it changed no row, whatever it did to files; as Delta Spark."""
     if commit.info is None or commit.info.text("operation") != "MERGE":
         return False
@@ -197,7 +197,7 @@ def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
     recorded = recorded_files(commit)
     if recorded:
         return recorded
-    if _says_nothing_changed(commit):
+    if _reports_no_change(commit):
         return []
     return [
         action
@@ -206,18 +206,18 @@ def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
     ]
 
 
-def told_by(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> list[Told]:
+def feed_files(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> list[FeedFile]:
     """The changes of a version, which was committed at that time.
 
     Raises CorruptTable where it removes a file that wasn't there, and what `vectors` raise.
     """
     recorded = recorded_files(commit)
     if recorded:
-        return [Told(_as_add(file), commit.version, time_ms) for file in recorded]
+        return [FeedFile(_as_add(file), commit.version, time_ms) for file in recorded]
     return list(_derived(log, commit, time_ms, vectors))
 
 
-def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> Iterator[Told]:
+def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> Iterator[FeedFile]:
     """The changes that added and removed files tell of."""
     files = files_of_changes(commit)
     adds = {canonical_path(action.path): action for action in files if isinstance(action, Add)}
@@ -227,14 +227,14 @@ def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> I
         before = _live(log, commit, action)
         after = adds.pop(canonical_path(action.path), None)
         if after is None:
-            yield Told(before, commit.version, time_ms, DELETE)
+            yield FeedFile(before, commit.version, time_ms, DELETE)
             continue
         was, is_now = deleted_positions(before, vectors), deleted_positions(after, vectors)
         for kind, rows in ((DELETE, is_now - was), (INSERT, was - is_now)):
             if rows:
-                yield Told(after, commit.version, time_ms, kind, rows)
+                yield FeedFile(after, commit.version, time_ms, kind, rows)
     for add in adds.values():
-        yield Told(add, commit.version, time_ms, INSERT)
+        yield FeedFile(add, commit.version, time_ms, INSERT)
 
 
 def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
@@ -285,7 +285,7 @@ def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Fi
     """The table with these columns more, as files and as partition values have them."""
     schema = Struct((*table.schema.fields, *data, *partition))
     metadata = msgspec.structs.replace(
-        untracked(table.metadata),
+        without_row_tracking(table.metadata),
         schema_string=schema_to_string(schema),
         partition_columns=(*table.partition_columns, *(item.name for item in partition)),
     )
@@ -293,10 +293,10 @@ def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Fi
 
 
 def _parts(
-    make: Callable[[], Snapshot], told: Sequence[Told], count_rows: CountRows
+    make: Callable[[], Snapshot], told: Sequence[FeedFile], count_rows: CountRows
 ) -> Iterator[FeedPart]:
     """The files in as few parts as can be: a scan knows a path once."""
-    layers: list[list[Told]] = []
+    layers: list[list[FeedFile]] = []
     seen: dict[str, int] = {}
     for one in told:
         path = canonical_path(one.file.path)
@@ -308,16 +308,16 @@ def _parts(
     for layer_of in layers:
         yield FeedPart(
             snapshot=make(),
-            files=files_table([labelled(one) for one in layer_of]),
+            files=files_table([with_feed_columns(one) for one in layer_of]),
             deleted={
-                place: all_but(one.only, count_rows(one.file))
+                place: other_positions(one.only, count_rows(one.file))
                 for place, one in enumerate(layer_of)
                 if one.only is not None
             },
         )
 
 
-def labelled(one: Told) -> Add:
+def with_feed_columns(one: FeedFile) -> Add:
     """The file with what is told of its rows among its partition values."""
     moment = datetime.fromtimestamp(one.timestamp_ms / 1000, UTC)
     values: dict[str, str | None] = {

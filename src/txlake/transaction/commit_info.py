@@ -39,23 +39,25 @@ class StatementInfo:
     metrics: Mapping[str, int]
 
 
-def in_one(statements: Sequence[StatementInfo], *, change_files: int) -> StatementInfo:
+def combine_statements(statements: Sequence[StatementInfo], *, change_files: int) -> StatementInfo:
     """What the history says of a commit: of one statement as of itself, of several their sum.
 
     Statements of one kind keep its name and the last one's parameters. `change_files`: how many
     change data files the commit has, whatever the statements counted.
     """
-    said = [one for one in statements if one.metrics or one.parameters] or list(statements)
-    kinds = list(dict.fromkeys(one.operation for one in said))
+    reported = [one for one in statements if one.metrics or one.parameters] or list(statements)
+    kinds = list(dict.fromkeys(one.operation for one in reported))
     metrics: dict[str, int] = {}
-    for one in said:
+    for one in reported:
         for name, count in one.metrics.items():
             metrics[name] = metrics.get(name, 0) + count
     for name in _CHANGE_FILES & metrics.keys():
         metrics[name] = change_files
     if len(kinds) == 1:
-        return StatementInfo(operation=kinds[0], parameters=said[-1].parameters, metrics=metrics)
-    names = [one.operation for one in said]
+        return StatementInfo(
+            operation=kinds[0], parameters=reported[-1].parameters, metrics=metrics
+        )
+    names = [one.operation for one in reported]
     return StatementInfo(operation="TRANSACTION", parameters={"statements": names}, metrics=metrics)
 
 
@@ -91,7 +93,7 @@ class Provenance:
 
 
 def commit_info(
-    about: Provenance,
+    provenance: Provenance,
     *,
     now_ms: int,
     in_commit_ms: int | None,
@@ -99,7 +101,7 @@ def commit_info(
     rebased_over: int = 0,
     retries: int = 0,
 ) -> CommitInfo:
-    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `about`'s.
+    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `provenance`'s.
 
     `rebased_over`: how many versions came between the one read and this; `retries`: how many
     attempts were lost before. Where there were any, the metrics say so.
@@ -108,35 +110,37 @@ def commit_info(
     if in_commit_ms is not None:
         values["inCommitTimestamp"] = in_commit_ms
     values["timestamp"] = now_ms
-    if about.user_name is not None:
-        values["userName"] = about.user_name
-    values["operation"] = about.operation
-    values["operationParameters"] = {key: _text(item) for key, item in about.parameters.items()}
-    if about.read_version >= 0:
-        values["readVersion"] = about.read_version
-    values["isolationLevel"] = about.level.delta_name
-    values["isBlindAppend"] = about.is_blind_append
+    if provenance.user_name is not None:
+        values["userName"] = provenance.user_name
+    values["operation"] = provenance.operation
+    values["operationParameters"] = {
+        key: _text(item) for key, item in provenance.parameters.items()
+    }
+    if provenance.read_version >= 0:
+        values["readVersion"] = provenance.read_version
+    values["isolationLevel"] = provenance.level.delta_name
+    values["isBlindAppend"] = provenance.is_blind_append
     others = {"numRebasedCommits": rebased_over, "numCommitRetries": retries}
-    metrics = {**about.metrics, **{key: count for key, count in others.items() if count}}
+    metrics = {**provenance.metrics, **{key: count for key, count in others.items() if count}}
     values["operationMetrics"] = {key: _text(item) for key, item in metrics.items()}
-    if about.user_metadata is not None:
-        values["userMetadata"] = about.user_metadata
-    told = {**(tags or {}), **about.tags}
-    if about.is_blind_append and about.reads_elsewhere:
-        told[READS_ELSEWHERE] = _text(sorted(about.reads_elsewhere)) or ""
-    if told:
-        values["tags"] = told
+    if provenance.user_metadata is not None:
+        values["userMetadata"] = provenance.user_metadata
+    all_tags = {**(tags or {}), **provenance.tags}
+    if provenance.is_blind_append and provenance.reads_elsewhere:
+        all_tags[READS_ELSEWHERE] = _text(sorted(provenance.reads_elsewhere)) or ""
+    if all_tags:
+        values["tags"] = all_tags
     values["engineInfo"] = ENGINE
-    values["txnId"] = about.txn_id
+    values["txnId"] = provenance.txn_id
     return CommitInfo(values)
 
 
-def group_of(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]:
+def group_tag(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]:
     """The tag of a commit that became true with others; none where it wrote one table alone."""
     if len(table_ids) < 2:
         return {}
-    told = {"id": transaction_id, "tables": sorted(table_ids)}
-    return {GROUP: _text(told) or ""}
+    all_tags = {"id": transaction_id, "tables": sorted(table_ids)}
+    return {GROUP: _text(all_tags) or ""}
 
 
 def _text(value: object) -> str | None:

@@ -31,7 +31,7 @@ from txlake.transaction.rebase import Committed, Rebase, wait_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CommittedAttempt:
     """An attempt that stands.
 
     Attributes:
@@ -46,7 +46,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class ReplyLost:
     """The reply was lost; nothing is there, but the request may still arrive."""
 
 
@@ -62,11 +62,13 @@ class Committer(Protocol):
         """Who commits, as a log line names it."""
         ...
 
-    def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
+    def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
         """The tables that are followed before the first attempt."""
         ...
 
-    def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit] | Made:
+    def winners(
+        self, following: Rebase, latest: Snapshot
+    ) -> Sequence[ConcurrentCommit] | CommittedAttempt:
         """The commits that came first on one table, in order, up to the latest.
 
         Made where one of them is the transaction's own after all.
@@ -75,7 +77,7 @@ class Committer(Protocol):
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> Made | Moved | Reserved | Unanswered:
+    ) -> CommittedAttempt | Moved | Reserved | ReplyLost:
         """One attempt: the next version of each table that is written, when no other came first.
 
         `unchanged`: the heads that other tables must still have. What was staged for an attempt
@@ -88,11 +90,11 @@ class Committer(Protocol):
         """The next turn to commit to these tables, where there are turns."""
         ...
 
-    def doubt(self) -> OutcomeUnknown | None:
+    def unknown_outcome(self) -> OutcomeUnknown | None:
         """The error to raise in place of another one where an attempt before it may stand."""
         ...
 
-    def exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+    def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
         """The error when others were faster every time."""
         ...
 
@@ -119,9 +121,9 @@ class CommittedTogether:
 class CommitLoop:
     """The attempts of one transaction.
 
-    `tables` are all that it wrote or read, in the order in which they are checked. `told`: those
-    that get a version though nothing changes. `has_names`: there is something to commit where no
-    table gets one.
+    `tables` are all tables that it wrote or read, in the order in which they are checked. Those in
+    `always_commits` get a version even if nothing changes. `has_names`: changes of names are
+    committed too, even if no table gets a version.
     """
 
     def __init__(
@@ -129,14 +131,14 @@ class CommitLoop:
         committer: Committer,
         tables: Mapping[str, Rebase],
         *,
-        told: frozenset[str] = frozenset(),
+        always_commits: frozenset[str] = frozenset(),
         has_names: bool = False,
         system: System,
         settings: Settings,
     ) -> None:
         self._committer = committer
         self._tables = tables
-        self._told = told
+        self._always_commits = always_commits
         self._has_names = has_names
         self._system = system
         self._retry = settings.retry
@@ -156,10 +158,10 @@ class CommitLoop:
                     turns.enter_context(one.log.turn())
                 attempts, made = self._run()
         except (Unavailable, InvalidRequest, CorruptTable, UnsupportedFeature) as error:
-            doubt = self._committer.doubt()
-            if doubt is None:
+            unknown_outcome = self._committer.unknown_outcome()
+            if unknown_outcome is None:
                 raise
-            raise doubt from error
+            raise unknown_outcome from error
         publication = made.publication
         published = [table_id for table_id in made.snapshots if table_id in publication.tables]
         parallel_map(
@@ -182,40 +184,42 @@ class CommitLoop:
 
     def _after_commit(self, table_id: str, snapshot: Snapshot) -> None:
         one = self._tables[table_id]
-        after_commit(one.log, snapshot, txn_id=one.proposal.about.txn_id)
+        after_commit(one.log, snapshot, txn_id=one.proposal.provenance.txn_id)
 
-    def _run(self) -> tuple[int, Made]:
+    def _run(self) -> tuple[int, CommittedAttempt]:
         """What stands, and after how many attempts."""
-        if self._is_due():
-            self._catch_up(self._committer.outdated(self._asked()))
+        if self._has_work():
+            self._catch_up(self._committer.outdated(self._involved_tables()))
         for attempt in range(1, self._retry.commit_attempts_max + 1):
-            if not self._is_due():
-                return attempt - 1, Made(snapshots={}, publication=Publication(frozenset()))
+            if not self._has_work():
+                return attempt - 1, CommittedAttempt(
+                    snapshots={}, publication=Publication(frozenset())
+                )
             match self._attempt(retries=attempt - 1):
-                case Made() as made:
+                case CommittedAttempt() as made:
                     return attempt, made
                 case Moved() as moved:
-                    self._lose(attempt)
+                    self._attempt_lost(attempt)
                     found = self._catch_up(
-                        self._asked() if self._is_reserved else self._moved(moved)
+                        self._involved_tables() if self._is_reserved else self._moved_tables(moved)
                     )
                     if found is not None:
                         return attempt, found
                 case Reserved():
                     self._wait(attempt)
-                    self._catch_up(self._asked())
-                case Unanswered():
+                    self._catch_up(self._involved_tables())
+                case ReplyLost():
                     self._wait(attempt)
                 case other:
                     assert_never(other)
-        raise self._committer.exhausted(self._tables, self._retry.commit_attempts_max)
+        raise self._committer.attempts_exhausted(self._tables, self._retry.commit_attempts_max)
 
     @span("attempt")
-    def _attempt(self, *, retries: int) -> Made | Moved | Reserved | Unanswered:
+    def _attempt(self, *, retries: int) -> CommittedAttempt | Moved | Reserved | ReplyLost:
         written = self.written()
         unchanged = {
             table_id: one.state.version
-            for table_id, one in self._asked().items()
+            for table_id, one in self._involved_tables().items()
             if table_id not in written
         }
         return self._committer.commit(written, unchanged, retries=retries)
@@ -225,13 +229,13 @@ class CommitLoop:
         return {
             table_id: one
             for table_id, one in self._tables.items()
-            if table_id in self._told or not one.footprint.is_empty
+            if table_id in self._always_commits or not one.footprint.is_empty
         }
 
-    def _is_due(self) -> bool:
+    def _has_work(self) -> bool:
         return self._has_names or bool(self.written())
 
-    def _asked(self) -> dict[str, Rebase]:
+    def _involved_tables(self) -> dict[str, Rebase]:
         """The tables whose heads matter: those that are written, and those that are validated."""
         written = self.written()
         return {
@@ -242,17 +246,17 @@ class CommitLoop:
 
     # Following others
 
-    def _moved(self, moved: Moved) -> list[str]:
+    def _moved_tables(self, moved: Moved) -> list[str]:
         heads = moved.heads
         return [
             table_id
-            for table_id, one in self._asked().items()
+            for table_id, one in self._involved_tables().items()
             if heads.get(table_id, one.state.version) != one.state.version
         ]
 
     @span("rebase")
     @timed("txlake.rebase.duration")
-    def _catch_up(self, table_ids: Iterable[str]) -> Made | None:
+    def _catch_up(self, table_ids: Iterable[str]) -> CommittedAttempt | None:
         """Checks these tables against all that came first, and follows the newest versions.
 
         The SELECTs of all tables come first: whether the transaction fits into a serial order at
@@ -266,7 +270,7 @@ class CommitLoop:
             if latest is None:
                 continue
             winners = self._committer.winners(one, latest)
-            if isinstance(winners, Made):
+            if isinstance(winners, CommittedAttempt):
                 return winners
             news.append((one, winners, latest))
         for one, winners, _ in news:
@@ -275,7 +279,7 @@ class CommitLoop:
             one.follow(winners, latest)
         return None
 
-    def _lose(self, attempt: int) -> None:
+    def _attempt_lost(self, attempt: int) -> None:
         """After so many losses the next turn is asked for; others are waited for until then.
 
         Not after the first: what came before is known now, and nothing says that more will come.
@@ -283,7 +287,11 @@ class CommitLoop:
         self._losses += 1
         count("txlake.commit.retries")
         if self._losses >= self._retry.reserve_after:
-            tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
+            tables = [
+                table_id
+                for table_id, one in self._involved_tables().items()
+                if one.state.version >= 0
+            ]
             self._is_reserved = self._committer.reserve(tables)
         if self._losses > 1 and not self._is_reserved:
             self._wait(attempt)

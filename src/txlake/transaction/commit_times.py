@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Listing
 from txlake.protocol.table_properties import TableProperties
-from txlake.transaction.in_commit_time import MEND, is_enabled
+from txlake.transaction.in_commit_time import REPAIR_ADVICE, is_enabled
 
 _TOO_EARLY = "[DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION]"
 _TOO_LATE = "[DELTA_TIMESTAMP_GREATER_THAN_COMMIT]"
@@ -169,7 +169,7 @@ class CommitTimes:
             raise CorruptTable(
                 f"{self.table}: {self.listing.commits[version].path}: expected an "
                 "inCommitTimestamp in commitInfo (delta.enableInCommitTimestamps is on), found "
-                f"none. {MEND}"
+                f"none. {REPAIR_ADVICE}"
             )
         return time
 

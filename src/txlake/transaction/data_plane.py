@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RowsOfAnswer_co = TypeVar("RowsOfAnswer_co", covariant=True)
+ResultRows_co = TypeVar("ResultRows_co", covariant=True)
 
 Rows: TypeAlias = "DataFrame | pa.Table | Values | ComputedValues"
 """Rows that are written: a query's, a caller's own, an INSERT's."""
@@ -108,7 +108,7 @@ class TableData(Protocol):
     def merge_read(self, statement: Merge, source: Struct) -> Read:
         """What a MERGE reads of the target: what its ON condition says of that alone."""
 
-    def of_the_row(
+    def row_condition(
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
         """A condition as rows are asked for it later; None unless it is of the row alone."""
@@ -140,7 +140,7 @@ class TableData(Protocol):
         exactly, and where they are many.
         """
 
-    def scan_telling_files(self, files: pa.Table) -> DataFrame:
+    def scan_with_metadata(self, files: pa.Table) -> DataFrame:
         """The rows of these files with the column `_metadata`, what Spark tells of their files."""
 
     def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
@@ -285,20 +285,20 @@ class TableData(Protocol):
         """Rewrites the plan's files as cubes, their rows clustered by the clustering columns."""
 
 
-class AnswerRows(Protocol[RowsOfAnswer_co]):
+class ResultRows(Protocol[ResultRows_co]):
     """Makes the rows of answers that no query gives."""
 
-    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> RowsOfAnswer_co:
+    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> ResultRows_co:
         """Rows of a given schema."""
 
-    def counts(self, counts: Mapping[str, int]) -> RowsOfAnswer_co:
+    def counts(self, counts: Mapping[str, int]) -> ResultRows_co:
         """One row of counts, named as Databricks names them."""
 
-    def nothing(self) -> RowsOfAnswer_co:
+    def nothing(self) -> ResultRows_co:
         """What statements without a result answer: no rows, no columns."""
 
 
-class DataPlane(AnswerRows["DataFrame"], Protocol):
+class DataPlane(ResultRows["DataFrame"], Protocol):
     """Who reads and writes rows for the sessions of one engine; they may share it."""
 
     @property

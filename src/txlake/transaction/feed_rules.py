@@ -15,7 +15,7 @@ from txlake.log.files import Files, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, Metadata
 from txlake.protocol.sources import SOURCES_TAG, Source, parse_sources
-from txlake.transaction.merge_actions import Staged
+from txlake.transaction.merge_actions import StagedChanges
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -36,13 +36,13 @@ def has_feed(snapshot: Snapshot) -> bool:
         return False
 
 
-def untracked(metadata: Metadata) -> Metadata:
+def without_row_tracking(metadata: Metadata) -> Metadata:
     """A table that tracks no rows: the feed tells of no ids, and not each of its files has any."""
     kept = {key: text for key, text in metadata.configuration.items() if key != _ROW_TRACKING}
     return msgspec.structs.replace(metadata, configuration=kept)
 
 
-def runs_of(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, ...]]:
+def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, ...]]:
     """Of which rows new files were packed, by canonical path; nothing where that isn't recorded.
 
     `files`: those before, which aren't new.
@@ -57,7 +57,9 @@ def runs_of(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, 
     return runs
 
 
-def require_known_changes(before: Snapshot, staged: Staged, then: Staged, table: str) -> None:
+def require_known_changes(
+    before: Snapshot, staged: StagedChanges, then: StagedChanges, table: str
+) -> None:
     """Refuses to turn the feed on where rows were changed before in the same transaction.
 
     Nobody noted which rows became which then. Raises InvalidRequest.

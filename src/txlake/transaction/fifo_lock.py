@@ -22,11 +22,11 @@ class FifoLock:
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._line: deque[threading.Lock] = deque()
+        self._queue: deque[threading.Lock] = deque()
 
     def is_taken(self) -> bool:
         """Return whether a thread holds the lock or waits for it."""
-        return bool(self._line)
+        return bool(self._queue)
 
     @contextmanager
     def acquired(self, timeout_ms: float) -> Iterator[bool]:
@@ -34,18 +34,18 @@ class FifoLock:
         place = threading.Lock()
         place.acquire()
         try:
-            self._line.append(place)
-            yield self._comes(place, timeout_ms)
+            self._queue.append(place)
+            yield self._wait_for_turn(place, timeout_ms)
         finally:
             # No call of Python code before this one: an interrupt could come first.
-            if place in self._line:
-                self._line.remove(place)
+            if place in self._queue:
+                self._queue.remove(place)
             with suppress(IndexError, RuntimeError):  # no thread waits, or it was woken before
-                self._line[0].release()
+                self._queue[0].release()
 
-    def _comes(self, place: threading.Lock, timeout_ms: float) -> bool:
+    def _wait_for_turn(self, place: threading.Lock, timeout_ms: float) -> bool:
         until_ms = self._system.monotonic_ms() + timeout_ms
-        while self._line[0] is not place:
+        while self._queue[0] is not place:
             left_ms = until_ms - self._system.monotonic_ms()
             if left_ms <= 0:
                 return False

@@ -26,21 +26,26 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Ratification, Ratified, Reserved, TableCommit
 from txlake.protocol.actions import Action, CommitInfo, decode_actions
 from txlake.protocol.file_names import StagedCommit, parse_name
-from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.catalog_managed import CatalogTable
 from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.lake_commit import drop_kept, kept_of, require_free
+from txlake.transaction.lake_commit import drop_staged, require_versions_free, stage_commit
 from txlake.transaction.membership import DOMAIN, TABLE_ID, is_open
-from txlake.transaction.publication import Newest, Publication, publish_newest, staged_path
+from txlake.transaction.publication import (
+    Publication,
+    RatifiedCommit,
+    publish_ratified,
+    staged_path,
+)
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.validation import validated
+from txlake.transaction.validation import validate
 
-_KEPT = frozenset({DOMAIN, TABLE_ID})
+_CATALOG_OWNED = frozenset({DOMAIN, TABLE_ID})
 # A replaced table has the properties that it is given then.
-_MAY_GO = frozenset({DOMAIN})
+_REMOVABLE = frozenset({DOMAIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedFile:
     """A commit that was staged, as its writer tells of it.
 
     Attributes:
@@ -65,7 +70,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Resent:
+class AlreadyCommitted:
     """It was the table's version already; `snapshot` is the table now."""
 
     snapshot: Snapshot
@@ -93,45 +98,45 @@ class Busy:
     reason: str
 
 
-Outcome = Accepted | Resent | Overtaken | Refused | Busy
+Outcome = Accepted | AlreadyCommitted | Overtaken | Refused | Busy
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommitRequest:
     """A staged commit, and the log of the table that it is for."""
 
     log: TableLog
-    staged: Staged
+    staged: StagedFile
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class Rejected:
     """None of several commits happened: why not, and which table was in the way."""
 
     table: str
-    why: Overtaken | Refused | Busy
+    cause: Overtaken | Refused | Busy
 
 
 def commit_foreign(
-    log: TableLog, staged: Staged, *, transaction_id: str, bytes_max: int
+    log: TableLog, staged: StagedFile, *, transaction_id: str, bytes_max: int
 ) -> Outcome:
     """Makes a staged commit the next version of an open table of a lake, or says why not.
 
     As `commit_foreign_together`, of one table.
     """
     found = commit_foreign_together(
-        [Request(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
+        [CommitRequest(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
     )
-    return found.why if isinstance(found, Stopped) else found[0]
+    return found.cause if isinstance(found, Rejected) else found[0]
 
 
 def commit_foreign_together(
-    asked: Sequence[Request],
+    requests: Sequence[CommitRequest],
     unchanged: Mapping[str, int],
     *,
     transaction_id: str,
     bytes_max: int,
-) -> Sequence[Accepted | Resent] | Stopped:
+) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
     """Makes staged commits the next versions of open tables at one instant, all or none.
 
     `unchanged`: by table id, the versions that other tables must still have. `transaction_id`: one
@@ -143,28 +148,30 @@ def commit_foreign_together(
     last case.
     """
     with ExitStack() as turns:
-        for one in sorted(asked, key=lambda one: _governed(one.log).table_id):
+        for one in sorted(requests, key=lambda one: _catalog_table(one.log).table_id):
             turns.enter_context(one.log.turn())
-        sound: list[_Sound] = []
-        resent: list[tuple[TableLog, Resent]] = []
-        for one in asked:
-            match _looked_at(one, bytes_max):
-                case _Sound() as found:
-                    sound.append(found)
-                case Resent() as found:
+        checked: list[_CheckedCommit] = []
+        resent: list[tuple[TableLog, AlreadyCommitted]] = []
+        for one in requests:
+            match _check_request(one, bytes_max):
+                case _CheckedCommit() as found:
+                    checked.append(found)
+                case AlreadyCommitted() as found:
                     resent.append((one.log, found))
-                case why:
-                    return Stopped(one.log.name, why)
-        if not sound:
+                case cause:
+                    return Rejected(one.log.name, cause)
+        if not checked:
             return [found for _, found in resent]
         if resent:  # so it isn't the commit that came before, which was of all of them
             log, found = resent[0]
-            return Stopped(log.name, Overtaken(found.snapshot.version))
-        return _ratified(sound, unchanged, transaction_id)
+            return Rejected(log.name, Overtaken(found.snapshot.version))
+        return _ratify_all(checked, unchanged, transaction_id)
 
 
-def _looked_at(asked: Request, bytes_max: int) -> _Sound | Resent | Overtaken | Refused:
-    log, staged = asked.log, asked.staged
+def _check_request(
+    requests: CommitRequest, bytes_max: int
+) -> _CheckedCommit | AlreadyCommitted | Overtaken | Refused:
+    log, staged = requests.log, requests.staged
     before = log.latest()
     if not is_open(before.protocol):
         raise InvalidRequest(
@@ -174,19 +181,19 @@ def _looked_at(asked: Request, bytes_max: int) -> _Sound | Resent | Overtaken | 
         )
     content = _read(log, staged, bytes_max)
     if staged.version <= before.version:
-        return _told_before(log, staged, content, before)
+        return _already_committed(log, staged, content, before)
     if staged.version > before.version + 1:
         return Overtaken(before.version)
-    return _judged(log, staged, content, before)
+    return _check(log, staged, content, before)
 
 
-def _governed(log: TableLog) -> CatalogManaged:
-    assert log.governed is not None, "only a lake's tables have commits of others"
-    return log.governed
+def _catalog_table(log: TableLog) -> CatalogTable:
+    assert log.catalog_table is not None, "only a lake's tables have commits of others"
+    return log.catalog_table
 
 
 @dataclass(frozen=True, slots=True)
-class _Sound:
+class _CheckedCommit:
     """A commit that may follow `before`."""
 
     log: TableLog
@@ -199,11 +206,11 @@ class _Sound:
     @property
     def table_id(self) -> str:
         """The catalog's id of the table."""
-        return _governed(self.log).table_id
+        return _catalog_table(self.log).table_id
 
-    def kept(self) -> TableCommit:
+    def staged_commits(self) -> TableCommit:
         """What the ledger keeps of it: the bytes that were judged, whatever becomes of its file."""
-        return kept_of(
+        return stage_commit(
             self.log,
             table_id=self.table_id,
             version=self.version,
@@ -213,7 +220,7 @@ class _Sound:
         )
 
 
-def _read(log: TableLog, staged: Staged, bytes_max: int) -> bytes:
+def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
     """The staged bytes. Raises InvalidRequest where they aren't as they were told."""
     path = staged_path(staged.name)
     match parse_name(path):
@@ -241,9 +248,9 @@ def _read(log: TableLog, staged: Staged, bytes_max: int) -> bytes:
         raise InvalidRequest(f"{log.name}: there is no staged commit {path}") from error
 
 
-def _told_before(
-    log: TableLog, staged: Staged, content: bytes, now: Snapshot
-) -> Resent | Overtaken:
+def _already_committed(
+    log: TableLog, staged: StagedFile, content: bytes, now: Snapshot
+) -> AlreadyCommitted | Overtaken:
     """Whether it is the commit that made its version: its reply was lost, and it was sent again.
 
     A commit names its transaction, so that no other one has the same bytes.
@@ -252,109 +259,115 @@ def _told_before(
     mine = tuple(_decoded(content, log, staged))
     if known is None or known.actions != mine or known.info is None:
         return Overtaken(now.version)
-    return Resent(now) if known.info.text("txnId") else Overtaken(now.version)
+    return AlreadyCommitted(now) if known.info.text("txnId") else Overtaken(now.version)
 
 
-def _decoded(content: bytes, log: TableLog, staged: Staged) -> Sequence[Action]:
+def _decoded(content: bytes, log: TableLog, staged: StagedFile) -> Sequence[Action]:
     try:
         return decode_actions(content, file=f"{log.name}: {staged.name}")
     except CorruptTable as error:
         raise InvalidRequest(str(error)) from error
 
 
-def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> _Sound | Refused:
+def _check(
+    log: TableLog, staged: StagedFile, content: bytes, before: Snapshot
+) -> _CheckedCommit | Refused:
     actions = tuple(_decoded(content, log, staged))
     commit = ForeignCommit(
         version=staged.version,
         actions=actions,
         timestamp_ms=staged.timestamp_ms,
-        catalog_owned=_KEPT,
-        removable=_MAY_GO,
+        catalog_owned=_CATALOG_OWNED,
+        removable=_REMOVABLE,
     )
     found = find_refusal(commit, before, VectorCache(log.store, log.external_vectors))
     if found is not None:
         return Refused(found.reason, found.is_permanent)
     info = next(action for action in actions if isinstance(action, CommitInfo))
     try:
-        validated(actions, before, operation=info.text("operation") or "", is_foreign=True)
+        validate(actions, before, operation=info.text("operation") or "", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:
         return Refused(str(error))
-    return _Sound(log, before, staged.version, content, actions, info)
+    return _CheckedCommit(log, before, staged.version, content, actions, info)
 
 
-def _ratified(
-    sound: Sequence[_Sound], unchanged: Mapping[str, int], transaction_id: str
-) -> Sequence[Accepted | Resent] | Stopped:
-    kept: list[tuple[_Sound, TableCommit]] = []
+def _ratify_all(
+    checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], transaction_id: str
+) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
+    staged_commits: list[tuple[_CheckedCommit, TableCommit]] = []
     try:
-        kept.extend((one, one.kept()) for one in sound)
-        answer = _ratify(kept, unchanged, transaction_id)
+        staged_commits.extend((one, one.staged_commits()) for one in checked)
+        answer = _ratify(staged_commits, unchanged, transaction_id)
     except OutcomeUnknown:
         raise
     except TxlakeError:
-        _drop(kept)
+        _drop_all(staged_commits)
         raise
     match answer:
         case Moved(heads=heads):
-            _drop(kept)
-            return _moved(sound, unchanged, heads)
+            _drop_all(staged_commits)
+            return _overtaken_table(checked, unchanged, heads)
         case Reserved():
-            _drop(kept)
-            name = sound[0].log.name
-            return Stopped(name, Busy(f"{name}: it is another transaction's turn to commit"))
+            _drop_all(staged_commits)
+            name = checked[0].log.name
+            return Rejected(name, Busy(f"{name}: it is another transaction's turn to commit"))
         case Ratified():
-            return _published(kept, answer, transaction_id)
+            return _publish(staged_commits, answer, transaction_id)
 
 
 def _ratify(
-    kept: Sequence[tuple[_Sound, TableCommit]], unchanged: Mapping[str, int], transaction_id: str
+    staged_commits: Sequence[tuple[_CheckedCommit, TableCommit]],
+    unchanged: Mapping[str, int],
+    transaction_id: str,
 ) -> Ratified | Moved | Reserved:
-    require_free([(one.log, commit.version) for one, commit in kept])
+    require_versions_free([(one.log, commit.version) for one, commit in staged_commits])
     request = Ratification(
         transaction_id=transaction_id,
-        commits=tuple(commit for _, commit in kept),
+        commits=tuple(commit for _, commit in staged_commits),
         unchanged=unchanged,
     )
-    return _governed(kept[0][0].log).ledger.ratify(request)
+    return _catalog_table(staged_commits[0][0].log).ledger.ratify(request)
 
 
-def _moved(
-    sound: Sequence[_Sound], unchanged: Mapping[str, int], heads: Mapping[str, int]
-) -> Stopped:
+def _overtaken_table(
+    checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], heads: Mapping[str, int]
+) -> Rejected:
     """Which table another transaction changed meanwhile."""
-    for one in sound:
+    for one in checked:
         if heads.get(one.table_id, one.before.version) != one.before.version:
-            return Stopped(one.log.name, Overtaken(heads[one.table_id]))
+            return Rejected(one.log.name, Overtaken(heads[one.table_id]))
     for table_id, version in unchanged.items():
         if heads.get(table_id, version) != version:
-            return Stopped(table_id, Overtaken(heads[table_id]))
-    first = sound[0]
-    return Stopped(first.log.name, Overtaken(heads.get(first.table_id, first.before.version)))
+            return Rejected(table_id, Overtaken(heads[table_id]))
+    first = checked[0]
+    return Rejected(first.log.name, Overtaken(heads.get(first.table_id, first.before.version)))
 
 
-def _drop(kept: Iterable[tuple[_Sound, TableCommit]]) -> None:
-    for one, commit in kept:
-        drop_kept(one.log, commit)
+def _drop_all(staged_commits: Iterable[tuple[_CheckedCommit, TableCommit]]) -> None:
+    for one, commit in staged_commits:
+        drop_staged(one.log, commit)
 
 
-def _published(
-    kept: Sequence[tuple[_Sound, TableCommit]], ratified: Ratified, transaction_id: str
-) -> Sequence[Accepted | Resent]:
+def _publish(
+    staged_commits: Sequence[tuple[_CheckedCommit, TableCommit]],
+    ratified: Ratified,
+    transaction_id: str,
+) -> Sequence[Accepted | AlreadyCommitted]:
     """Never raises: the commits stand."""
-    now_ms = kept[0][0].log.system.now_ms()
+    now_ms = staged_commits[0][0].log.system.now_ms()
     snapshots: list[Snapshot] = []
-    newest: list[Newest] = []
-    for one, commit in kept:
+    newest: list[RatifiedCommit] = []
+    for one, commit in staged_commits:
         made = one.before.apply(one.actions, version=one.version, timestamp_ms=now_ms)
         one.log.adopt(made)
         snapshots.append(made)
         published = ratified.published.get(commit.table_id)
         known = replace(commit, content=one.content)
-        newest.append(Newest(one.log.store, known, one.log.name, published))
-    ledger = _governed(kept[0][0].log).ledger
-    publication: Publication = publish_newest(ledger, newest, soon=transaction_id)
-    outcomes: list[Accepted | Resent] = []
-    for (one, commit), made in zip(kept, snapshots, strict=True):
+        newest.append(RatifiedCommit(one.log.store, known, one.log.name, published))
+    ledger = _catalog_table(staged_commits[0][0].log).ledger
+    publication: Publication = publish_ratified(ledger, newest, soon=transaction_id)
+    outcomes: list[Accepted | AlreadyCommitted] = []
+    for (one, commit), made in zip(staged_commits, snapshots, strict=True):
         is_published = commit.table_id in publication.tables
         if is_published:
             after_commit(one.log, made, txn_id=one.info.text("txnId"))

@@ -26,7 +26,7 @@ _SHARE_MIN = 2**36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class IdentityRange:
     """So many values of one column, from the first one on in its steps: `count` is at least 1."""
 
     column: IdentityColumn
@@ -48,7 +48,7 @@ class Identities(Protocol):
 
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
-    ) -> Drawn:
+    ) -> IdentityRange:
         """As many values as are wanted and there is room for, none of them given before.
 
         `table` for messages; `table_id` as its metadata has it.
@@ -56,7 +56,7 @@ class Identities(Protocol):
         Raises InvalidRequest when there aren't that many left.
         """
 
-    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+    def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
         """Says that none beyond the mark was used; None: none at all. They may be lost."""
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
@@ -65,7 +65,7 @@ class Identities(Protocol):
 
 def range_after(
     table: str, column: IdentityColumn, mark: int | None, *, at_least: int, at_most: int
-) -> Drawn:
+) -> IdentityRange:
     """The values next beyond a mark: as many as wanted, or a share of what is left.
 
     So that a process that dies with its range doesn't take them all. Raises InvalidRequest when
@@ -74,12 +74,14 @@ def range_after(
     first = column.after(mark)
     left = column.capacity(first)
     if left < at_least:
-        raise exhausted(table, column, f"{at_least} more rows need values and {left} are left")
+        raise exhausted_error(
+            table, column, f"{at_least} more rows need values and {left} are left"
+        )
     share = max(at_least, _SHARE_MIN, left // _SHARES)
-    return Drawn(column=column, first=first, count=min(at_most, left, share))
+    return IdentityRange(column=column, first=first, count=min(at_most, left, share))
 
 
-def exhausted(table: str, column: IdentityColumn, found: str) -> InvalidRequest:
+def exhausted_error(table: str, column: IdentityColumn, found: str) -> InvalidRequest:
     """The error when a bigint can't hold the next value."""
     return InvalidRequest(
         f"{table}: identity column {column.name!r} (START WITH {column.start} INCREMENT BY "
@@ -93,7 +95,7 @@ def key_of(table_id: str, column: IdentityColumn) -> tuple[str, str]:
     return table_id, column.physical_name
 
 
-class DrawnHere:
+class LocalIdentities:
     """Identities of a table that is its transaction's, or whose mark decides at the commit."""
 
     def __init__(self) -> None:
@@ -101,17 +103,17 @@ class DrawnHere:
 
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
-    ) -> Drawn:
+    ) -> IdentityRange:
         key = key_of(table_id, column)
         mark = column.further(column.mark, self._marks.get(key))
         drawn = range_after(table, column, mark, at_least=at_least, at_most=at_most)
         self._marks[key] = drawn.last
         return drawn
 
-    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+    def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
         key = key_of(table_id, drawn.column)
         if self._marks.get(key) == drawn.last:
-            self._marks[key] = _before(drawn) if mark is None else mark
+            self._marks[key] = _mark_before(drawn) if mark is None else mark
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
         key = key_of(table_id, column)
@@ -121,7 +123,7 @@ class DrawnHere:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class CatalogIdentities:
     """Identities of a table of a lake: ranges that its catalog reserves.
 
     `entry_id` is the catalog's id of the table.
@@ -132,8 +134,8 @@ class Reserved:
 
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
-    ) -> Drawn:
-        found: list[Drawn] = []
+    ) -> IdentityRange:
+        found: list[IdentityRange] = []
 
         def last(mark: int | None) -> int:
             beyond = column.further(column.mark, mark)
@@ -144,8 +146,8 @@ class Reserved:
         self.book.advance(self.entry_id, self._name(table_id, column), last)
         return found[-1]
 
-    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
-        back = _before(drawn) if mark is None else mark
+    def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
+        back = _mark_before(drawn) if mark is None else mark
         if not LONG_MIN <= back <= LONG_MAX:
             return
         try:
@@ -167,24 +169,24 @@ class Reserved:
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _before(drawn: Drawn) -> int:
+def _mark_before(drawn: IdentityRange) -> int:
     """The mark at which the first of them is next; its column had one like it, or none."""
     return drawn.first - drawn.column.step
 
 
 @dataclass(frozen=True, slots=True)
-class IdentitiesOf:
+class LazyIdentities:
     """Identities that are found when the first value is drawn: `find` takes the table's id."""
 
     find: Callable[[str], Identities]
 
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
-    ) -> Drawn:
+    ) -> IdentityRange:
         who = self.find(table_id)
         return who.draw(table, table_id, column, at_least=at_least, at_most=at_most)
 
-    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+    def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
         self.find(table_id).give_back(table_id, drawn, mark)
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:

@@ -21,7 +21,7 @@ from txlake.protocol.properties import is_true
 ENABLE = "delta.enableInCommitTimestamps"
 SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
-MEND = (
+REPAIR_ADVICE = (
     f"Set {ENABLE} to 'false' and then to 'true' again: times before that are those of the "
     "commits' files"
 )
@@ -49,7 +49,7 @@ def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | No
         return now_ms
     before = previous.timestamp_ms
     if is_enabled(previous.metadata.configuration):
-        before = _checked(
+        before = _check_time(
             previous.table,
             previous.version,
             previous.in_commit_timestamp_ms,
@@ -71,7 +71,7 @@ def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
             before = None
             continue
         found = winner.info.values.get("inCommitTimestamp")
-        before = _checked(
+        before = _check_time(
             state.table,
             winner.version,
             winner.info.in_commit_timestamp_ms,
@@ -80,7 +80,9 @@ def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
         )
 
 
-def _checked(table: str, version: int, time_ms: int | None, before: int | None, found: str) -> int:
+def _check_time(
+    table: str, version: int, time_ms: int | None, before: int | None, found: str
+) -> int:
     expected = "of milliseconds since 1970"
     if time_ms is not None:
         if before is None or time_ms > before:
@@ -89,11 +91,11 @@ def _checked(table: str, version: int, time_ms: int | None, before: int | None, 
     raise CorruptTable(
         f"{table}: {commit_path(version)}: expected an inCommitTimestamp in commitInfo {expected} "
         f"({ENABLE} is on), found {found}; nothing can be committed after it without going back in "
-        f"time. {MEND}"
+        f"time. {REPAIR_ADVICE}"
     )
 
 
-def with_provenance(
+def with_enablement(
     metadata: Metadata, previous: Snapshot, version: int, time_ms: int | None
 ) -> Metadata:
     """The metadata to commit, with the properties that say since when commits carry their time.

@@ -27,15 +27,15 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
-from txlake.transaction.catalog_managed import CatalogManaged
-from txlake.transaction.commit_info import group_of
-from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
+from txlake.transaction.catalog_managed import CatalogTable
+from txlake.transaction.commit_info import group_tag
+from txlake.transaction.commit_loop import CommitLoop, CommittedAttempt, CommittedTogether
 from txlake.transaction.membership import is_catalog_managed, is_open
 from txlake.transaction.parallel import parallel_map
 from txlake.transaction.publication import (
-    Newest,
     Publication,
-    publish_newest,
+    RatifiedCommit,
+    publish_ratified,
     staged_path,
 )
 from txlake.transaction.rebase import Proposal, Rebase
@@ -56,7 +56,7 @@ class Part:
 
     log: TableLog
     proposal: Proposal
-    is_told: bool = False
+    always_commits: bool = False
 
 
 def commit_together(
@@ -90,7 +90,7 @@ def commit_together(
     loop = CommitLoop(
         LakeCommitter(ledger, transaction_id, names),
         tables,
-        told=frozenset(_table_id(part.log) for part in parts if part.is_told),
+        always_commits=frozenset(_table_id(part.log) for part in parts if part.always_commits),
         has_names=bool(names),
         system=system,
         settings=settings,
@@ -134,11 +134,11 @@ class LakeCommitter:
         """The transaction's."""
         return f"transaction {self._transaction_id}"
 
-    def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
+    def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
         """Those of which newer versions are known here already; the ledger tells of others."""
         return [
             table_id
-            for table_id, one in asked.items()
+            for table_id, one in tables.items()
             if one.log.newest_known > one.state.version >= 0
         ]
 
@@ -147,7 +147,7 @@ class LakeCommitter:
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> Made | Moved | Reserved:
+    ) -> CommittedAttempt | Moved | Reserved:
         made = self._attempts(written, retries=retries)
         answer = self._ratify(made, unchanged)
         if not isinstance(answer, Ratified):
@@ -155,7 +155,7 @@ class LakeCommitter:
             return answer
         for one in made:
             one.following.log.adopt(one.snapshot)
-        return Made(
+        return CommittedAttempt(
             snapshots={one.commit.table_id: one.snapshot for one in made},
             publication=self._publish(made, answer),
             sequence=answer.sequence,
@@ -164,10 +164,10 @@ class LakeCommitter:
     def reserve(self, table_ids: Sequence[str]) -> bool:
         return self._ledger.reserve(self._transaction_id, table_ids)
 
-    def doubt(self) -> None:
+    def unknown_outcome(self) -> None:
         """The ledger itself looks for what became of a request without a reply."""
 
-    def exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+    def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
         versions = ", ".join(
             f"{one.log.name} at version {one.state.version}" for one in tables.values()
         )
@@ -180,7 +180,7 @@ class LakeCommitter:
 
     def _attempts(self, written: Mapping[str, Rebase], *, retries: int) -> list[_Attempt]:
         made: list[_Attempt] = []
-        group = group_of(self._transaction_id, written.keys())
+        group = group_tag(self._transaction_id, written.keys())
         try:
             for table_id, following in written.items():
                 made.append(self._attempt(table_id, following, group, retries))
@@ -201,12 +201,12 @@ class LakeCommitter:
                 "written by its place now"
             )
         content = encode_actions(actions)
-        commit = kept_of(
+        commit = stage_commit(
             following.log,
             table_id=table_id,
             version=snapshot.version,
             content=content,
-            operation=following.proposal.about.operation,
+            operation=following.proposal.provenance.operation,
             # Others have to find what isn't published yet, and the folder where they stage theirs.
             always_staged=is_open(snapshot.protocol),
         )
@@ -232,15 +232,15 @@ class LakeCommitter:
 
     def _drop(self, made: Iterable[_Attempt]) -> None:
         for one in made:
-            drop_kept(one.following.log, one.commit)
+            drop_staged(one.following.log, one.commit)
 
     def _check_free(self, made: Sequence[_Attempt]) -> None:
-        require_free([(one.following.log, one.commit.version) for one in made])
+        require_versions_free([(one.following.log, one.commit.version) for one in made])
 
     def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
         """Never raises."""
         newest = [
-            Newest(
+            RatifiedCommit(
                 one.following.log.store,
                 one.whole,
                 one.following.log.name,
@@ -248,7 +248,7 @@ class LakeCommitter:
             )
             for one in made
         ]
-        return publish_newest(
+        return publish_ratified(
             self._ledger,
             newest,
             # Who takes up a name, or a place, that this one gave away finds all of it published.
@@ -256,7 +256,7 @@ class LakeCommitter:
         )
 
 
-def kept_of(
+def stage_commit(
     log: TableLog,
     *,
     table_id: str,
@@ -274,7 +274,7 @@ def kept_of(
     return TableCommit(table_id=table_id, version=version, staged=staged, operation=operation)
 
 
-def drop_kept(log: TableLog, kept: TableCommit) -> None:
+def drop_staged(log: TableLog, kept: TableCommit) -> None:
     """Deletes the file of a commit that wasn't ratified; a file that stays does no harm."""
     if kept.staged is None:
         return
@@ -284,7 +284,7 @@ def drop_kept(log: TableLog, kept: TableCommit) -> None:
         _logger.info("%s: a staged commit was left behind: %s", log.name, error)
 
 
-def require_free(versions: Sequence[tuple[TableLog, int]]) -> None:
+def require_versions_free(versions: Sequence[tuple[TableLog, int]]) -> None:
     """Looks whether each log ends where its version is to follow.
 
     A file at that version is that of a transaction which was ratified meanwhile, or one that the
@@ -292,10 +292,10 @@ def require_free(versions: Sequence[tuple[TableLog, int]]) -> None:
     that is ahead of its catalog, or behind it, raises CorruptTable. Of a table that is only being
     made it is another table's: InvalidRequest.
     """
-    parallel_map(_require_free, versions, store=lambda one: one[0].store)
+    parallel_map(_require_version_free, versions, store=lambda one: one[0].store)
 
 
-def _require_free(following: tuple[TableLog, int]) -> None:
+def _require_version_free(following: tuple[TableLog, int]) -> None:
     log, version = following
     path, before = commit_path(version), version - 1
     if log.store.head(path) is None:
@@ -311,10 +311,10 @@ def _require_free(following: tuple[TableLog, int]) -> None:
 
 
 def _table_id(log: TableLog) -> str:
-    governed: CatalogManaged | None = log.governed
-    if governed is None:
+    catalog_table: CatalogTable | None = log.catalog_table
+    if catalog_table is None:
         raise InvalidRequest(
             f"{log.name}: a path table can't be part of a transaction over tables of a lake; "
             "attach it to the lake first"
         )
-    return governed.table_id
+    return catalog_table.table_id

@@ -41,7 +41,7 @@ def clean_log_once(log: TableLog, *, retention_ms: int) -> None:
     What open transactions kept then is deleted a day later, or by another process.
     """
     now = log.system.now_ms()
-    until = (begun(now - retention_ms, _DAY_MS), midnight(now))
+    until = (start_of_unit(now - retention_ms, _DAY_MS), midnight(now))
     if log.cleaned_until != until:
         clean_log(log, retention_ms=retention_ms)
         log.cleaned_until = until
@@ -60,9 +60,9 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
     now = log.system.now_ms()
     expired: list[str] = []
-    kept = oldest_kept(log, listing, retention_ms=retention_ms, unit_ms=unit_ms)
+    kept = oldest_retained(log, listing, retention_ms=retention_ms, unit_ms=unit_ms)
     if kept is not None:
-        expired = [item.path for item in objects if is_before(item.path, kept)]
+        expired = [item.path for item in objects if is_expired(item.path, kept)]
         if expired and not _is_readable(log, listing, kept):
             return []
     kept_version = -1 if kept is None else kept
@@ -85,29 +85,33 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     return sorted(expired)
 
 
-def oldest_kept(
+def oldest_retained(
     log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
 ) -> int | None:
     """The version with which the log begins after `clean_log`; None where it deletes nothing."""
-    governed = log.governed
-    cutoff = begun(log.system.now_ms() - retention_ms, unit_ms)
-    kept = oldest_kept_checkpoint(listing, cutoff)
-    if kept is None or governed is None:
+    catalog_table = log.catalog_table
+    cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
+    kept = oldest_retained_checkpoint(listing, cutoff)
+    if kept is None or catalog_table is None:
         return kept
-    return oldest_kept_checkpoint(listing, cutoff, governed.ledger.oldest_read(governed.table_id))
+    return oldest_retained_checkpoint(
+        listing, cutoff, catalog_table.ledger.oldest_read(catalog_table.table_id)
+    )
 
 
 def midnight(time_ms: int) -> int:
     """The midnight UTC at or before a time."""
-    return begun(time_ms, _DAY_MS)
+    return start_of_unit(time_ms, _DAY_MS)
 
 
-def begun(time_ms: int, unit_ms: int) -> int:
+def start_of_unit(time_ms: int, unit_ms: int) -> int:
     """The beginning of the day, or another unit of time, that a time is in, in UTC."""
     return time_ms - time_ms % unit_ms
 
 
-def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int, read: int | None = None) -> int | None:
+def oldest_retained_checkpoint(
+    listing: Listing, cutoff_ms: int, read: int | None = None
+) -> int | None:
     """The version of the newest checkpoint not newer than the newest commit at or before the cut.
 
     Nor newer than the version `read`, if one is given. None when there is no such commit or
@@ -122,7 +126,7 @@ def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int, read: int | None = 
     return max(versions, default=None)
 
 
-def is_before(path: str, kept: int) -> bool:
+def is_expired(path: str, kept: int) -> bool:
     """Whether a file of the log isn't needed when the checkpoint at `kept` is the oldest kept."""
     match parse_name(path):
         case (

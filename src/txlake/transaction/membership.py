@@ -109,7 +109,7 @@ def membership_domain(membership: Membership) -> DomainMetadata:
     return DomainMetadata(domain=DOMAIN, configuration=text, removed=False)
 
 
-def attaching(
+def attach_actions(
     membership: Membership,
     snapshot: Snapshot,
     metadata: Metadata | None = None,
@@ -146,7 +146,7 @@ def _opening(
     return (*actions, membership_domain(membership))
 
 
-def as_asked(
+def required_actions(
     snapshot: Snapshot, features: Collection[str], properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
     """The actions that give a new table what another system's catalog asks of it."""
@@ -158,7 +158,7 @@ def as_asked(
     return (protocol_for(changed, existing, features=tuple(sorted(features))), changed)
 
 
-def kept_while_open(snapshot: Snapshot) -> dict[str, str]:
+def retained_properties(snapshot: Snapshot) -> dict[str, str]:
     """The properties that stay whatever becomes of an open table; none of another one."""
     if not is_open(snapshot.protocol):
         return {}
@@ -167,7 +167,7 @@ def kept_while_open(snapshot: Snapshot) -> dict[str, str]:
     return {name: configuration[name] for name in names if name in configuration}
 
 
-def detaching(snapshot: Snapshot) -> tuple[Action, ...]:
+def detach_actions(snapshot: Snapshot) -> tuple[Action, ...]:
     """The actions that make a table a plain one again, for a commit of operation DETACH.
 
     What came with the catalog goes with it where nothing else uses it: `domainMetadata`, and the
@@ -193,7 +193,7 @@ def detaching(snapshot: Snapshot) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def unasked(snapshot: Snapshot) -> UnsupportedFeature:
+def catalog_required_error(snapshot: Snapshot) -> UnsupportedFeature:
     """The error for an open table that is read by its place, without its catalog.
 
     Source: PROTOCOL.md, "Reader Requirements for Catalog-managed tables".
@@ -207,7 +207,7 @@ def unasked(snapshot: Snapshot) -> UnsupportedFeature:
     )
 
 
-def refusal(table: str, version: int, domains: Sequence[DomainMetadata]) -> InvalidRequest:
+def bypass_error(table: str, version: int, domains: Sequence[DomainMetadata]) -> InvalidRequest:
     """The error for a commit that goes past the catalog of a table.
 
     `domains` are those that are known of it, for whose the table is.

@@ -26,7 +26,7 @@ from txlake.protocol.actions import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedChanges:
     """The net changes of the statements so far, relative to the snapshot that was read.
 
     Attributes:
@@ -63,7 +63,7 @@ class Staged:
             or self.change_files
         )
 
-    def then(self, actions: Iterable[Action], files: Files) -> Staged:
+    def then(self, actions: Iterable[Action], files: Files) -> StagedChanges:
         """The net changes after one more statement. `files`: those of the snapshot that was read.
 
         Of two settings of one thing the later counts. A file that is removed and listed again
@@ -100,10 +100,10 @@ class Staged:
         for file in files_to_add:
             if removed.pop(file.key, None) is not None:
                 file = msgspec.structs.replace(file, data_change=False)
-                if _is_as_before(file, files):
+                if _is_unchanged(file, files):
                     continue
             added[file.key] = file
-        return Staged(
+        return StagedChanges(
             added=added,
             removed=removed,
             metadata=metadata,
@@ -114,7 +114,7 @@ class Staged:
             rows_moved_on=moved_on,
         )
 
-    def without_change(self) -> Staged:
+    def without_data_change(self) -> StagedChanges:
         """The same files where no row of the table came, went or changed: rows were only moved."""
         return replace(
             self,
@@ -159,7 +159,7 @@ class Staged:
         )
 
 
-def _is_as_before(file: Add, base: Files) -> bool:
+def _is_unchanged(file: Add, base: Files) -> bool:
     """Whether a file stands in the snapshot that was read just as it is listed now."""
     before = base.get(file.key)
     return before is not None and before == msgspec.structs.replace(

@@ -19,8 +19,8 @@ from txlake.datafiles.origins import Positions
 from txlake.datafiles.stored_vectors import as_array
 from txlake.log.files import Files, canonical_path
 from txlake.protocol.actions import Add
-from txlake.transaction.merge_actions import Staged
-from txlake.transaction.row_origins import Told, traced
+from txlake.transaction.merge_actions import StagedChanges
+from txlake.transaction.row_origins import RowSources, trace
 
 INSERT = "insert"
 DELETE = "delete"
@@ -49,9 +49,9 @@ class ChangedRows:
 
 
 def net_changes(
-    staged: Staged,
+    staged: StagedChanges,
     base: Files,
-    told: Mapping[str, Told],
+    row_sources: Mapping[str, RowSources],
     vectors: Vectors,
     count_rows: CountRows,
 ) -> tuple[ChangedRows, ...] | None:
@@ -67,14 +67,14 @@ def net_changes(
         vectors: reads deletion vectors.
         count_rows: counts a file's rows.
     """
-    if not told:
+    if not row_sources:
         return None
     lost, new = _files(staged, base, vectors, count_rows)
     lives_on = False
     for path, after in new.items():
-        if path not in told:
+        if path not in row_sources:
             continue
-        for part in traced(path, _numbers(after.rows), told, vectors):
+        for part in trace(path, _as_positions(after.rows), row_sources, vectors):
             before = lost.get(part.path)
             if before is None:
                 continue  # of a file that came and went with this transaction
@@ -88,13 +88,13 @@ def net_changes(
     if not lives_on:
         return None
     changes = [
-        *(one.told(PREIMAGE, DELETE) for one in lost.values()),
-        *(one.told(POSTIMAGE, INSERT) for one in new.values()),
+        *(one.by_change_type(PREIMAGE, DELETE) for one in lost.values()),
+        *(one.by_change_type(POSTIMAGE, INSERT) for one in new.values()),
     ]
     return tuple(change for some in changes for change in some)
 
 
-def all_but(positions: BitMap64, count: int) -> BitMap64:
+def other_positions(positions: BitMap64, count: int) -> BitMap64:
     """The other positions of a file with that many rows."""
     every = BitMap64()
     if count:
@@ -119,7 +119,7 @@ class _File:
         """Which of these rows are among them, be they noted as living on or not."""
         if self.all_rows is None:
             self.all_rows = np.zeros(self.count, np.bool_)
-            self.all_rows[_numbers(self.rows | self.changed)] = True
+            self.all_rows[_as_positions(self.rows | self.changed)] = True
         return self.all_rows[positions]
 
     def move(self, changed: Positions, same: Positions) -> None:
@@ -129,7 +129,7 @@ class _File:
         self.rows -= every
         self.rows -= BitMap64(same.tolist())
 
-    def told(self, image: str, otherwise: str) -> list[ChangedRows]:
+    def by_change_type(self, image: str, otherwise: str) -> list[ChangedRows]:
         """Its rows by kind."""
         return [
             ChangedRows(file=self.file, positions=positions, count=self.count, change_type=kind)
@@ -139,7 +139,7 @@ class _File:
 
 
 def _files(
-    staged: Staged, base: Files, vectors: Vectors, count_rows: CountRows
+    staged: StagedChanges, base: Files, vectors: Vectors, count_rows: CountRows
 ) -> tuple[dict[str, _File], dict[str, _File]]:
     """The files that lose rows, and those that bring some, by canonical path."""
     lost: dict[str, _File] = {}
@@ -153,7 +153,7 @@ def _files(
         after = listed.pop(path, None)
         count = count_rows(add)
         if after is None:
-            lost[path] = _File(add, all_but(before, count), count)
+            lost[path] = _File(add, other_positions(before, count), count)
             continue
         gone = deleted_positions(after, vectors)
         lost[path] = _File(add, gone - before, count)
@@ -162,9 +162,9 @@ def _files(
         if not add.data_change:
             continue
         count = count_rows(add)
-        new[path] = _File(add, all_but(deleted_positions(add, vectors), count), count)
+        new[path] = _File(add, other_positions(deleted_positions(add, vectors), count), count)
     return lost, new
 
 
-def _numbers(rows: BitMap64) -> Positions:
+def _as_positions(rows: BitMap64) -> Positions:
     return as_array(rows).astype(np.int64)

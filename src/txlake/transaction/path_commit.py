@@ -15,8 +15,8 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, PutOutcome
 from txlake.protocol.actions import Action, Protocol
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.commit_loop import CommitLoop, Made, Unanswered
-from txlake.transaction.membership import is_catalog_managed, refusal
+from txlake.transaction.commit_loop import CommitLoop, CommittedAttempt, ReplyLost
+from txlake.transaction.membership import bypass_error, is_catalog_managed
 from txlake.transaction.publication import Publication
 from txlake.transaction.rebase import Committed, Proposal, Rebase, wait_after
 from txlake.transaction.table_log import TableLog
@@ -56,18 +56,20 @@ class PathCommitter:
         """The table's."""
         return self._log.name
 
-    def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
+    def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
         # Also where there is no winner: a version that was read long ago may be followed by a gap
         # in the log, after its cleanup, and the gap must not be filled.
         self._listed = self._clocks()
-        return asked
+        return tables
 
-    def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit] | Made:
+    def winners(
+        self, following: Rebase, latest: Snapshot
+    ) -> Sequence[ConcurrentCommit] | CommittedAttempt:
         """As `Committer.winners`: a reply was lost, or the store's client sent the commit twice.
 
         Raises InvalidRequest when the table belongs to a catalog.
         """
-        log, txn_id = self._log, self._proposal.about.txn_id
+        log, txn_id = self._log, self._proposal.provenance.txn_id
         sent = self._lost
         if sent is not None and latest.version < sent:
             if log.find_txn_id(sent) != txn_id:
@@ -88,12 +90,12 @@ class PathCommitter:
                 self._lost = None
             found.append(winner)
         if is_catalog_managed(latest.protocol) and not self._attaches():
-            raise refusal(log.name, latest.version, tuple(latest.domains.values()))
+            raise bypass_error(log.name, latest.version, tuple(latest.domains.values()))
         return found
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> Made | Moved | Unanswered:
+    ) -> CommittedAttempt | Moved | ReplyLost:
         actions, snapshot = written[self._key].attempt(retries=retries)
         version = snapshot.version
         match self._put(version, actions):
@@ -109,7 +111,7 @@ class PathCommitter:
                 self._listed = self._clocks()  # the loop lists the log before the next attempt
                 return Moved(heads={self._key: version})
             case PutOutcome.UNKNOWN:
-                return Unanswered()
+                return ReplyLost()
 
     def _put(self, version: int, actions: Sequence[Action]) -> PutOutcome:
         """Puts the commit. EXISTS: a commit is at that version, which may be our own.
@@ -187,12 +189,12 @@ class PathCommitter:
             f"{log.name}: version {version} was written a long time after the log had been listed, "
             f"and its files don't prove that version {version + 1} follows it; look whether the "
             f"newest version contains the changes of txnId "
-            f"{self._proposal.about.txn_id} before running the transaction again"
+            f"{self._proposal.provenance.txn_id} before running the transaction again"
         )
 
-    def _made(self, snapshot: Snapshot) -> Made:
+    def _made(self, snapshot: Snapshot) -> CommittedAttempt:
         """What is put is published."""
-        return Made(
+        return CommittedAttempt(
             snapshots={self._key: snapshot}, publication=Publication(frozenset({self._key}))
         )
 
@@ -200,17 +202,17 @@ class PathCommitter:
         """A log has no turns."""
         return False
 
-    def doubt(self) -> OutcomeUnknown | None:
+    def unknown_outcome(self) -> OutcomeUnknown | None:
         return None if self._lost is None else self._unknown(self._lost)
 
     def _unknown(self, version: int) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"{self._log.name}: the reply to the commit of version {version} was lost, and looking "
             f"did not settle it; look whether version {version} has the txnId "
-            f"{self._proposal.about.txn_id} before running the transaction again"
+            f"{self._proposal.provenance.txn_id} before running the transaction again"
         )
 
-    def exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+    def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
         return Unavailable(
             f"{self._log.name}: read version {self._proposal.base.version}: "
             f"{attempts} attempts to commit lost to other writers, the newest at "

@@ -29,7 +29,7 @@ def staged_path(name: str) -> str:
     return f"{STAGED_FOLDER}/{name}"
 
 
-def content_of(store: Store, commit: TableCommit) -> bytes:
+def commit_content(store: Store, commit: TableCommit) -> bytes:
     """The bytes of a ratified commit, wherever they stand.
 
     Raises FileNotFoundError where they stand nowhere any more.
@@ -79,7 +79,7 @@ def made_by_txlake(data: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class RatifiedCommit:
     """A table's newest commit, which was just ratified; `table` is what messages call it.
 
     `published`: up to which version the table's log was published then; None: unknown.
@@ -116,12 +116,12 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
         put_ratified(store, commit, table)
     if commits:
         ledger.publishes({commits[-1].table_id: _versions(commits)})
-        _tidy(store, commits)
+        _delete_staged(store, commits)
 
 
 @span("publish")
-def publish_newest(
-    ledger: Ledger, newest: Sequence[Newest], *, soon: str | None = None
+def publish_ratified(
+    ledger: Ledger, newest: Sequence[RatifiedCommit], *, soon: str | None = None
 ) -> Publication:
     """Publishes what a transaction ratified, after what came before it and isn't published yet.
 
@@ -154,17 +154,17 @@ class _Put:
         occupied: why one of them couldn't be.
     """
 
-    newest: Newest
+    newest: RatifiedCommit
     is_there: bool = False
     commits: Sequence[TableCommit] = ()
     occupied: Occupied | None = None
 
 
-def _put(ledger: Ledger, newest: Newest) -> _Put:
+def _put(ledger: Ledger, newest: RatifiedCommit) -> _Put:
     """Puts a table's commits into its log. Never raises: what fails is logged."""
     commits: Sequence[TableCommit] = (newest.commit,)
     try:
-        found = _with_those_before(ledger, newest)
+        found = _with_pending(ledger, newest)
         if found is None:
             return _Put(newest)
         commits = found
@@ -176,12 +176,12 @@ def _put(ledger: Ledger, newest: Newest) -> _Put:
     return _Put(newest, is_there=True, commits=commits)
 
 
-def _is_alone(newest: Newest, commits: Sequence[TableCommit]) -> bool:
+def _is_alone(newest: RatifiedCommit, commits: Sequence[TableCommit]) -> bool:
     """Whether nothing came before the commit, and nothing is tidied up after it."""
     return tuple(commits) == (newest.commit,) and newest.commit.staged is None
 
 
-def _note(ledger: Ledger, made: Sequence[tuple[Newest, Sequence[TableCommit]]]) -> None:
+def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCommit]]]) -> None:
     """Notes what was published, and tidies up after it; what fails is logged."""
     try:
         ledger.publishes({one.commit.table_id: _versions(commits) for one, commits in made})
@@ -191,7 +191,7 @@ def _note(ledger: Ledger, made: Sequence[tuple[Newest, Sequence[TableCommit]]]) 
         return
     for one, commits in made:
         try:
-            _tidy(one.store, commits)
+            _delete_staged(one.store, commits)
         except Exception as error:
             _log.info("%s: a staged commit was left behind: %s", one.table, error)
 
@@ -215,7 +215,7 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
     return Head(version=head.version)
 
 
-def _with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit] | None:
+def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommit] | None:
     """The commit and those before it that aren't published; None when the table was dropped.
 
     The ledger alone knows which are: a file at a version may be anybody's. Others may have
@@ -236,7 +236,7 @@ def _versions(commits: Sequence[TableCommit]) -> Versions:
     return Versions(commits[0].version, commits[-1].version)
 
 
-def _tidy(store: Store, commits: Sequence[TableCommit]) -> None:
+def _delete_staged(store: Store, commits: Sequence[TableCommit]) -> None:
     """Deletes what commits that are published now were staged in, unless others may read it."""
     staged = [
         staged_path(commit.staged)
@@ -257,7 +257,7 @@ def put_ratified(store: Store, commit: TableCommit, table: str) -> None:
 
     Raises Occupied when another commit's file is there, Unavailable when replies were lost.
     """
-    path, content = commit_path(commit.version), content_of(store, commit)
+    path, content = commit_path(commit.version), commit_content(store, commit)
     for _ in range(_PUTS):
         if store.put_if_absent(path, content) is PutOutcome.CREATED:
             return

@@ -37,11 +37,11 @@ from txlake.transaction.in_commit_time import (
     check_times,
     commit_time,
     is_enabled,
-    with_provenance,
+    with_enablement,
 )
 from txlake.transaction.row_probe import FileProbe
 from txlake.transaction.row_tracking import assign, preserved_tag
-from txlake.transaction.staging import Staging
+from txlake.transaction.staging import StagingSystem
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Proposal:
     footprint: Footprint
     actions: tuple[Action, ...]
     level: Level
-    about: Provenance
+    provenance: Provenance
     identity_marks: Mapping[str, int] = field(default_factory=dict)
     granularity: Granularity = Granularity.ROW
     probe: RowProbe | None = None
@@ -121,7 +121,7 @@ class Rebase:
                 log.store,
                 vectors,
                 bytes_max=log.settings.probe_bytes_max,
-                beyond=proposal.probe,
+                fallback=proposal.probe,
             ),
         )
 
@@ -187,14 +187,14 @@ class Rebase:
 
         `retries`: how many attempts were lost before; `tags` are the commit's besides its own.
         """
-        previous, about = self.state, self.proposal.about
+        previous, provenance = self.state, self.proposal.provenance
         version = previous.version + 1
         now_ms = self.log.system.now_ms()
         metadata = self._with_marks(self.footprint.metadata or previous.metadata)
         protocol = self.footprint.protocol or previous.protocol
         time_ms = commit_time(previous, metadata, now_ms)
         actions = [
-            with_provenance(
+            with_enablement(
                 with_protection(metadata, previous, protocol, version), previous, version, time_ms
             )
             if isinstance(action, Metadata)
@@ -208,7 +208,7 @@ class Rebase:
         if only_moves_marks(previous.metadata, metadata):
             told[_MARKS_ALONE] = "true"
         info = commit_info(
-            about,
+            provenance,
             now_ms=now_ms,
             in_commit_ms=time_ms,
             tags=told,
@@ -243,7 +243,7 @@ class Rebase:
     def _with_vectors(self, footprint: Footprint) -> Footprint:
         """Writes the deletion vectors that were united with the winners'."""
         log, unwritten = self.log, footprint.unwritten
-        staging = Staging(log.system, self.proposal.about.txn_id)
+        staging = StagingSystem(log.system, self.proposal.provenance.txn_id)
         written = write_vectors(log.store, staging, list(unwritten.values()))
         vectors = dict(zip(unwritten, written, strict=True))
         added = tuple(
@@ -270,7 +270,7 @@ def check_reads(log: TableLog, proposal: Proposal) -> None:
         following.follow(winners, latest)
 
 
-def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> None:
+def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> None:
     """Checks that what was read of the older version is there, and alone, in the newer.
 
     Raises the Conflict of the first commit between them that changed it, whatever the level.
@@ -281,7 +281,7 @@ def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> N
         changes_elsewhere=True,
     )
     level = Level.SERIALIZABLE
-    about = Provenance(
+    provenance = Provenance(
         operation="READ",
         level=level,
         is_blind_append=False,
@@ -289,7 +289,8 @@ def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> N
         txn_id=log.system.new_id(),
     )
     following = Rebase(
-        log, Proposal(base=older, footprint=footprint, actions=(), level=level, about=about)
+        log,
+        Proposal(base=older, footprint=footprint, actions=(), level=level, provenance=provenance),
     )
     following.follow(list(following.winners(newer)), newer)
 

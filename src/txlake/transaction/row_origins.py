@@ -38,7 +38,7 @@ class Origins:
     is_update: bool
 
 
-Told = Origins | tuple[Source, ...]
+RowSources = Origins | tuple[Source, ...]
 """What is known of a new file's rows: the origins, or the runs of rows that it was packed of."""
 
 
@@ -53,7 +53,7 @@ def origins_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traced:
+class TracedRows:
     """Rows of a new file that are rows of one file of the table as it was read.
 
     Attributes:
@@ -69,19 +69,19 @@ class Traced:
     is_update: _Flags
 
 
-def traced(
-    path: str, rows: Positions, told: Mapping[str, Told], vectors: Vectors
-) -> Iterator[Traced]:
-    """Where rows of a new file come from, through all files in between.
+def trace(
+    path: str, rows: Positions, row_sources: Mapping[str, RowSources], vectors: Vectors
+) -> Iterator[TracedRows]:
+    """Trace rows of a new file back to files of the version read, through all files in between.
 
-    `told`: by canonical path, what is known of the transaction's files. Rows that were made of no
-    other are left out.
+    `row_sources`: the sources of the transaction's new files, by canonical path. Rows without a
+    source are left out.
     """
-    here = Traced(path=path, before=rows, after=rows, is_update=np.zeros(len(rows), np.bool_))
+    here = TracedRows(path=path, before=rows, after=rows, is_update=np.zeros(len(rows), np.bool_))
     pending = [here]
     while pending:
         one = pending.pop()
-        known = told.get(one.path)
+        known = row_sources.get(one.path)
         if known is None:
             if one.path != path:
                 yield one
@@ -91,7 +91,7 @@ def traced(
         for ordinal in np.unique(files[files != NO_FILE]):
             chosen = files == ordinal
             pending.append(
-                Traced(
+                TracedRows(
                     path=canonical_path(found.sources[int(ordinal)]),
                     before=positions[chosen],
                     after=one.after[chosen],

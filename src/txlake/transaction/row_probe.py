@@ -32,7 +32,7 @@ from txlake.protocol.types import Field, Primitive, to_arrow_type
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _ProbeResult:
     """Rows of a file that may match, and those of them that do; None where none is certain."""
 
     rows: FileRows
@@ -40,7 +40,7 @@ class _Look:
 
 
 class FileProbe:
-    """Reads the rows in doubt; `beyond` is asked for what is too large, or can't be told here."""
+    """Reads the rows in doubt; `fallback` is asked for what is too large, or can't be told here."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class FileProbe:
         vectors: Vectors,
         *,
         bytes_max: int,
-        beyond: RowProbe | None = None,
+        fallback: RowProbe | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._store = store
         self._vectors = vectors
         self._bytes_max = bytes_max
-        self._beyond = beyond
+        self._fallback = fallback
         self._last: tuple[tuple[str, ...], pa.Table] | None = None
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
@@ -70,26 +70,26 @@ class FileProbe:
                 return certain
             found = [look.rows for look in looks]
         left = rows if found is None else found
-        exact = self._beyond.matching(read, left) if self._beyond is not None and left else None
+        exact = self._fallback.matching(read, left) if self._fallback is not None and left else None
         if exact is not None or found is None:
             return exact
         return [replace(one, positions=None) for one in found]
 
-    def _look(self, read: Read, one: FileRows) -> _Look | None:
+    def _look(self, read: Read, one: FileRows) -> _ProbeResult | None:
         """What the file's rows say; None when no row of it matches."""
         if read.predicate is None:
-            return _Look(one, certain=one)
+            return _ProbeResult(one, certain=one)
         schema = self._snapshot.schema
         try:
             rows, places = self._rows(one, columns_of(read.predicate))
             may = rows_may_match(read.predicate, rows, schema)
             must = rows_must_match(read.predicate, rows, schema)
         except (TxlakeError, pa.ArrowException, OSError, ValueError):  # unreadable: doubt
-            return _Look(one)
+            return _ProbeResult(one)
         if not pc.any(may).as_py():
             return None
         certain = BitMap64(places.filter(must).to_pylist())
-        return _Look(
+        return _ProbeResult(
             replace(one, positions=BitMap64(places.filter(may).to_pylist())),
             replace(one, positions=certain) if certain else None,
         )

@@ -34,7 +34,7 @@ def tags_in(path: str) -> frozenset[str]:
     return frozenset(tag for part in parts for tag in _TAGGED.findall(part))
 
 
-class Staging:
+class StagingSystem:
     """`ports.System` for what a transaction stages: its new ids have the transaction's tag."""
 
     __slots__ = ("_system", "_tag")

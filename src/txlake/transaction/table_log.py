@@ -29,8 +29,8 @@ from txlake.protocol.file_names import (
 from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
 from txlake.settings import Settings
 from txlake.transaction.catalog_managed import (
-    CatalogManaged,
     CatalogManagedFiles,
+    CatalogTable,
     LogFiles,
     came_later,
 )
@@ -58,11 +58,11 @@ class Commit:
 
 
 class TableLog:
-    """The log of the table that lies at a store's root. The latest snapshot is kept and refreshed.
+    """The log of the table at a store's root. The latest snapshot is cached and refreshed.
 
-    A `governed` table's versions are those that its ledger has ratified, and no others: each that
-    isn't published yet is published when it is met, or else read from the ledger. `elsewhere` reads
-    what its files have outside of its folder.
+    With `catalog_table`, its versions are those that the ledger has ratified, and no others. One
+    that isn't published yet is published when it is read, or else read from the ledger. `elsewhere`
+    reads files that the table has outside its folder.
 
     Every method that reads state raises InvalidRequest when there is no Delta table, CorruptTable
     naming the file when the log is damaged, UnsupportedFeature when its protocol is beyond us, and
@@ -76,7 +76,7 @@ class TableLog:
         settings: Settings,
         *,
         name: str | None = None,
-        governed: CatalogManaged | None = None,
+        catalog_table: CatalogTable | None = None,
         external_vectors: ExternalVectors | None = None,
     ) -> None:
         self.store = store
@@ -88,15 +88,15 @@ class TableLog:
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
         self._fifo_lock = FifoLock(system)
-        self.governed = governed
+        self.catalog_table = catalog_table
         self.external_vectors = external_vectors
         self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
-        self._governed: CatalogManagedFiles | None = None
-        if governed is not None:
-            self._governed = CatalogManagedFiles(
-                store, governed, self.name, self._fifo_lock.is_taken
+        self._ledger_files: CatalogManagedFiles | None = None
+        if catalog_table is not None:
+            self._ledger_files = CatalogManagedFiles(
+                store, catalog_table, self.name, self._fifo_lock.is_taken
             )
-        self._files: LogFiles = self._governed or store
+        self._files: LogFiles = self._ledger_files or store
         self._reader = LogReader(self._files, self.name)
 
     def turn(self) -> AbstractContextManager[bool]:
@@ -111,8 +111,8 @@ class TableLog:
 
         Who wants the snapshot too asks `latest_or_none`.
         """
-        if self._governed is not None:
-            head = self._governed.refresh()
+        if self._ledger_files is not None:
+            head = self._ledger_files.refresh()
             return head is not None and head.version >= 0
         latest = self._latest
         if latest is not None and not self.listing(latest[0].version).is_empty:
@@ -124,9 +124,9 @@ class TableLog:
 
     def require_published(self) -> None:
         """Raises CorruptTable when a governed log lacks the file that it should end with."""
-        if self._governed is not None:
-            self._governed.refresh()
-            list(self._governed.list(LOG_FOLDER))
+        if self._ledger_files is not None:
+            self._ledger_files.refresh()
+            list(self._ledger_files.list(LOG_FOLDER))
 
     @property
     def newest_known(self) -> int:
@@ -147,8 +147,8 @@ class TableLog:
     def latest_or_none(self) -> Snapshot | None:
         """As `latest`; None when there is no Delta table."""
         latest = self._latest
-        if self._governed is not None:
-            head = self._governed.refresh()
+        if self._ledger_files is not None:
+            head = self._ledger_files.refresh()
             if head is None or head.version < 0:
                 return None
             if latest is not None and latest[0].version >= head.version:
@@ -158,7 +158,7 @@ class TableLog:
         known, was = latest
         listing = self.listing(known.version)
         entry = listing.commits.get(known.version)
-        if self.governed is not None:
+        if self.catalog_table is not None:
             is_same = entry is not None
         else:
             is_same = entry == was if was else listing.latest_version >= known.version
@@ -194,14 +194,14 @@ class TableLog:
         Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
         has versions that the lake doesn't know.
         """
-        if self.governed is None:
+        if self.catalog_table is None:
             return self.latest()
         if version is None:
-            version = self.governed.ledger.version_at(self.governed.table_id, sequence)
+            version = self.catalog_table.ledger.version_at(self.catalog_table.table_id, sequence)
         if version is None or version < 0:
-            raise came_later(self.governed, self.name, sequence)
-        if self._governed is not None and version >= self.newest_known:
-            self._governed.check_newest(version)
+            raise came_later(self.catalog_table, self.name, sequence)
+        if self._ledger_files is not None and version >= self.newest_known:
+            self._ledger_files.check_newest(version)
         return self.snapshot(version)
 
     def snapshot(
@@ -227,7 +227,7 @@ class TableLog:
             return latest[0]
         known = old.get(version)
         if known is None:
-            if self._governed is not None:
+            if self._ledger_files is not None:
                 newest = self.latest()
                 if newest.version == version:
                     return newest
@@ -262,7 +262,7 @@ class TableLog:
                 if up_to is None:
                     return
                 mend = "restore the file, or read a version after it"
-                if self.governed is not None:  # one that was ratified need not be published
+                if self.catalog_table is not None:  # one that was ratified need not be published
                     mend += (
                         ". Where the lake's catalog was restored from a backup, connect again and "
                         "let lake.recover() bring it up to the tables' logs"
@@ -352,7 +352,7 @@ class TableLog:
         latest = self._latest
         if latest is None or snapshot.version > latest[0].version:
             self._latest = (snapshot, None)
-            if latest is not None and self.governed is not None:
+            if latest is not None and self.catalog_table is not None:
                 self._keep_old(latest[0])
 
     def forget(self) -> None:
@@ -408,7 +408,7 @@ class TableLog:
         latest = self._latest
         kept = [*self._old.values(), *(() if latest is None else (latest[0],))]
         older = [one for one in kept if version - _CATCH_UP_COMMITS_MAX <= one.version < version]
-        if self.governed is None or not older:
+        if self.catalog_table is None or not older:
             return None
         known = max(older, key=lambda one: one.version)
         commits = self.listing(known.version).commits

@@ -22,46 +22,52 @@ from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, Cdc
 from txlake.protocol.identity import marks_differ, metadata_with_marks
-from txlake.transaction.commit_info import Provenance, StatementInfo, in_one
-from txlake.transaction.feed_rules import has_feed, require_known_changes, runs_of
-from txlake.transaction.identities import DrawnHere
+from txlake.transaction.commit_info import Provenance, StatementInfo, combine_statements
+from txlake.transaction.feed_rules import has_feed, packed_sources, require_known_changes
+from txlake.transaction.identities import LocalIdentities
 from txlake.transaction.membership import DETACH
-from txlake.transaction.merge_actions import Staged
+from txlake.transaction.merge_actions import StagedChanges
+from txlake.transaction.metadata_validation import require_no_staged_files
 from txlake.transaction.net_changes import ChangedRows, CountRows, net_changes
 from txlake.transaction.path_commit import commit
 from txlake.transaction.rebase import Committed, Proposal
-from txlake.transaction.row_origins import Origins, Told
-from txlake.transaction.settings_rules import require_files_of_now
+from txlake.transaction.row_origins import Origins, RowSources
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.validation import completed, validated
+from txlake.transaction.validation import complete_actions, validate
 
 # Operations that may take table features away.
 _DROPPING = frozenset({"DROP FEATURE", DETACH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A savepoint of a table's part of a transaction: its staged changes at that moment.
+class TableSavepoint:
+    """A savepoint of a transaction's part on one table: its staged changes at that point.
 
-    `reads` is how much had been read then, `app_ids` the application ids that it depended on.
-    `marks`: the last values given in identity columns, by the table's id as its metadata has it and
-    the column's physical name.
-    `told` is where rows of new files come from, by canonical path, of a table with a change data
-    feed; `untold` are its rewritten files for which that is unknown.
+    Attributes:
+        staged: the net changes.
+        reads: how many reads had been noted.
+        app_ids: the application ids that the transaction depended on.
+        statements: what the history will say of the statements.
+        tags: tags of the commit.
+        marks: the last values given in identity columns, by the metadata's table id and the
+            column's physical name.
+        row_sources: for a table with a change data feed, the sources of new files' rows, by the
+            files' canonical paths.
+        untracked_files: canonical paths of rewritten files whose rows' sources are unknown.
     """
 
-    staged: Staged = field(default_factory=Staged)
+    staged: StagedChanges = field(default_factory=StagedChanges)
     reads: int = 0
     app_ids: frozenset[str] = frozenset()
     statements: tuple[StatementInfo, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    told: Mapping[str, Told] = field(default_factory=dict)
-    untold: frozenset[str] = frozenset()
+    row_sources: Mapping[str, RowSources] = field(default_factory=dict)
+    untracked_files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class PartSummary:
     """A transaction's part on one table, as its parts on others tell of it.
 
     Attributes:
@@ -97,17 +103,17 @@ class TableTransaction:
     ) -> None:
         self.log = log
         self.base = Snapshot.empty(log.name) if base is None else base
-        self.drawn = DrawnHere()
-        self._asked = level
-        self._asked_granularity = granularity
+        self.drawn = LocalIdentities()
+        self._requested_level = level
+        self._requested_granularity = granularity
         self._states_marks = states_marks
         self._reads: list[Read] = []
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
         self._undone_app_ids: set[str] = set()
         self._read_domains: set[str] = set()
-        self._read_elsewhere: set[str] = set()
-        self._now = Token()
+        self._tables_read_elsewhere: set[str] = set()
+        self._staged_state = TableSavepoint()
         self._view = self.base
         self._is_done = False
 
@@ -119,13 +125,13 @@ class TableTransaction:
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
-        return not self._now.staged.is_empty
+        return not self._staged_state.staged.is_empty
 
     @property
-    def beside(self) -> Beside:
+    def part_summary(self) -> PartSummary:
         """What it did so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)
-        return Beside(
+        return PartSummary(
             part=self,
             table_ids=frozenset(one.metadata.id for one in known),
             footprint=self._footprint(),
@@ -133,7 +139,9 @@ class TableTransaction:
 
     def raise_level(self, level: Level) -> None:
         """Asks for a level beside what was asked for before; the strictest of them counts."""
-        self._asked = level if self._asked is None else strictest(self._asked, level)
+        self._requested_level = (
+            level if self._requested_level is None else strictest(self._requested_level, level)
+        )
 
     @property
     def level(self) -> Level:
@@ -145,7 +153,7 @@ class TableTransaction:
             text = self._view.properties.isolation_level
         except CorruptTable:
             return Level.SERIALIZABLE
-        return strictest(None if text is None else parse_level(text), self._asked)
+        return strictest(None if text is None else parse_level(text), self._requested_level)
 
     @property
     def granularity(self) -> Granularity:
@@ -157,7 +165,7 @@ class TableTransaction:
             own = parse_granularity(self._view.properties.conflict_granularity)
         except CorruptTable:
             return Granularity.TABLE
-        return coarsest(own, self._asked_granularity)
+        return coarsest(own, self._requested_granularity)
 
     # Reads
 
@@ -203,11 +211,11 @@ class TableTransaction:
         """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
         self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN, condition=condition))
 
-    def read_shown(self, read: Read) -> None:
+    def add_read(self, read: Read) -> None:
         """Notes rows that the writes depend on, as somebody else described them."""
         self._note(read)
 
-    def writes_from_reads(self) -> None:
+    def promote_plain_reads(self) -> None:
         """Notes that the writes depend on the rows of SELECTs too."""
         reads = (
             replace(one, kind=ReadKind.FOR_WRITE) if one.kind is ReadKind.PLAIN else one
@@ -223,10 +231,10 @@ class TableTransaction:
         """Notes files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
-    def read_elsewhere(self, others: Iterable[Beside]) -> None:
+    def read_elsewhere(self, others: Iterable[PartSummary]) -> None:
         """Notes which of its parts on other tables the transaction read; the commit tells of it."""
         read = (one.table_ids for one in others if one.footprint.read_anything)
-        self._read_elsewhere.update(*read)
+        self._tables_read_elsewhere.update(*read)
 
     def app_version(self, app_id: str) -> int | None:
         """The newest version that the application has written; the commit depends on it."""
@@ -242,8 +250,8 @@ class TableTransaction:
     @property
     def operation(self) -> str | None:
         """What the history would say of its changes so far; None without any."""
-        statements = self._now.statements
-        return in_one(statements, change_files=0).operation if statements else None
+        statements = self._staged_state.statements
+        return combine_statements(statements, change_files=0).operation if statements else None
 
     def stage(
         self,
@@ -264,7 +272,7 @@ class TableTransaction:
         table would need a feature that txlake doesn't write; nothing is staged then.
         """
         self._require_open()
-        whole = completed(
+        whole = complete_actions(
             actions,
             self._view,
             self.log.system,
@@ -272,60 +280,60 @@ class TableTransaction:
             brings_back=brings_back,
             unmaps=unmaps,
         )
-        validated(whole, self._view, operation=operation)
+        validate(whole, self._view, operation=operation)
         statement = StatementInfo(
             operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
         )
-        staged = self._now.staged.then(whole, self.base.files)
+        staged = self._staged_state.staged.then(whole, self.base.files)
         table_id = (staged.metadata or self.base.metadata).id
         given = {(table_id, name): mark for name, mark in (identity_marks or {}).items()}
-        then = Token(
+        then = TableSavepoint(
             staged=staged,
-            statements=(*self._now.statements, statement),
-            tags={**self._now.tags, **(tags or {})},
-            marks={**self._now.marks, **given},
-            told=self._now.told,
-            untold=self._now.untold,
+            statements=(*self._staged_state.statements, statement),
+            tags={**self._staged_state.tags, **(tags or {})},
+            marks={**self._staged_state.marks, **given},
+            row_sources=self._staged_state.row_sources,
+            untracked_files=self._staged_state.untracked_files,
         )
-        view = self._seen(then)
-        kept = (add for key, add in staged.added.items() if key in self._now.staged.added)
-        require_files_of_now(self._view, view, kept, self.base)
+        view = self._view_of(then)
+        kept = (add for key, add in staged.added.items() if key in self._staged_state.staged.added)
+        require_no_staged_files(self._view, view, kept, self.base)
         if has_feed(view):
             then = self._with_origins(then, whole, origins or {})
-        self._now, self._view = then, view
+        self._staged_state, self._view = then, view
 
-    def _seen(self, now: Token) -> Snapshot:
+    def _view_of(self, now: TableSavepoint) -> Snapshot:
         """The base with what is staged on top, the marks of identity columns included."""
         seen = self.base.apply(now.staged.actions)
-        metadata = metadata_with_marks(seen.metadata, _marks(seen, now), seen.table)
+        metadata = metadata_with_marks(seen.metadata, _identity_marks(seen, now), seen.table)
         return seen if metadata is seen.metadata else seen.apply([metadata])
 
     def _with_origins(
-        self, then: Token, actions: Iterable[Action], origins: Mapping[str, Origins]
-    ) -> Token:
+        self, then: TableSavepoint, actions: Iterable[Action], origins: Mapping[str, Origins]
+    ) -> TableSavepoint:
         """What is staged, with where the rows of its new files come from.
 
         Raises InvalidRequest where that isn't known and would have to be.
         """
-        require_known_changes(self._view, self._now.staged, then.staged, self.log.name)
+        require_known_changes(self._view, self._staged_state.staged, then.staged, self.log.name)
         if has_feed(self._view):
-            moved = runs_of(actions, self._view.files)
+            moved = packed_sources(actions, self._view.files)
         else:  # turned on now: what was packed before counts too
-            moved = runs_of(then.staged.added.values(), self.base.files)
-        told = {
-            **then.told,
+            moved = packed_sources(then.staged.added.values(), self.base.files)
+        row_sources = {
+            **then.row_sources,
             **{canonical_path(path): one for path, one in origins.items()},
             **{path: runs for path, runs in moved.items() if runs},
         }
-        untold = then.untold | {path for path, runs in moved.items() if not runs}
-        if untold and then.staged.rows_moved_on:
+        untracked_files = then.untracked_files | {path for path, runs in moved.items() if not runs}
+        if untracked_files and then.staged.rows_moved_on:
             raise InvalidRequest(
                 f"{self.log.name}: rows were changed, and rewritten in an order that isn't "
                 "recorded (a ZORDER BY or clustering of more than Settings.told_rows_max rows), in "
                 "one transaction: the change data feed couldn't tell which were changed; COMMIT "
                 "between the two"
             )
-        return replace(then, told=told, untold=untold)
+        return replace(then, row_sources=row_sources, untracked_files=untracked_files)
 
     def changes(self, vectors: Vectors, count_rows: CountRows) -> tuple[ChangedRows, ...] | None:
         """The rows that its change data files have to tell of; None where it needs none.
@@ -334,109 +342,117 @@ class TableTransaction:
         """
         if not has_feed(self._view):
             return None
-        staged = self._now.staged
-        return net_changes(staged, self.base.files, self._now.told, vectors, count_rows)
+        staged = self._staged_state.staged
+        return net_changes(
+            staged, self.base.files, self._staged_state.row_sources, vectors, count_rows
+        )
 
     def add_change_files(self, files: Sequence[Cdc]) -> None:
         """Adds change data files, which tell of all of its changes."""
         self._require_open()
-        staged = self._now.staged
+        staged = self._staged_state.staged
         staged = replace(staged, change_files=(*staged.change_files, *files))
-        self._now = replace(self._now, staged=staged)
+        self._staged_state = replace(self._staged_state, staged=staged)
 
-    def change_no_row(self) -> None:
+    def mark_rows_unchanged(self) -> None:
         """Says of its files that they hold the rows of those that it removes, and no others.
 
         For statements that came to nothing together: their files would tell of every row as
         deleted and inserted.
         """
         self._require_open()
-        self._now = replace(self._now, staged=self._now.staged.without_change())
+        self._staged_state = replace(
+            self._staged_state, staged=self._staged_state.staged.without_data_change()
+        )
 
-    def describe_less(self) -> None:
+    def omit_statement_details(self) -> None:
         """Leaves out of the commit what only its history tells: parameters and metrics."""
-        kept = (replace(one, parameters={}, metrics={}) for one in self._now.statements)
-        self._now = replace(self._now, statements=tuple(kept))
+        kept = (replace(one, parameters={}, metrics={}) for one in self._staged_state.statements)
+        self._staged_state = replace(self._staged_state, statements=tuple(kept))
 
-    def savepoint(self) -> Token:
+    def savepoint(self) -> TableSavepoint:
         """This moment, to go back to."""
-        return replace(self._now, reads=len(self._reads), app_ids=frozenset(self._read_app_ids))
+        return replace(
+            self._staged_state, reads=len(self._reads), app_ids=frozenset(self._read_app_ids)
+        )
 
-    def rollback_to(self, token: Token | None) -> None:
+    def rollback_to(self, token: TableSavepoint | None) -> None:
         """Goes back to a moment, None for the beginning.
 
         No write depends any more on what was read since: it counts as a SELECT of those rows does.
         """
-        self.take_back(token)
-        kept = self._now.reads
+        self.discard_staged(token)
+        kept = self._staged_state.reads
         undone = (replace(read, kind=ReadKind.PLAIN) for read in self._reads[kept:])
         self._reads = [*self._reads[:kept], *undone]
-        self._undone_app_ids |= self._read_app_ids - self._now.app_ids
-        self._read_app_ids = set(self._now.app_ids)
+        self._undone_app_ids |= self._read_app_ids - self._staged_state.app_ids
+        self._read_app_ids = set(self._staged_state.app_ids)
 
-    def take_back(self, token: Token | None = None) -> None:
+    def discard_staged(self, token: TableSavepoint | None = None) -> None:
         """Takes back what was staged since a moment; what was read stays read for a write."""
         self._require_open()
-        self._now = Token() if token is None else token
-        kept = self._now.reads
+        self._staged_state = TableSavepoint() if token is None else token
+        kept = self._staged_state.reads
         still_read = (replace(read, deletes_all=False) for read in self._reads[kept:])
         self._reads = [*self._reads[:kept], *still_read]
-        self._view = self._seen(self._now)
+        self._view = self._view_of(self._staged_state)
 
     def proposal(
         self,
         *,
         txn_id: str,
-        beside: Collection[Beside] = (),
-        names_change: bool = False,
-        names_go: bool = False,
+        parts: Collection[PartSummary] = (),
+        changes_names: bool = False,
+        drops_names: bool = False,
         user_metadata: str | None = None,
         user: str | None = None,
         probe: RowProbe | None = None,
     ) -> Proposal:
         """What is to be committed; nothing can be staged any more.
 
-        `beside` are the transaction's parts on all tables, which become true at the same instant
-        as this one, and `names_change` says whether names of tables do: what was read here has to
-        hold then, though nothing changes here. `names_go`: whether tables are dropped or
+        `parts` are the transaction's parts on all tables, which become true at the same instant
+        as this one, and `changes_names` says whether names of tables do: what was read here has to
+        hold then, though nothing changes here. `drops_names`: whether tables are dropped or
         renamed. `probe` looks at rows that the driver can't judge.
         """
         self._require_open()
         self._is_done = True
-        others = [one for one in beside if one.part is not self]
+        others = [one for one in parts if one.part is not self]
         self.read_elsewhere(others)
         changed = [one for one in others if not one.footprint.is_empty]
         footprint = replace(
-            next((one.footprint for one in beside if one.part is self), None) or self._footprint(),
-            reads_elsewhere=frozenset(self._read_elsewhere),
+            next((one.footprint for one in parts if one.part is self), None) or self._footprint(),
+            reads_elsewhere=frozenset(self._tables_read_elsewhere),
             writes_elsewhere=(
-                None if names_go else frozenset[str]().union(*(one.table_ids for one in changed))
+                None if drops_names else frozenset[str]().union(*(one.table_ids for one in changed))
             ),
-            changes_elsewhere=names_change or bool(changed),
+            changes_elsewhere=changes_names or bool(changed),
         )
         changes_data = footprint.changes_data or any(one.footprint.changes_data for one in changed)
         level = checked_at(self.level, changes_data=changes_data, syncs_marks=footprint.syncs_marks)
-        said = in_one(self._now.statements, change_files=len(self._now.staged.change_files))
-        about = Provenance(
-            operation=said.operation,
-            parameters=said.parameters,
-            metrics=said.metrics,
+        statement = combine_statements(
+            self._staged_state.statements, change_files=len(self._staged_state.staged.change_files)
+        )
+        provenance = Provenance(
+            operation=statement.operation,
+            parameters=statement.parameters,
+            metrics=statement.metrics,
             level=level,
             is_blind_append=footprint.is_blind_append,
             reads_elsewhere=footprint.reads_elsewhere,
             read_version=self.base.version,
             txn_id=txn_id,
-            tags=self._now.tags,
+            tags=self._staged_state.tags,
             user_metadata=user_metadata,
             user_name=user,
         )
         return Proposal(
             base=self.base,
             footprint=footprint,
-            actions=self._now.staged.actions,
-            identity_marks=_marks(self._view, self._now),
+            actions=self._staged_state.staged.actions,
+            identity_marks=_identity_marks(self._view, self._staged_state),
             level=level,
-            about=about,
+            provenance=provenance,
             granularity=self.granularity,
             probe=probe,
         )
@@ -464,7 +480,7 @@ class TableTransaction:
             )
 
     def _footprint(self) -> Footprint:
-        staged = self._now.staged
+        staged = self._staged_state.staged
         added, removed = staged.added_files, staged.removed_files
         undone = self._undone_app_ids if self.level is Level.SERIALIZABLE else set()
         reads = tuple(self._reads)
@@ -499,17 +515,17 @@ class TableTransaction:
         )
 
     def _marks_needed(self) -> MarkUse:
-        if self.log.governed is not None:
+        if self.log.catalog_table is not None:
             # What a catalog reserved is given to no other transaction, whatever the mark is by now.
             return MarkUse.FOLLOWED
-        if self._now.marks or self._moves_marks:
+        if self._staged_state.marks or self._moves_marks:
             return MarkUse.MOVED
         return MarkUse.STATED if self._states_marks else MarkUse.FOLLOWED
 
     @property
     def _moves_marks(self) -> bool:
         """Whether its metadata moves marks of the table that it read."""
-        staged = self._now.staged.metadata
+        staged = self._staged_state.staged.metadata
         return staged is not None and marks_differ(self.base.metadata, staged)
 
 
@@ -519,6 +535,6 @@ def _is_restated(file: Add, before: Add | None) -> bool:
     return file == msgspec.structs.replace(before, stats=file.stats, data_change=False)
 
 
-def _marks(snapshot: Snapshot, now: Token) -> dict[str, int]:
+def _identity_marks(snapshot: Snapshot, now: TableSavepoint) -> dict[str, int]:
     """The marks that are of this table, and not of one that was replaced; by physical name."""
     return {name: now.marks[of, name] for of, name in now.marks if of == snapshot.metadata.id}

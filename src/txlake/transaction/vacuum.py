@@ -22,11 +22,11 @@ from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
-from txlake.transaction.notices import Begin, tell
+from txlake.transaction.notice_commit import BeginTransaction, commit_notice
 from txlake.transaction.staging import tag_of, tags_in
 from txlake.transaction.table_log import Commit, TableLog
 
-OthersOpen = Callable[[], OpenTransactions]
+ReadOpenTransactions = Callable[[], OpenTransactions]
 """Tells which other transactions are open that may own or read files."""
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def plan_vacuum(
     now_ms: int | None = None,
     *,
     retention_check: bool = True,
-    others_open: OthersOpen | None = None,
+    others_open: ReadOpenTransactions | None = None,
 ) -> VacuumPlan:
     """The files below the table that no reader of a version within the retention needs.
 
@@ -105,8 +105,8 @@ def plan_vacuum(
     others = OpenTransactions() if others_open is None else others_open()
     read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
     read_version = None
-    if log.governed is not None:
-        read_version = log.governed.ledger.oldest_read(log.governed.table_id)
+    if log.catalog_table is not None:
+        read_version = log.catalog_table.ledger.oldest_read(log.catalog_table.table_id)
     elif read_ms is not None:
         before = min(before, read_ms)
     if candidates:
@@ -124,7 +124,7 @@ def plan_vacuum(
         for path in needed:
             candidates.pop(path, None)
     tags = frozenset(map(tag_of, others.ids))
-    is_catalog_managed = log.governed is not None
+    is_catalog_managed = log.catalog_table is not None
     candidates = {
         path: item
         for path, item in candidates.items()
@@ -145,8 +145,8 @@ def vacuum(
     *,
     dry_run: bool = False,
     retention_check: bool = True,
-    begin: Begin | None = None,
-    others_open: OthersOpen | None = None,
+    begin: BeginTransaction | None = None,
+    others_open: ReadOpenTransactions | None = None,
 ) -> VacuumPlan:
     """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
 
@@ -164,7 +164,7 @@ def vacuum(
         parameters["specifiedRetentionMillis"] = retention_ms
     parameters["defaultRetentionMillis"] = default
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
-    tell(log, begin, "VACUUM START", parameters, found)
+    commit_notice(log, begin, "VACUUM START", parameters, found)
     live_again = set(_added_since(log, plan.version))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
@@ -173,10 +173,10 @@ def vacuum(
         # Of writers that were killed: those that live are done within a day.
         log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
     except TxlakeError:
-        tell(log, begin, "VACUUM END", {"status": "FAILED"}, {})
+        commit_notice(log, begin, "VACUUM END", {"status": "FAILED"}, {})
         raise
     done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
-    tell(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
+    commit_notice(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
 
@@ -227,12 +227,12 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
     rows = snapshot.files.columns("path", "deletion_vector")
     for batch in rows.to_batches():
         for path in batch.column("path").to_pylist():
-            yield from _inside(url, path)
+            yield from _path_in_table(url, path)
         vectors = batch.column("deletion_vector")
         if vectors.null_count < len(vectors):
             for value in vectors.to_pylist():
                 if value is not None:
-                    yield from _vector_inside(url, vector_of(value))
+                    yield from _vector_path_in_table(url, vector_of(value))
     removes: list[Iterable[Remove]] = [snapshot.tombstones.values()]
     if is_longer:
         # The table's own retention is shorter: its checkpoints may have dropped these tombstones.
@@ -292,7 +292,7 @@ def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
     for commit, time_ms in _commits_since(log, since_ms):
         for action in commit.actions if time_ms >= since_ms else ():
             if isinstance(action, Cdc):
-                yield from _inside(log.store.url, action.path)
+                yield from _path_in_table(log.store.url, action.path)
 
 
 def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]:
@@ -315,16 +315,16 @@ def _added_since(log: TableLog, version: int) -> Iterator[str]:
             if isinstance(action, Add):
                 yield from _files_of(log.store.url, action)
             elif isinstance(action, Cdc):
-                yield from _inside(log.store.url, action.path)
+                yield from _path_in_table(log.store.url, action.path)
 
 
 def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
-    yield from _inside(url, action.path)
+    yield from _path_in_table(url, action.path)
     if action.deletion_vector is not None:
-        yield from _vector_inside(url, action.deletion_vector)
+        yield from _vector_path_in_table(url, action.deletion_vector)
 
 
-def _inside(table_url: str, path_in_log: str) -> Iterator[str]:
+def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
     """The file's canonical path relative to the table; nothing when it lies outside."""
     if is_absolute(path_in_log):
         root = decode_path(table_url).rstrip("/") + "/"
@@ -336,11 +336,11 @@ def _inside(table_url: str, path_in_log: str) -> Iterator[str]:
         yield posixpath.normpath(decode_path(path_in_log))
 
 
-def _vector_inside(table_url: str, vector: DeletionVector) -> Iterator[str]:
+def _vector_path_in_table(table_url: str, vector: DeletionVector) -> Iterator[str]:
     if vector.storage_type == "i":
         return
     path = vector_path(vector, table_url)
     if is_absolute(path):
-        yield from _inside(table_url, path)
+        yield from _path_in_table(table_url, path)
     else:
         yield posixpath.normpath(path)

@@ -43,12 +43,12 @@ from txlake.transaction.membership import (
     is_catalog_managed,
     is_open,
 )
+from txlake.transaction.metadata_validation import complete_metadata, protocol_to_set
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
     contradiction,
 )
-from txlake.transaction.settings_rules import protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 _STAGEABLE = (Add, Remove, Cdc, Metadata, Protocol, Txn, DomainMetadata)
@@ -57,7 +57,7 @@ _EMPTY_IS_NULL = ": the table is partitioned by it, and a partition's empty text
 _OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
 
 
-def completed(
+def complete_actions(
     actions: Sequence[Action],
     snapshot: Snapshot,
     system: System,
@@ -81,7 +81,7 @@ def completed(
         )
     metadata = None
     if given is not None:
-        metadata = whole_metadata(
+        metadata = complete_metadata(
             given,
             before,
             system.new_id,
@@ -123,7 +123,7 @@ def _only(actions: Sequence[Action], kind: type[_Setting], snapshot: Snapshot) -
     return found[0] if found else None
 
 
-def validated(
+def validate(
     actions: Sequence[Action],
     snapshot: Snapshot,
     *,

@@ -22,7 +22,7 @@ from txlake.protocol.actions import Action
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.membership import ATTACH, DETACH, Membership, attaching, detaching
+from txlake.transaction.membership import ATTACH, DETACH, Membership, attach_actions, detach_actions
 from txlake.transaction.rebase import Proposal
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
@@ -64,7 +64,7 @@ def test_others_read_it_and_write_it_only_when_it_is_detached(
         f"CREATE TABLE {table} (id BIGINT) USING delta TBLPROPERTIES ({CREATE[kind]})",
     )
     peers.txlake.sql(f"INSERT INTO {table} VALUES (1), (2), (3)")
-    change(folder, ATTACH, lambda own: attaching(LAKE, own.base))
+    change(folder, ATTACH, lambda own: attach_actions(LAKE, own.base))
 
     insert = f"INSERT INTO {table} VALUES (4)"
     more = pa.table({"id": pa.array([5], pa.int64())})
@@ -82,7 +82,7 @@ def test_others_read_it_and_write_it_only_when_it_is_detached(
     expected = [1, 2, 3]
     assert rows_of(folder, peers, 2) == [expected] * 5
 
-    change(folder, DETACH, lambda own: detaching(own.base))
+    change(folder, DETACH, lambda own: detach_actions(own.base))
     peers.delta.sql(insert)
     peers.txlake.sql(f"INSERT INTO {table} VALUES (6)")
     last = 5

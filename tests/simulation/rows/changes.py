@@ -58,7 +58,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
-from txlake.transaction.net_changes import ChangedRows, all_but
+from txlake.transaction.net_changes import ChangedRows, other_positions
 
 
 class Seen:
@@ -181,7 +181,7 @@ def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc,
     rows = [
         (*row[:width], one.change_type)
         for one in changed
-        for _, row in live_rows(work, one.file, all_but(one.positions, one.count))
+        for _, row in live_rows(work, one.file, other_positions(one.positions, one.count))
     ]
     snapshot = with_change_type(work.snapshot)
     adds = write_rows(replace(work, snapshot=snapshot), rows, change_data=True)

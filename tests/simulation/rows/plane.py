@@ -31,7 +31,7 @@ from txlake.settings import Settings
 from txlake.spark import local_rows, plain_rows, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.statements import Expression, Reference, SqlText
-from txlake.transaction.identities import DrawnHere, Identities
+from txlake.transaction.identities import Identities, LocalIdentities
 
 _MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
@@ -140,7 +140,7 @@ class RowPlane:
             allowed=allowed,
             column_of=column_of or self._plain,
             name=name,
-            identities=identities or DrawnHere(),
+            identities=identities or LocalIdentities(),
             rules=rules or DEFAULT_RULES,
             store_at=self.store_at,
         )

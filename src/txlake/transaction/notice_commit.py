@@ -15,24 +15,24 @@ from txlake.errors import OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Remove
-from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.catalog_managed import CatalogTable
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.membership import is_catalog_managed, refusal
+from txlake.transaction.membership import bypass_error, is_catalog_managed
 from txlake.transaction.rebase import Proposal
 from txlake.transaction.table_log import TableLog
 
-Begin = Callable[[], AbstractContextManager[str]]
+BeginTransaction = Callable[[], AbstractContextManager[str]]
 """Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
 
 _log = logging.getLogger(__name__)
 
 
-def tell(
+def commit_notice(
     log: TableLog,
-    begin: Begin | None,
+    begin: BeginTransaction | None,
     operation: str,
     parameters: Mapping[str, object],
     metrics: Mapping[str, object],
@@ -46,19 +46,19 @@ def tell(
     Raises Unavailable, OutcomeUnknown, and InvalidRequest for a table that a catalog holds and that
     was opened by its place.
     """
-    if log.governed is not None and begin is not None:
-        _tell_together(log, log.governed, begin, operation, parameters, metrics, removed)
+    if log.catalog_table is not None and begin is not None:
+        _commit_in_lake(log, log.catalog_table, begin, operation, parameters, metrics, removed)
         return
     txn_id = log.system.new_id()
     for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
         base = log.latest()
         base.require_writable()
         if is_catalog_managed(base.protocol):
-            raise refusal(log.name, base.version, tuple(base.domains.values()))
-        about = _about(operation, parameters, metrics, base, txn_id)
+            raise bypass_error(log.name, base.version, tuple(base.domains.values()))
+        provenance = _provenance(operation, parameters, metrics, base, txn_id)
         now = log.system.now_ms()
         time = commit_time(base, base.metadata, now)
-        info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
+        info = commit_info(provenance, now_ms=now, in_commit_ms=time, tags={})
         version = base.version + 1
         outcome = log.write_commit(version, [info, *removed])
         # A commit that is there may be our own: the store's client sent it twice.
@@ -82,10 +82,10 @@ def tell(
     )
 
 
-def _tell_together(
+def _commit_in_lake(
     log: TableLog,
-    governed: CatalogManaged,
-    begin: Begin,
+    catalog_table: CatalogTable,
+    begin: BeginTransaction,
     operation: str,
     parameters: Mapping[str, object],
     metrics: Mapping[str, object],
@@ -99,18 +99,18 @@ def _tell_together(
             footprint=Footprint(read_version=base.version, removed=tuple(removed)),
             actions=tuple(removed),
             level=Level.SNAPSHOT,
-            about=_about(operation, parameters, metrics, base, transaction_id),
+            provenance=_provenance(operation, parameters, metrics, base, transaction_id),
         )
         commit_together(
-            governed.ledger,
-            [Part(log, proposal, is_told=True)],
+            catalog_table.ledger,
+            [Part(log, proposal, always_commits=True)],
             transaction_id=transaction_id,
             system=log.system,
             settings=log.settings,
         )
 
 
-def _about(
+def _provenance(
     operation: str,
     parameters: Mapping[str, object],
     metrics: Mapping[str, object],

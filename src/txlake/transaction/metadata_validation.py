@@ -38,7 +38,7 @@ from txlake.protocol.types import parse_schema
 from txlake.transaction import row_tracking
 
 
-def whole_metadata(
+def complete_metadata(
     metadata: Metadata,
     before: Snapshot | None,
     new_id: Callable[[], str],
@@ -155,7 +155,7 @@ def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: st
         raise InvalidRequest(f"{table}: {wrong}")
 
 
-def require_files_of_now(
+def require_no_staged_files(
     before: Snapshot, after: Snapshot, kept: Iterable[Add], base: Snapshot
 ) -> None:
     """Refuses to ask more of files than those have that the same transaction wrote before.
@@ -183,7 +183,7 @@ def require_files_of_now(
 
 def protocol_to_set(
     metadata: Metadata,
-    given: Protocol | None,
+    requested: Protocol | None,
     current: Protocol | None,
     *,
     table: str,
@@ -191,33 +191,33 @@ def protocol_to_set(
 ) -> Protocol | None:
     """The protocol that a commit has to set so that it suits the metadata; None when none has to.
 
-    `given` is the one that the caller sets, `current` the table's, None for a new table. Raises
+    `requested` is the one that the caller sets, `current` the table's, None for a new table. Raises
     InvalidRequest when the given one doesn't suffice or takes away what the table has.
     """
-    if given is None:
+    if requested is None:
         suitable = protocol_for(metadata, current)
         return None if suitable == current else suitable
-    _check_protocol(given, table)
+    _check_protocol(requested, table)
     if current is not None and not may_drop_features:
-        dropped = supported_features(current) - supported_features(given)
-        if CATALOG_MANAGED in supported_features(given):
+        dropped = supported_features(current) - supported_features(requested)
+        if CATALOG_MANAGED in supported_features(requested):
             dropped -= {CATALOG_FEATURE}  # the table is opened to other engines
         if dropped or (
-            given.min_reader_version < current.min_reader_version
-            or given.min_writer_version < current.min_writer_version
+            requested.min_reader_version < current.min_reader_version
+            or requested.min_writer_version < current.min_writer_version
         ):
             raise InvalidRequest(
                 f"{table}: the protocol can only be raised: the table has {_name(current)}, "
-                f"the request {_name(given)}"
+                f"the request {_name(requested)}"
                 + (f", without {', '.join(sorted(dropped))}" if dropped else "")
             )
-    needed = supported_features(protocol_for(metadata, given)) - supported_features(given)
+    needed = supported_features(protocol_for(metadata, requested)) - supported_features(requested)
     if needed:
         raise InvalidRequest(
             f"{table}: the metadata needs the table features {', '.join(sorted(needed))}, which "
             "the given protocol lacks; add them, or leave the protocol out"
         )
-    return given
+    return requested
 
 
 def _check_protocol(protocol: Protocol, table: str) -> None:

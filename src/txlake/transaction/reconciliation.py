@@ -35,7 +35,7 @@ from txlake.protocol.file_names import (
 )
 from txlake.transaction.commit_info import ENGINE
 from txlake.transaction.in_commit_time import is_enabled
-from txlake.transaction.publication import content_of, made_by_txlake, put_ratified
+from txlake.transaction.publication import commit_content, made_by_txlake, put_ratified
 from txlake.transaction.table_log import TableLog
 
 ASIDE_FOLDER = f"{LOG_FOLDER}/_set_aside"
@@ -45,7 +45,7 @@ RECOVER = "RECOVER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class LogReconciliation:
     """A table whose log and catalog agree, once the catalog has noted this.
 
     Attributes:
@@ -56,7 +56,7 @@ class Settled:
 
     kept: int
     found: tuple[Found, ...] = ()
-    told: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
 
     @property
     def newest(self) -> int:
@@ -65,7 +65,7 @@ class Settled:
 
 
 @dataclass(slots=True)
-class _Files:
+class _LogFiles:
     """The commits in a log from some version on, and what can't stay beside them."""
 
     store: Store
@@ -73,7 +73,7 @@ class _Files:
     newest_checkpoint: int = -1
 
     @classmethod
-    def of(cls, store: Store, from_version: int) -> _Files:
+    def of(cls, store: Store, from_version: int) -> _LogFiles:
         found = cls(store)
         listed: set[int] = set()
         for stored in store.list(LOG_FOLDER, list_from(from_version)):
@@ -107,12 +107,12 @@ class _Files:
         return self.store.get(commit_path(version)) if version in self.versions else None
 
 
-def newest_of(store: Store, published: int) -> int:
+def newest_in_log(store: Store, published: int) -> int:
     """The newest version in a log of which versions up to `published` are known to be there."""
-    return _Files.of(store, published).newest
+    return _LogFiles.of(store, published).newest
 
 
-def is_at_odds(
+def differs_from_catalog(
     store: Store,
     head: int,
     published: int,
@@ -126,139 +126,146 @@ def is_at_odds(
     `newest`: the log's newest version as it was before the catalog was asked, where others may
     commit meanwhile. Raises CorruptTable when there is no log at all, which can't be settled.
     """
-    files = _Files.of(store, published)
+    files = _LogFiles.of(store, published)
     _require_log(store, files, published)
     if (files.newest if newest is None else newest) > head or files.newest < published:
         return True
-    return next(_contested(files, pending), None) is not None
+    return next(_conflicting_commits(files, pending), None) is not None
 
 
-def settle(
+def reconcile_log(
     log: TableLog,
     head: int,
     published: int,
     pending: Sequence[TableCommit],
-    still: Callable[[], None],
-) -> Settled:
-    """Brings a table's log into the form in which its catalog may take it in.
+    check_exclusive: Callable[[], None],
+) -> LogReconciliation:
+    """Bring a table's log into a form that its catalog can adopt.
 
-    `log` is that of the place, without a catalog. Nobody else may write the table meanwhile, which
-    `still` raises for that it isn't so: it is asked before a file goes. When this is cut short, it
-    is done again from the beginning.
+    `log` reads the table's folder without a catalog. No other process may write the table: before a
+    file is overwritten or deleted `check_exclusive` is called, which raises otherwise. An
+    interrupted reconciliation is repeated from the beginning.
 
     Raises CorruptTable when there is no log at all, Unavailable when the store can't be reached,
     and FileNotFoundError when a ratified commit's bytes are nowhere.
     """
-    return _Settling(log, head, published, pending, still).run()
+    return _LogReconciler(log, head, published, pending, check_exclusive).run()
 
 
-def newest_sound(log: TableLog) -> int | None:
+def newest_readable(log: TableLog) -> int | None:
     """The newest version of a log whose catalog is lost, but for what is at its end and is none.
 
     None for a log without versions, or where the damage isn't at the end alone. A checkpoint of a
     newer version than any commit was left behind when a dropped table's folder was removed. Raises
     Unavailable where the store doesn't list a version yet.
     """
-    files = _Files.of(log.store, 0)
+    files = _LogFiles.of(log.store, 0)
     if not files.versions or files.newest_checkpoint > files.versions[-1]:
         return None
     _require_listed(log, files.versions)
     for version in reversed(files.versions):
-        if _is_sound(log, version, (version,)):
+        if _is_readable(log, version, (version,)):
             return version
-        if not _is_sound(log, version - 1, ()) and _is_one(log, version):
+        if not _is_readable(log, version - 1, ()) and _is_valid_commit(log, version):
             return None
     return None
 
 
-def cut(log: TableLog, newest: int, still: Callable[[], None]) -> Settled:
-    """Sets aside what a log has after a version, `newest_sound`. `still` as for `settle`."""
-    return _Settling(log, newest, newest, (), still).cut(newest)
+def set_aside_after(
+    log: TableLog, newest: int, check_exclusive: Callable[[], None]
+) -> LogReconciliation:
+    """Set aside the commits after `newest`, as `newest_readable` returned it.
+
+    `check_exclusive` as in `reconcile_log`.
+    """
+    return _LogReconciler(log, newest, newest, (), check_exclusive).set_aside_after(newest)
 
 
-class _Settling:
+class _LogReconciler:
     def __init__(
         self,
         log: TableLog,
         head: int,
         published: int,
         pending: Sequence[TableCommit],
-        still: Callable[[], None],
+        check_exclusive: Callable[[], None],
     ) -> None:
         self._log = log
         self._store = log.store
         self._head = head
         self._published = published
         self._pending = pending
-        self._still = still
-        self._told: list[str] = []
+        self._check_exclusive = check_exclusive
+        self._summary: list[str] = []
 
-    def run(self) -> Settled:
-        files = _Files.of(self._store, self._published)
+    def run(self) -> LogReconciliation:
+        files = _LogFiles.of(self._store, self._published)
         _require_log(self._store, files, self._published)
         if files.newest < self._published:
-            return self._gone()
+            return self._adopt_restored_log()
         kept = self._head
-        contested = next(_contested(files, self._pending), None)
+        contested = next(_conflicting_commits(files, self._pending), None)
         if contested is not None:
             commit, found = contested
             if made_by_txlake(found):
                 kept = commit.version - 1
-                self._give_up(commit.version)
+                self._discard_ratified(commit.version)
             else:
-                self._clear(files, commit.version)
+                self._replace_foreign_commits(files, commit.version)
         for commit in self._pending:
             if commit.version <= kept:
                 put_ratified(self._store, commit, self._log.name)
         self._log.forget()
-        return Settled(kept=kept, found=self._taken_in(kept), told=tuple(self._told))
-
-    def _gone(self) -> Settled:
-        """The log was put back: what the catalog has beyond it is nowhere any more."""
-        newest = _Files.of(self._store, 0).newest
-        self._give_up(self._published + 1)
-        self._tell(
-            f"{_listed(range(newest + 1, self._published + 1))}: gone with the log's files; the "
-            f"table is at version {newest} again"
+        return LogReconciliation(
+            kept=kept, found=self._adopt_unknown_versions(kept), summary=tuple(self._summary)
         )
-        return Settled(kept=newest, told=tuple(self._told))
 
-    def _give_up(self, first: int) -> None:
+    def _adopt_restored_log(self) -> LogReconciliation:
+        """The log was put back: what the catalog has beyond it is nowhere any more."""
+        newest = _LogFiles.of(self._store, 0).newest
+        self._discard_ratified(self._published + 1)
+        self._report(
+            f"{_versions_text(range(newest + 1, self._published + 1))}: gone with the log's files; "
+            f"the table is at version {newest} again"
+        )
+        return LogReconciliation(kept=newest, summary=tuple(self._summary))
+
+    def _discard_ratified(self, first: int) -> None:
         """Ratified commits from a version on don't become part of the log."""
         for commit in self._pending:
             if commit.version < first:
                 continue
             try:
-                kept = self._set_aside(commit.version, content_of(self._store, commit))
+                kept = self._set_aside(commit.version, commit_content(self._store, commit))
             except FileNotFoundError:
                 kept = "nowhere: its staged file is gone"
-            self._tell(
+            self._report(
                 f"version {commit.version} as this catalog ratified it ({commit.operation}) was "
                 f"never published, and isn't part of the table; its actions are in {kept}: look "
                 "whether its transaction has to be run again"
             )
 
-    def _clear(self, files: _Files, first: int) -> None:
+    def _replace_foreign_commits(self, files: _LogFiles, first: int) -> None:
         """Sets aside what is in the log from a version on; the ratified commits come there.
 
         The first version comes last: as long as it is another's, a recovery that begins anew knows
         that what follows was built on it.
         """
         self._remove_derived(first)
-        ratified = {one.version: content_of(self._store, one) for one in self._pending}
-        before = _time_of(ratified[self._head])
+        ratified = {one.version: commit_content(self._store, one) for one in self._pending}
+        before = _commit_time_of(ratified[self._head])
         for version in sorted((one for one in files.versions if one >= first), reverse=True):
             content = ratified.get(version)
             if content is not None:
-                kept = self._put_instead(version, content)
-                self._tell_if(
+                kept = self._replace_commit(version, content)
+                self._report_if_set_aside(
                     kept,
                     f"{commit_path(version)} wasn't the commit that the lake ratified: it is in "
                     f"{kept} now, and the ratified commit is published",
                 )
             else:
-                kept = self._empty(version, self._head, before)
-                self._tell_if(
+                kept = self._put_empty_commit(version, self._head, before)
+                self._report_if_set_aside(
                     kept,
                     f"version {version} was no commit of the lake's: it is in {kept} now, and the "
                     "version holds nothing",
@@ -282,23 +289,23 @@ class _Settling:
         self._remove(derived)
 
     def _remove(self, paths: Sequence[str]) -> None:
-        self._still()
+        self._check_exclusive()
         self._store.delete(paths)
 
-    def _empty(self, version: int, base: int, before: _Time) -> str | None:
+    def _put_empty_commit(self, version: int, base: int, before: _CommitTime) -> str | None:
         """Makes a version hold nothing, of a time after that of the version `base`."""
-        return self._put_instead(
-            version, _nothing(self._store.url, version, version - base, before)
+        return self._replace_commit(
+            version, _empty_commit(self._store.url, version, version - base, before)
         )
 
-    def _put_instead(self, version: int, content: bytes) -> str | None:
+    def _replace_commit(self, version: int, content: bytes) -> str | None:
         """Makes a version's commit another one; where that is which was there, if it is another."""
         path = commit_path(version)
         data = self._store.get(path)
         if data == content:
             return None
         kept = self._set_aside(version, data)
-        self._still()
+        self._check_exclusive()
         self._store.put(path, content)
         return kept
 
@@ -308,29 +315,29 @@ class _Settling:
         self._store.put(path, data)
         return path
 
-    def _taken_in(self, kept: int) -> tuple[Found, ...]:
+    def _adopt_unknown_versions(self, kept: int) -> tuple[Found, ...]:
         """The versions after those that the catalog has, as far as they are sound."""
-        files = _Files.of(self._store, kept + 1)
+        files = _LogFiles.of(self._store, kept + 1)
         versions = [version for version in files.versions if version > kept]
         if not versions:
             return ()
         _require_listed(self._log, versions)
-        sound = self._sound(versions)
-        if not sound and not _is_sound(self._log, kept, ()):
+        sound = self._readable_prefix(versions)
+        if not sound and not _is_readable(self._log, kept, ()):
             raise CorruptTable(
                 f"{self._log.name}: version {kept}, up to which the catalog knows the table, can't "
                 f"be read, so that versions {versions[0]} to {versions[-1]} can't be judged; "
                 "restore the log's files, then run lake.recover() again"
             )
-        found = [self._found(version) for version in sound]
+        found = [self._found_commit(version) for version in sound]
         if found:
             self._make_durable(found[-1].version)
-            self._tell(
-                f"{_listed(sound)}, which the catalog didn't have, "
+            self._report(
+                f"{_versions_text(sound)}, which the catalog didn't have, "
                 f"{'is' if len(sound) == 1 else 'are'} in it now: "
                 f"{', '.join(sorted({one.operation or 'an unnamed operation' for one in found}))}"
             )
-        return (*found, *self._drop_unsound(versions[len(sound) :]))
+        return (*found, *self._empty_unreadable(versions[len(sound) :]))
 
     def _make_durable(self, version: int) -> None:
         """Makes a log's commits up to a version outlive a power cut.
@@ -341,73 +348,73 @@ class _Settling:
         if self._store.put_if_absent(path, self._store.get(path)) is PutOutcome.UNKNOWN:
             raise Unavailable(f"{self._log.name}: {path} can't be made durable; try again")
 
-    def cut(self, newest: int) -> Settled:
+    def set_aside_after(self, newest: int) -> LogReconciliation:
         self._make_durable(newest)
-        versions = _Files.of(self._store, newest + 1).versions
-        found = self._drop_unsound([version for version in versions if version > newest])
-        return Settled(kept=newest, found=found, told=tuple(self._told))
+        versions = _LogFiles.of(self._store, newest + 1).versions
+        found = self._empty_unreadable([version for version in versions if version > newest])
+        return LogReconciliation(kept=newest, found=found, summary=tuple(self._summary))
 
-    def _drop_unsound(self, versions: Sequence[int]) -> tuple[Found, ...]:
+    def _empty_unreadable(self, versions: Sequence[int]) -> tuple[Found, ...]:
         """Makes the versions at a log's end hold nothing."""
         if not versions:
             return ()
         base = versions[0] - 1
-        before = _Time.of(self._log.snapshot(base))
+        before = _CommitTime.of(self._log.snapshot(base))
         self._remove_derived(versions[0])
         for version in reversed(versions):
-            kept = self._empty(version, base, before)
-            self._tell_if(
+            kept = self._put_empty_commit(version, base, before)
+            self._report_if_set_aside(
                 kept,
                 f"version {version} can't be read as one: it is in {kept} now, and the version "
                 "holds nothing",
             )
-        return tuple(self._found(version) for version in versions)
+        return tuple(self._found_commit(version) for version in versions)
 
-    def _sound(self, versions: Sequence[int]) -> Sequence[int]:
+    def _readable_prefix(self, versions: Sequence[int]) -> Sequence[int]:
         """The first of these, as long as a table can be read at each."""
-        if _is_sound(self._log, versions[-1], versions):
+        if _is_readable(self._log, versions[-1], versions):
             return versions
         for count in range(len(versions) - 1, 0, -1):
-            if _is_sound(self._log, versions[count - 1], versions[:count]):
+            if _is_readable(self._log, versions[count - 1], versions[:count]):
                 return versions[:count]
         return ()
 
-    def _found(self, version: int) -> Found:
+    def _found_commit(self, version: int) -> Found:
         info = self._log.commit_info(version)
         if info is None:
             return Found(version)
         return Found(version, info.text("txnId"), info.text("operation"))
 
-    def _tell(self, what: str) -> None:
-        self._told.append(f"{self._log.name}: {what}")
+    def _report(self, what: str) -> None:
+        self._summary.append(f"{self._log.name}: {what}")
 
-    def _tell_if(self, kept: str | None, what: str) -> None:
+    def _report_if_set_aside(self, kept: str | None, what: str) -> None:
         """Tells of what was set aside; nothing where nothing was."""
         if kept is not None:
-            self._tell(what)
+            self._report(what)
 
 
 @dataclass(frozen=True, slots=True)
-class _Time:
+class _CommitTime:
     """When a version was made, milliseconds since the epoch; `is_carried`: its commit says so."""
 
     time_ms: int
     is_carried: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> _Time:
-        told = [snapshot.timestamp_ms, snapshot.in_commit_before_ms or 0]
-        return cls(max(told), is_enabled(snapshot.metadata.configuration))
+    def of(cls, snapshot: Snapshot) -> _CommitTime:
+        summary = [snapshot.timestamp_ms, snapshot.in_commit_before_ms or 0]
+        return cls(max(summary), is_enabled(snapshot.metadata.configuration))
 
 
-def _time_of(content: bytes) -> _Time:
+def _commit_time_of(content: bytes) -> _CommitTime:
     """That of a commit of txlake's."""
     info = commit_info_of(content, file="") or CommitInfo({})
     carried = info.in_commit_timestamp_ms
-    return _Time(carried or info.number("timestamp") or 0, carried is not None)
+    return _CommitTime(carried or info.number("timestamp") or 0, carried is not None)
 
 
-def _nothing(place: str, version: int, count: int, before: _Time) -> bytes:
+def _empty_commit(place: str, version: int, count: int, before: _CommitTime) -> bytes:
     """A commit that changes nothing, `count` milliseconds after another; always the same bytes."""
     time_ms = before.time_ms + count
     values: dict[str, object] = {"inCommitTimestamp": time_ms} if before.is_carried else {}
@@ -433,7 +440,7 @@ def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
         )
 
 
-def _is_sound(log: TableLog, version: int, new: Sequence[int]) -> bool:
+def _is_readable(log: TableLog, version: int, new: Sequence[int]) -> bool:
     """Whether a table can be read at a version, and its time at those that are new."""
     try:
         snapshot = log.snapshot(version)
@@ -461,7 +468,7 @@ def _in_commit_time(log: TableLog, version: int) -> int | None:
     return None if info is None else info.in_commit_timestamp_ms
 
 
-def _is_one(log: TableLog, version: int) -> bool:
+def _is_valid_commit(log: TableLog, version: int) -> bool:
     """Whether a file of the log is a commit in itself, whatever came before it."""
     try:
         return log.commit(version) is not None
@@ -469,24 +476,24 @@ def _is_one(log: TableLog, version: int) -> bool:
         return False
 
 
-def _require_log(store: Store, files: _Files, published: int) -> None:
-    if files.newest < published and _Files.of(store, 0).newest < 0:
+def _require_log(store: Store, files: _LogFiles, published: int) -> None:
+    if files.newest < published and _LogFiles.of(store, 0).newest < 0:
         raise CorruptTable(
             f"there is no log at {store.url} any more; put the folder back, or drop the table"
         )
 
 
-def _contested(
-    files: _Files, pending: Sequence[TableCommit]
+def _conflicting_commits(
+    files: _LogFiles, pending: Sequence[TableCommit]
 ) -> Iterator[tuple[TableCommit, bytes]]:
     """The ratified commits at whose versions other bytes are, with those."""
     for commit in pending:
         found = files.bytes_at(commit.version)
-        if found is not None and found != content_of(files.store, commit):
+        if found is not None and found != commit_content(files.store, commit):
             yield commit, found
 
 
-def _listed(versions: Sequence[int]) -> str:
+def _versions_text(versions: Sequence[int]) -> str:
     if len(versions) == 1:
         return f"version {versions[0]}"
     return f"versions {versions[0]} to {versions[-1]}"

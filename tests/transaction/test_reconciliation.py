@@ -18,14 +18,14 @@ from txlake.storage.objects import BucketStore
 from txlake.system import System
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.commit_info import PRODUCT
-from txlake.transaction.settling import (
+from txlake.transaction.reconciliation import (
     ASIDE_FOLDER,
     RECOVER,
-    cut,
-    is_at_odds,
-    newest_of,
-    newest_sound,
-    settle,
+    differs_from_catalog,
+    newest_in_log,
+    newest_readable,
+    reconcile_log,
+    set_aside_after,
 )
 from txlake.transaction.table_log import TableLog
 
@@ -55,8 +55,8 @@ def test_a_version_that_isn_t_listed_yet_is_there() -> None:
         inner.put(commit_path(version), b"{}")
     for hidden in (1, 2):
         store = Stale(inner, commit_path(hidden))  # type: ignore[arg-type]
-        assert newest_of(store, 1) == 2  # type: ignore[arg-type]
-        assert not is_at_odds(store, 2, 2, ())  # type: ignore[arg-type]
+        assert newest_in_log(store, 1) == 2  # type: ignore[arg-type]
+        assert not differs_from_catalog(store, 2, 2, ())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("last", [1, 2])
@@ -67,7 +67,7 @@ def test_a_version_that_isn_t_listed_yet_isn_t_judged(last: int) -> None:
         inner.put(commit_path(version), b"{}")
     log = TableLog(Stale(inner, commit_path(1)), System(), Settings())  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match=r"1\.json is there, and the store doesn't list it"):
-        settle(log, 0, 0, (), still)
+        reconcile_log(log, 0, 0, (), still)
     assert [inner.get(commit_path(one)) for one in range(last + 1)] == [b"{}"] * (last + 1)
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_judged_by_a_version_that_can_t_be_read() -> None:
     for version in range(2):
         inner.put(commit_path(version), b"{nonsense")
     with pytest.raises(CorruptTable, match="version 0, up to which the catalog knows the table"):
-        settle(TableLog(inner, System(), Settings()), 0, 0, (), still)
+        reconcile_log(TableLog(inner, System(), Settings()), 0, 0, (), still)
     assert inner.get(commit_path(1)) == b"{nonsense"
 
 
@@ -117,17 +117,17 @@ def test_of_a_log_with_a_gap_the_newest_version_is_the_newest_there() -> None:
     table = LogOf().create()
     for version in (1, 3):
         table.commit(version)
-    assert newest_of(table.store, 1) == 3
+    assert newest_in_log(table.store, 1) == 3
 
 
 def test_only_other_bytes_at_a_ratified_version_are_at_odds_with_it() -> None:
     table = LogOf().create()
     one = ratified(1, "x")
-    assert not is_at_odds(table.store, 1, 0, [one])
+    assert not differs_from_catalog(table.store, 1, 0, [one])
     table.store.put(commit_path(1), content("x"))
-    assert not is_at_odds(table.store, 1, 0, [one])
+    assert not differs_from_catalog(table.store, 1, 0, [one])
     table.store.put(commit_path(1), content("y"))
-    assert is_at_odds(table.store, 1, 0, [one])
+    assert differs_from_catalog(table.store, 1, 0, [one])
 
 
 def test_what_is_ratified_is_published_and_what_was_read_before_forgotten() -> None:
@@ -138,7 +138,7 @@ def test_what_is_ratified_is_published_and_what_was_read_before_forgotten() -> N
     table.store.put(commit_path(1), content("x", THEIRS))
     log = table.open()
     assert files(log) == ["x", "theirs2"]
-    settled = settle(log, 3, 0, [ratified(one, f"our{one}") for one in (1, 2, 3)], still)
+    settled = reconcile_log(log, 3, 0, [ratified(one, f"our{one}") for one in (1, 2, 3)], still)
     assert (settled.kept, settled.found) == (3, ())
     assert files(log) == ["our1", "our2", "our3"]
 
@@ -149,7 +149,7 @@ def test_what_is_published_already_stays_as_it_is() -> None:
     table.store.put(commit_path(1), content("theirs", THEIRS))
     table.store.put(commit_path(2), content("our2"))
     table.store.requests.clear()
-    settle(table.open(), 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
+    reconcile_log(table.open(), 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
     assert [path.startswith(f"{ASIDE_FOLDER}/{1:020}") for path in aside(table)] == [True]
     assert ("put", commit_path(2)) not in table.store.requests
 
@@ -165,7 +165,7 @@ def test_nothing_is_overwritten_by_whom_another_recovery_overtook() -> None:
             raise Unavailable("another recovery")
 
     with pytest.raises(Unavailable, match="another recovery"):
-        settle(table.open(), 1, 0, [ratified(1, "our1")], overtaken)
+        reconcile_log(table.open(), 1, 0, [ratified(1, "our1")], overtaken)
     assert table.store.get(commit_path(1)) == content("theirs", THEIRS)
 
 
@@ -174,10 +174,10 @@ def test_ratified_commits_before_the_one_that_gives_way_stay() -> None:
     table.store.put(commit_path(1), content("our1"))
     table.store.put(commit_path(2), content("newer"))
     log = table.open()
-    settled = settle(log, 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
+    settled = reconcile_log(log, 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
     assert settled.kept == 1
     assert [one.version for one in settled.found] == [2]
-    assert [one for one in settled.told if "version 1" in one] == []
+    assert [one for one in settled.summary if "version 1" in one] == []
     assert len(aside(table)) == 1
     assert files(log) == ["our1", "newer"]
 
@@ -186,9 +186,9 @@ def test_ratified_commits_before_the_one_that_gives_way_stay() -> None:
 def test_what_was_ratified_upon_versions_that_are_gone_is_told(staged: str | None) -> None:
     table = LogOf().create()
     pending = ratified(4, "our4", staged=staged, **({"content": None} if staged else {}))
-    settled = settle(table.open(), 4, 3, [pending], still)
+    settled = reconcile_log(table.open(), 4, 3, [pending], still)
     assert settled.kept == 0
-    given_up, gone = settled.told
+    given_up, gone = settled.summary
     assert "version 4 as this catalog ratified it (WRITE) was never published" in given_up
     assert ("its staged file is gone" in given_up) is (staged is not None)
     assert "versions 1 to 3: gone with the log's files; the table is at version 0" in gone
@@ -197,7 +197,7 @@ def test_what_was_ratified_upon_versions_that_are_gone_is_told(staged: str | Non
 
 def test_a_log_that_is_gone_is_nothing_to_settle() -> None:
     with pytest.raises(CorruptTable, match="there is no log"):
-        settle(LogOf().open(), 1, 1, (), still)
+        reconcile_log(LogOf().open(), 1, 1, (), still)
 
 
 def test_nothing_sound_after_the_catalogs_version_is_nothing_to_take_in() -> None:
@@ -206,10 +206,13 @@ def test_nothing_sound_after_the_catalogs_version_is_nothing_to_take_in() -> Non
         table.store.put(commit_path(version), b"{nonsense")
     checksum = "_delta_log/00000000000000000001.crc"
     table.store.put(checksum, b"{}")
-    settled = settle(table.open(), 0, 0, (), still)
+    settled = reconcile_log(table.open(), 0, 0, (), still)
     assert (settled.kept, settled.newest) == (0, 2)
     assert [(one.version, one.operation) for one in settled.found] == [(1, RECOVER), (2, RECOVER)]
-    assert [one.partition(" can't")[0] for one in settled.told] == ["t: version 2", "t: version 1"]
+    assert [one.partition(" can't")[0] for one in settled.summary] == [
+        "t: version 2",
+        "t: version 1",
+    ]
     assert len(aside(table)) == 2
     assert checksum not in table.paths
     assert (table.open().latest().version, files(table.open())) == (2, [])
@@ -228,22 +231,22 @@ def test_a_version_that_holds_nothing_is_the_same_whoever_makes_it_and_when() ->
     for version in (1, 2):
         put(commit_path(version), b"{nonsense")
     table.store.put = noted  # type: ignore[method-assign]
-    first = settle(table.open(), 0, 0, (), still)
+    first = reconcile_log(table.open(), 0, 0, (), still)
     put(commit_path(1), b"{nonsense")  # as if the first one had gone no further
-    again = settle(table.open(), 0, 0, (), still)
+    again = reconcile_log(table.open(), 0, 0, (), still)
     assert again.found == first.found
     made = [one for one in written if one[0] in (commit_path(1), commit_path(2))]
     assert len(made) == 3
     assert len(set(made)) == 2
     assert len(aside(table)) == 3
-    assert [one.partition(" can't")[0] for one in again.told] == ["t: version 1"]
+    assert [one.partition(" can't")[0] for one in again.summary] == ["t: version 1"]
 
 
 def test_versions_are_judged_by_themselves_where_older_ones_are_gone() -> None:
     table = LogOf().create().commit(1)
     write_checkpoint(table.open())
     table.remove_file(commit_path(0))
-    settled = settle(table.open(), 0, 0, (), still)
+    settled = reconcile_log(table.open(), 0, 0, (), still)
     assert settled.found == (Found(1, None, "WRITE"),)
 
 
@@ -259,19 +262,21 @@ def test_what_is_taken_in_outlives_a_power_cut(is_lost: bool) -> None:
 
     table.store.put_if_absent = unanswered  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match=r"2\.json can't be made durable"):
-        cut(table.open(), 2, still) if is_lost else settle(table.open(), 0, 0, (), still)
+        set_aside_after(table.open(), 2, still) if is_lost else reconcile_log(
+            table.open(), 0, 0, (), still
+        )
     assert asked == [commit_path(2)]
 
 
 def test_a_version_that_says_nothing_of_itself_is_taken_in() -> None:
     table = LogOf().create()
     table.store.put(commit_path(1), encode_actions([add("x")]))
-    assert settle(table.open(), 0, 0, (), still).found == (Found(1),)
+    assert reconcile_log(table.open(), 0, 0, (), still).found == (Found(1),)
 
 
 def test_a_version_that_needs_a_feature_is_for_who_has_it() -> None:
     table = LogOf().create().commit(1, UNKNOWN)
-    assert [one.version for one in settle(table.open(), 0, 0, (), still).found] == [1]
+    assert [one.version for one in reconcile_log(table.open(), 0, 0, (), still).found] == [1]
 
 
 @pytest.mark.parametrize("second", [{}, {"inCommitTimestamp": 7}])
@@ -281,7 +286,7 @@ def test_a_version_whose_time_is_no_later_one_is_set_aside(second: dict[str, Any
     table.commit(1, info(inCommitTimestamp=7), add("x")).commit(2, info(**second), add("y"))
     log = table.open()
     assert files(log) == ["x", "y"]
-    found = settle(log, 0, 0, (), still).found
+    found = reconcile_log(log, 0, 0, (), still).found
     assert [(one.version, one.operation) for one in found] == [(1, "WRITE"), (2, RECOVER)]
     assert files(log) == ["x"]
     assert log.snapshot(2).in_commit_timestamp_ms == 8
@@ -302,10 +307,10 @@ def test_times_go_on_from_those_before(known: int, times: list[int], sound: int)
     table.commit(1, info(inCommitTimestamp=7), add("x"))
     for version, time in enumerate(times, 2):
         table.commit(version, info(inCommitTimestamp=time), add(f"y{version}"))
-    found = settle(table.open(), known, known, (), still).found
+    found = reconcile_log(table.open(), known, known, (), still).found
     is_kept = [one.version for one in found if one.operation != RECOVER]
     assert is_kept == [*range(known + 1, sound + 1)]
-    assert newest_sound(table.open()) == 1 + len(times)
+    assert newest_readable(table.open()) == 1 + len(times)
 
 
 def test_times_are_judged_by_themselves_where_older_commits_are_gone() -> None:
@@ -314,7 +319,7 @@ def test_times_are_judged_by_themselves_where_older_commits_are_gone() -> None:
     write_checkpoint(table.open())
     table.remove_file(commit_path(0))
     table.commit(1, info(inCommitTimestamp=7), add("x"))
-    found = settle(table.open(), 0, 0, (), still).found
+    found = reconcile_log(table.open(), 0, 0, (), still).found
     assert [(one.version, one.operation) for one in found] == [(1, "WRITE")]
 
 
@@ -323,7 +328,7 @@ def test_a_time_that_goes_back_ends_a_log_whose_catalog_is_lost() -> None:
     table = LogOf()
     table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
     table.commit(1, info(), add("x")).commit(2, info(inCommitTimestamp=1), add("y"))
-    assert newest_sound(table.open()) == 0
+    assert newest_readable(table.open()) == 0
 
 
 # --- a log whose catalog is lost ------------------------------------------------------------------
@@ -335,7 +340,7 @@ def test_what_was_read_of_versions_that_are_emptied_is_forgotten() -> None:
     table.commit(1, info(inCommitTimestamp=7), add("x")).commit(2, info(), add("y"))
     log = table.open()
     assert files(log) == ["x", "y"]
-    settled = cut(log, 1, still)
+    settled = set_aside_after(log, 1, still)
     assert (settled.newest, [one.operation for one in settled.found]) == (2, [RECOVER])
     assert files(log) == ["x"]
 
@@ -343,21 +348,21 @@ def test_what_was_read_of_versions_that_are_emptied_is_forgotten() -> None:
 def test_a_checkpoint_beyond_all_commits_is_what_was_left_of_a_table() -> None:
     table = LogOf().create().commit(1).commit(2)
     write_checkpoint(table.open())
-    assert newest_sound(table.open()) == 2
+    assert newest_readable(table.open()) == 2
     table.remove_file(commit_path(2))
-    assert newest_sound(table.open()) is None
-    assert newest_sound(LogOf().open()) is None
+    assert newest_readable(table.open()) is None
+    assert newest_readable(LogOf().open()) is None
 
 
 def test_a_version_that_isn_t_listed_yet_isn_t_taken_for_damage() -> None:
     table = LogOf().create().commit(1)
     log = TableLog(Stale(table.store, commit_path(1)), table.clock, Settings())  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match=r"1\.json is there, and the store doesn't list it"):
-        newest_sound(log)
+        newest_readable(log)
 
 
 def test_a_first_version_that_is_none_leaves_nothing() -> None:
     for data in (b"{nonsense", content("x")):
         table = LogOf()
         table.store.put(commit_path(0), data)
-        assert newest_sound(table.open()) is None
+        assert newest_readable(table.open()) is None

@@ -12,7 +12,7 @@ from tests.transaction.log_of import FakeStore, add
 from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import Head, PutOutcome
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
-from txlake.transaction.catalog_managed import CatalogManaged, CatalogManagedFiles
+from txlake.transaction.catalog_managed import CatalogManagedFiles, CatalogTable
 
 PUBLISHED, PENDING, BEYOND = map(commit_path, (1, 2, 3))
 
@@ -40,8 +40,8 @@ def lake() -> LakeOf:
 
 
 def files_of(lake: LakeOf) -> CatalogManagedFiles:
-    governed = CatalogManaged(lake.ledger, "a")
-    return CatalogManagedFiles(lake.store("a"), governed, "a", lambda: False)
+    catalog_table = CatalogTable(lake.ledger, "a")
+    return CatalogManagedFiles(lake.store("a"), catalog_table, "a", lambda: False)
 
 
 def version(head: Head | None) -> int | None:
@@ -68,9 +68,7 @@ def test_a_pending_version_is_what_was_ratified_whatever_file_is_there(lake: Lak
     ratified = lake.ledger.tables["a"].commits[2].content
     assert ratified is not None
     lake.fake("a").put(PENDING, b"another writer's, and longer than nothing")
-    files = CatalogManagedFiles(
-        lake.store("a"), CatalogManaged(lake.ledger, "a"), "a", lambda: True
-    )
+    files = CatalogManagedFiles(lake.store("a"), CatalogTable(lake.ledger, "a"), "a", lambda: True)
     assert files.get(PENDING) == ratified
     assert files.get_range(PENDING, 1, 5) == ratified[1:6]
 
@@ -182,7 +180,7 @@ class Watched:
 
 def test_threads_replace_what_is_known_one_after_the_other(lake: LakeOf) -> None:
     files, lock = files_of(lake), Watched()
-    files._keeping = lock  # type: ignore[assignment]
+    files._head_lock = lock  # type: ignore[assignment]
     files.refresh()
     assert lock.taken == 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.transaction.log_of import HOUR, LogOf, add, remove
 from txlake.protocol.actions import Action, Cdc, CommitInfo
-from txlake.transaction.vacuumed import why_gone
+from txlake.transaction.missing_file import explain_missing_file
 
 VACUUM = CommitInfo({"operation": "VACUUM END"})
 CANNOT = "t: {} can't be read any more: data file {!r}, which version {} replaced, is gone"
@@ -24,7 +24,7 @@ def table(*commits: tuple[Action, ...], there: tuple[str, ...] = ("c",)) -> LogO
 
 
 def reason(made: LogOf, path: str, *versions: int) -> str | None:
-    return why_gone(made.open(), path, versions)
+    return explain_missing_file(made.open(), path, versions)
 
 
 def test_the_version_the_moment_and_what_can_be_read() -> None:

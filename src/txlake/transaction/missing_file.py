@@ -20,7 +20,7 @@ _VACUUMS = ("VACUUM START", "VACUUM END")
 
 
 @dataclass(frozen=True, slots=True)
-class _Past:
+class _RemovalHistory:
     """What the commits say: by decoded path, the version that replaced a file; when VACUUM ran."""
 
     replaced: Mapping[str, int]
@@ -32,14 +32,14 @@ class _Past:
         return next((ms for version, ms in reversed(self.vacuums) if version > after), None)
 
 
-def why_gone(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | None:
+def explain_missing_file(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | None:
     """The sentence for a file of the table that isn't in the store; None where it should be there.
 
     `path` is decoded, `versions` were read by this process: those that need the file are named.
     """
     try:
         latest = log.latest()
-        past = _past(log, latest.version)
+        past = _removal_history(log, latest.version)
         if path in past.changes:
             return _of_changes(log, path, past)
         replaced = past.replaced.get(path)
@@ -57,7 +57,7 @@ def why_gone(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | No
     )
 
 
-def _of_changes(log: TableLog, path: str, past: _Past) -> str:
+def _of_changes(log: TableLog, path: str, past: _RemovalHistory) -> str:
     version = past.changes[path]
     return (
         f"{log.name}: the changes of version {version} can't be read any more: change data file "
@@ -73,7 +73,7 @@ def _when(vacuumed_ms: int | None) -> str:
     return f": VACUUM removed it at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _past(log: TableLog, latest: int) -> _Past:
+def _removal_history(log: TableLog, latest: int) -> _RemovalHistory:
     replaced: dict[str, int] = {}
     changes: dict[str, int] = {}
     vacuums: list[tuple[int, int]] = []
@@ -91,7 +91,7 @@ def _past(log: TableLog, latest: int) -> _Past:
                 replaced.pop(decode_path(action.path), None)
         if commit.info is not None and commit.info.text("operation") in _VACUUMS:
             vacuums.append((version, commit.timestamp_ms))
-    return _Past(replaced, changes, tuple(vacuums))
+    return _RemovalHistory(replaced, changes, tuple(vacuums))
 
 
 def _has(log: TableLog, version: int, path: str) -> bool:
@@ -102,7 +102,7 @@ def _has(log: TableLog, version: int, path: str) -> bool:
     return any(decode_path(add.path) == path for add in snapshot.files.adds())
 
 
-def _readable_from(log: TableLog, latest: Snapshot, version: int, past: _Past) -> int:
+def _readable_from(log: TableLog, latest: Snapshot, version: int, past: _RemovalHistory) -> int:
     """The first version from this one on whose files are all there."""
     while version < latest.version:
         snapshot = log.snapshot(version)

@@ -1,8 +1,8 @@
-"""Which metadata changes of a winner are harmless to a transaction that changes none itself.
+"""Metadata changes of a winner that a transaction without metadata changes can adopt.
 
-It adopts the new metadata and goes on; `metadata_updates` is about one that changes metadata too.
-Owns that list and nothing else. Source: docs/internals/conflict-rules.md, rule 2. Turning a feature
-on is harmless where what was written before is still valid with it; turning one off never is.
+`metadata_updates` covers transactions that change metadata themselves. Turning a feature on is
+harmless if what was written before stays valid with the feature; turning one off never is. Source:
+docs/internals/conflict-rules.md, rule 2.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _HARMLESS: Mapping[str, tuple[str, _Rule]] = {
 def is_harmless(
     before: Metadata, after: Metadata, protocol: Protocol, *, moves_marks: bool = False
 ) -> bool:
-    """Whether a transaction prepared under `before` is as good under `after`.
+    """Return whether a transaction prepared under `before` is valid under `after`.
 
-    `protocol` is the one in force with `after`. `moves_marks`: whether the transaction generated
-    identity values itself, to which a winner's new high-water mark isn't harmless.
+    `protocol` is the protocol in force with `after`. `moves_marks`: whether the transaction
+    generated identity values itself, which a winner's new high-water mark would conflict with.
     """
     if not _same_but_schema_and_configuration(before, after):
         return False
@@ -100,7 +100,7 @@ def is_harmless(
 
 
 def only_moves_marks(before: Metadata, after: Metadata) -> bool:
-    """Whether nothing but the marks of identity columns differs."""
+    """Return whether nothing but the marks of identity columns differs."""
     if before == after or before.configuration != after.configuration:
         return False
     if not _same_but_schema_and_configuration(before, after):
@@ -133,7 +133,7 @@ def _harmless_configuration(
 
 
 def _without_field_metadata(schema: Struct, ignored: frozenset[str]) -> Struct:
-    """The schema without the field metadata of those names, at every depth."""
+    """Return the schema without the field metadata of these names, at every depth."""
     bare = _type_without_field_metadata(schema, ignored)
     return bare if isinstance(bare, Struct) else schema
 
@@ -160,7 +160,7 @@ def _field_without_metadata(item: Field, ignored: frozenset[str]) -> Field:
 
 
 def _physical_names_equal_names(data_type: DataType) -> bool:
-    """Whether every field's physical name is its name, as in the files written before mapping."""
+    """Return whether every field's physical name equals its name, as in files without mapping."""
     match data_type:
         case Struct(fields):
             return all(

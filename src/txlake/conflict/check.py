@@ -1,7 +1,7 @@
-"""One transaction against the winners, one after the other.
+"""The check of one transaction against the winners, one after the other.
 
-Owns the order of the work: what can't be supported first, then the rules, then the rebase. The
-answer is a value; who called decides what to do with it. Source: docs/internals/conflict-rules.md.
+Owns the order of the work: unsupported protocols first, then the rules, then the rebase. The result
+is a value; the caller decides what to do with it. Source: docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ def check(
     context: CheckContext,
     rules: Sequence[Rule] = RULES,
 ) -> Outcome:
-    """Whether the transaction may still commit after this winner.
+    """Return whether the transaction may still commit after this winner.
 
-    Winners come in the order of their versions, each with the context that the one before gave.
-    A transaction that changes nothing, here or elsewhere, is always fine. Raises UnsupportedFeature
-    when the winner's protocol is one that txlake can't read or write.
+    Winners are checked in the order of their versions, each with the context that the check of the
+    previous one returned. A transaction that changes nothing, here or in other tables, never
+    conflicts. Raises UnsupportedFeature when the winner's protocol is one that txlake can't read or
+    write.
     """
     if footprint.changes_nothing:
         return NoConflict(context=context.after(winner))
@@ -48,10 +49,11 @@ def check(
 def check_selects(
     footprint: Footprint, winners: Sequence[ConcurrentCommit], context: CheckContext
 ) -> Conflicted | None:
-    """Whether a winner makes a SELECT of the transaction untrue, under Serializable.
+    """Return the conflict of a winner with a SELECT of the transaction, under Serializable.
 
-    Asked before every other rule, and of every table that a transaction read: what isn't one of
-    the serial orders is told as that, whatever else happened. Raises UnsupportedFeature as `check`.
+    Called before every other rule, for every table that the transaction read: a transaction that
+    fits into no serial order is reported as such, whatever else conflicts. Raises
+    UnsupportedFeature as `check`.
     """
     is_asked = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
     if footprint.changes_nothing or not is_asked:
@@ -74,7 +76,7 @@ def check_all(
     context: CheckContext,
     rules: Sequence[Rule] = RULES,
 ) -> NoConflict | Rebased | Conflicted:
-    """The transaction against several winners in the order of their versions."""
+    """Check the transaction against several winners in the order of their versions."""
     adopted: tuple[str, ...] = ()
     context.prefetch(winners)
     for winner in winners:
@@ -104,12 +106,11 @@ def _rebase(
     *,
     dropped_statistics: int,
 ) -> NoConflict | Rebased:
-    """Takes over what a winner changed, around the transaction's own changes and in its files.
+    """Apply a winner's changes to the transaction: metadata, protocol, and rows of shared files.
 
-    `dropped_statistics`: of how many files the transaction's statistics gave way already.
-
-    Row ids, commit versions and in-commit timestamps are assigned anew at every attempt, from the
-    state that the attempt follows.
+    `dropped_statistics`: the number of files whose new statistics were dropped already. Row ids,
+    commit versions and in-commit timestamps are assigned anew at every attempt, from the state that
+    the attempt follows.
     """
     adopted: list[str] = []
     if winner.protocol is not None:

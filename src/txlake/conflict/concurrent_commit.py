@@ -1,8 +1,8 @@
-"""What a commit that came first did, as far as the rules ask.
+"""A commit that came first, as the conflict rules see it.
 
-Owns the reading of a committed list of actions: which rows it added, which it deleted, and which
-it only moved. Source: PROTOCOL.md, "Add File and Remove File" (`dataChange`) and "Commit
-Provenance Information".
+Owns the reading of a committed list of actions: which rows it added, which it deleted, and which it
+only moved. Source: PROTOCOL.md, "Add File and Remove File" (`dataChange`) and "Commit Provenance
+Information".
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class ConcurrentCommit:
 
     Attributes:
         version: the committed version.
-        timestamp_ms: when it was committed, milliseconds since the epoch.
-        operation: as its commitInfo names it.
-        user: who made it, where its commitInfo says so.
+        timestamp_ms: the time of the commit, milliseconds since the epoch.
+        operation: the operation that its commitInfo names.
+        user: the user that its commitInfo names.
         txn_id: its commitInfo's `txnId`.
-        info: its commitInfo; an empty one where it has none.
-        is_blind_append: whether it only added rows, and read nothing of this table, as its
-            commitInfo says; False when that says nothing, or files were removed.
-        reads_elsewhere: ids of the other tables that it read, where its commitInfo tells of them.
+        info: its commitInfo; an empty one if it has none.
+        is_blind_append: whether it only added rows and read nothing of this table, according to its
+            commitInfo; False if the commitInfo doesn't say, or files were removed.
+        reads_elsewhere: ids of other tables that it read, according to its commitInfo.
         added: the files that it lists as added.
         removed: the files that it lists as removed.
         metadata: the metadata that it sets.
         protocol: the protocol that it sets.
         app_ids: application ids that it sets.
-        domains: names of the metadata domains that it sets; the row id high-water mark is none.
+        domains: names of the metadata domains that it sets, without the row id high-water mark.
     """
 
     version: int
@@ -83,14 +83,14 @@ class ConcurrentCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:
-    """A winner's changes by what became of rows.
+    """A winner's files, grouped by what happened to their rows.
 
     Attributes:
-        added: files whose rows, or some of them, are new.
+        added: files with new rows.
         maybe_added: files whose deletion vector was replaced by a larger one: rows were deleted,
-            and only the vectors themselves could tell whether some came back too.
-        deleted: removed files of which rows are gone.
-        moved: removed files whose rows are all still there, in other files.
+            and only the vectors tell whether some were restored too.
+        deleted: removed files with deleted rows.
+        moved: removed files whose rows are all in other files now.
     """
 
     added: tuple[Add, ...] = ()
@@ -102,7 +102,7 @@ class RowChanges:
 def summarise(
     version: int, actions: Sequence[Action], timestamp_ms: int | None = None
 ) -> ConcurrentCommit:
-    """The winner that a committed list of actions describes."""
+    """Return the winner that a committed list of actions describes."""
     info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))
     domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
@@ -127,7 +127,7 @@ def summarise(
 
 
 def _read_elsewhere(info: CommitInfo) -> frozenset[str] | None:
-    """The ids of the tables that it says it read; None where what it says isn't understood."""
+    """Return the ids of other tables that the commitInfo names; None if it can't be parsed."""
     tags = info.values.get("tags")
     text = tags.get(READS_ELSEWHERE) if isinstance(tags, Mapping) else None
     if text is None:
@@ -139,11 +139,11 @@ def _read_elsewhere(info: CommitInfo) -> frozenset[str] | None:
 
 
 def row_changes(winner: ConcurrentCommit, is_live: Callable[[FileKey], bool]) -> RowChanges:
-    """Sorts a winner's files by what became of their rows.
+    """Group a winner's files by what happened to their rows.
 
-    `is_live` says whether a logical file was in the table just before the winner: listing such a
-    file again (new statistics, row ids) adds no row. A rewrite flagged `dataChange = false` adds
-    and deletes none either.
+    `is_live` returns whether a logical file was in the table just before the winner: listing such a
+    file again (new statistics, row ids) adds no row. Nor does a rewrite with `dataChange = false`
+    add or delete rows.
     """
     removed = {canonical_path(file.path): file for file in winner.removed}
     listed = {canonical_key(file.key) for file in winner.added}

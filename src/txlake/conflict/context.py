@@ -1,8 +1,8 @@
-"""What the rules know besides the two transactions: the state read and how far to look.
+"""The state that conflict rules check against: the version read, and how far to look at rows.
 
-Owns the three tiers of "does this file hold rows that this predicate matches": partition values,
-file statistics, then a probe of the rows themselves where one is given. Each tier only removes
-doubt; what can't be decided counts as a match. Source: docs/internals/conflict-rules.md, rule 4.
+Owns the three tiers of the question whether a file holds rows that match a predicate: partition
+values, file statistics, then a probe of the rows if there is one. Each tier only removes doubt;
+what can't be decided counts as a match. Source: docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ _ENABLE_VECTORS = "delta.enableDeletionVectors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
-    """Rows of one file: those at the positions, None for every live one."""
+    """Rows of one file: those at the positions, or all live rows for None."""
 
     file: Add
     positions: BitMap64 | None = None
 
 
 class RowProbe(Port):
-    """Looks at the rows of a few files: the third tier."""
+    """The third tier: evaluates reads on the rows of a few files."""
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
-        """Those of the rows that the read may match, without files of which it matches none.
+        """Return those of the rows that the read may match, without files of which it matches none.
 
-        None when that can't be told.
+        None if the rows can't be evaluated.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """The state that a transaction read, carried along the winners.
+    """The state that a transaction read, updated with each winner.
 
     Attributes:
         base: the snapshot that the transaction read.
-        metadata: the metadata in force: the base's, or one adopted from an earlier winner.
+        metadata: the metadata in force: the base's, or an earlier winner's.
         protocol: the protocol in force, likewise.
-        level: the level at which reads are checked.
+        level: the isolation level at which reads are checked.
         granularity: what two transactions may not both change.
-        vectors: reads deletion vectors; without, files are the grain.
-        probe: the third tier; None leaves the doubt, and doubt is a conflict.
+        vectors: reads deletion vectors; without it conflicts are found by files.
+        probe: the third tier; without it a file in doubt is a conflict.
         added_since: logical files that earlier winners added.
         removed_since: logical files that earlier winners removed.
-        moved_since: by canonical path, the files that earlier winners moved rows to.
-        verdicts: what partition values and statistics said so far.
-        meetings: what became of the transaction beside the winner.
+        moved_since: by canonical path, files that earlier winners moved rows to.
+        match_cache: results of the first two tiers.
+        row_reconciler: reconciles the transaction with the winner, row by row.
     """
 
     base: Snapshot
@@ -83,7 +83,10 @@ class CheckContext:
 
     @property
     def row_vectors(self) -> Vectors | None:
-        """What reads deletion vectors where rows are the grain: the table has to use them."""
+        """The reader of deletion vectors if conflicts are found by rows, else None.
+
+        The table has to have deletion vectors enabled.
+        """
         settings = (self.base.metadata, self.metadata)
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
         return self.vectors if is_in_use and self.granularity is Granularity.ROW else None
@@ -91,7 +94,7 @@ class CheckContext:
     def reconcile_rows(
         self, footprint: Footprint, winner: ConcurrentCommit
     ) -> RowReconciliation | None:
-        """The transaction after the winner, row by row; None where rows aren't the grain."""
+        """Reconcile with the winner row by row; None if conflicts are found by files."""
         vectors = self.row_vectors
         return None if vectors is None else self.row_reconciler.of(footprint, winner, vectors)
 
@@ -101,26 +104,27 @@ class CheckContext:
         return self.base.table
 
     def is_live(self, key: FileKey) -> bool:
-        """Whether a logical file is in the table after the winners checked so far."""
+        """Return whether a logical file is in the table after the winners checked so far."""
         key = canonical_key(key)
         if key in self.added_since:
             return True
         return key in self.base.files and key not in self.removed_since
 
     def prefetch(self, winners: Iterable[ConcurrentCommit]) -> None:
-        """Says which winners will be asked about, so that their files are judged at one go.
+        """Announce the winners to be checked, so that their files are evaluated together.
 
-        Those of many files aren't among them: they cost little more alone, and may not be asked.
+        Winners with many files are left out: evaluating them alone costs little more, and may not
+        be needed.
         """
         few = (winner.added for winner in winners if len(winner.added) <= _FEW_FILES)
         self.match_cache.prefetch(file for files in few for file in files if file.data_change)
 
     def changes_of(self, winner: ConcurrentCommit) -> RowChanges:
-        """What became of rows in the next winner."""
+        """Return what happened to rows in the next winner."""
         return row_changes(winner, self.is_live)
 
     def after(self, winner: ConcurrentCommit) -> CheckContext:
-        """The context for the winner after this one."""
+        """Return the context for checking the next winner."""
         added = frozenset(canonical_key(file.key) for file in winner.added)
         removed = frozenset(canonical_key(file.key) for file in winner.removed)
         return replace(
@@ -133,18 +137,18 @@ class CheckContext:
         )
 
     def file_read(self, file: Remove) -> Add | None:
-        """The file in the version read, or one that holds rows of it since a rewrite.
+        """Return the file in the version read, or a file that its rows were moved to since.
 
-        A file that came and went since was never seen by the transaction.
+        None for a file that was added after the version read.
         """
         return self.base.files.by_path(file.path) or self.moved_since.get(canonical_path(file.path))
 
     def may_match(self, read: Read, files: Sequence[Add]) -> Sequence[bool]:
-        """For each file whether the read may match a row of it, by the first two tiers."""
+        """Return for each file whether the read may match a row of it, by the first two tiers."""
         return self.match_cache.of(read, files, self.base) if files else ()
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
-        """Those of the rows that the read may match, as far as it could be told."""
+        """Return those of the rows that the read may match, by all tiers."""
         kept = self.may_match(read, [one.file for one in rows])
         doubtful = tuple(one for one, keep in zip(rows, kept, strict=True) if keep)
         found = self.probe.matching(read, doubtful) if self.probe and doubtful else None

@@ -1,8 +1,7 @@
-"""What a check answers, and how a conflict explains itself.
+"""The outcomes of a conflict check, and the messages of conflicts.
 
-Owns the outcomes of a check and the words of a conflict: every message says the table, the version
-read, who won with what, the rule, the predicate or files, the level, and what to do next. Source:
-docs/internals/conflict-rules.md, "Evidence".
+Every message names the table, the version read, the winner, the rule, the predicate or files, the
+isolation level, and what to do next. Source: docs/internals/conflict-rules.md, "Evidence".
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _FILES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflicted:
-    """The two can't both stand.
+    """A conflict: the transaction must not commit after the winner.
 
     Attributes:
         error: the exception that users know this conflict by.
@@ -39,19 +38,19 @@ class Conflicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoConflict:
-    """The transaction stands as it is; `context` is the one for the next winner."""
+    """The transaction may commit unchanged; `context` is for checking the next winner."""
 
     context: CheckContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebased:
-    """The transaction stands after it took over what the winner changed.
+    """The transaction may commit after adopting changes of the winner.
 
     Attributes:
         footprint: the transaction as if it had read the winner's version.
-        context: the one for the next winner, with the metadata and protocol to adopt.
-        adopted: what was taken over, in words, for the log.
+        context: for checking the next winner, with the metadata and protocol to adopt.
+        adopted: the adopted changes in words, for the log.
     """
 
     footprint: Footprint
@@ -64,14 +63,14 @@ Outcome: TypeAlias = NoConflict | Rebased | Conflicted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found: why the two can't both stand.
+    """A rule's reason why the transaction conflicts with the winner.
 
     Attributes:
         error: the exception that users know this conflict by.
         text: what the winner did, the middle of the message's sentence.
         advice: what to do next, a sentence.
         read: the read that isn't true any more.
-        files: those in which it was found.
+        files: the files concerned.
         rows: samples of the rows in them.
         retry: whether a plain retry can succeed.
     """
@@ -88,7 +87,7 @@ class Finding:
 def conflict_from_finding(
     found: Finding, rule: str, footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Conflicted:
-    """A conflict with its facts, from what a rule found."""
+    """Return the conflict for a rule's finding, with its evidence."""
     files = found.files
     where = _partition_text(files[0].partition_values, context) if files else ""
     return Conflicted(
@@ -113,7 +112,7 @@ def conflict_from_finding(
 
 
 def _partition_text(values: Mapping[str, str | None] | None, context: CheckContext) -> str:
-    """` [day=2026-01-05, k=1]`: the first file's partition, where it says one."""
+    """Return the first file's partition as text, ` [day=2026-01-05, k=1]`; empty if unknown."""
     fields = (context.base.schema.find(name) for name in context.base.partition_columns)
     known = [item for item in fields if item is not None]
     if not values or not known:
@@ -123,22 +122,22 @@ def _partition_text(values: Mapping[str, str | None] | None, context: CheckConte
 
 
 def conflict_error(conflict: Conflicted) -> Conflict:
-    """The exception of a conflict, with its evidence as an attribute and in the message."""
+    """Return the exception of a conflict, with its evidence as an attribute and in the message."""
     return conflict.error(message_of(conflict), conflict.evidence)
 
 
 def is_futile(conflict: Conflict) -> bool:
-    """Whether the same work, begun anew, would meet the same conflict again.
+    """Return whether the same work, run again, would meet the same conflict again.
 
-    Where another transaction won, even work whose changes can't be committed a second time may look
-    at what is there now, and do something else: write to the table that it meant to create.
+    After a conflict with another transaction that is never certain: the work may look at the new
+    state and do something else, e.g. write to the table that it was to create.
     """
     facts = conflict.evidence
     return facts is not None and not facts.retry and facts.winning_version < 0
 
 
 def message_of(conflict: Conflicted) -> str:
-    """The conflict in two sentences: what happened, and what to do."""
+    """Return the message of a conflict in two sentences: what happened, and what to do."""
     facts = conflict.evidence
     details = [f"rule {facts.rule}", f"isolation {facts.isolation}"]
     if facts.predicate is not None:

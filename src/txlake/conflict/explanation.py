@@ -1,7 +1,7 @@
-"""What would abort a statement: the rules themselves, asked about writers that could be beside it.
+"""The conflicts that a statement could meet, predicted by running the rules.
 
-Owns the kinds of concurrent writers and the smallest table on which the statement meets each of
-them; the answers are the rules'. Source: docs/internals/conflict-rules.md.
+Owns the kinds of concurrent writers, and the smallest table on which the statement meets each of
+them; the rules decide. Source: docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 
 
 class Effect(Enum):
-    """What a statement does to a table. By value: in words."""
+    """A statement's effect on a table. By value: in words."""
 
     APPENDS = "adds rows"
     CHANGES = "deletes or changes rows"
@@ -53,12 +53,15 @@ class ConcurrentWriter(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStatement:
-    """A statement that was not run.
+    """A statement that isn't run.
 
     Attributes:
         base: the table that it is for.
-        reads: what it would depend on; one without a predicate is the whole table.
-        by_row: whether its conditions can be judged row by row.
+        effect: what it does to the table.
+        level: the isolation level of its reads.
+        granularity: what two transactions may not both change.
+        reads: what it would depend on; a read without a predicate is the whole table.
+        by_row: whether its conditions can be evaluated row by row.
     """
 
     base: Snapshot
@@ -75,7 +78,7 @@ class PlannedStatement:
 
     @property
     def grain(self) -> Granularity:
-        """What conflicts of it are found by."""
+        """The granularity at which its conflicts are found."""
         if self.granularity is not Granularity.ROW:
             return self.granularity
         is_by_row = self.by_row and self.base.properties.enable_deletion_vectors
@@ -84,14 +87,14 @@ class PlannedStatement:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How the statement fares beside a writer; `conflict` is None when both commit."""
+    """The conflict of the statement with a concurrent writer; None if both commit."""
 
     writer: ConcurrentWriter
     conflict: Conflicted | None
 
 
 def explain(intent: PlannedStatement) -> tuple[Prediction, ...]:
-    """How the statement fares beside each kind of writer that commits first."""
+    """Return the prediction for each kind of writer that commits first."""
     return tuple(
         Prediction(writer, _Scenario(intent, writer).outcome()) for writer in ConcurrentWriter
     )
@@ -102,7 +105,7 @@ _TAKEN, _OTHER = 3, 6
 
 
 class _Scenario:
-    """A table of two files of ten rows; the statement reads and takes row 3 of the first."""
+    """A table of two files of ten rows; the statement reads and changes row 3 of the first file."""
 
     def __init__(self, intent: PlannedStatement, writer: ConcurrentWriter) -> None:
         self._intent = intent
@@ -131,7 +134,7 @@ class _Scenario:
         return found if isinstance(found, Conflicted) else None
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows]:
-        """What can be told of rows: by files always here, by rows where rows are the grain."""
+        """Return the rows that may match: by files, and by rows if conflicts are found by rows."""
         return [one for one in rows if read.predicate is None or self._may_match(one)]
 
     def _may_match(self, one: FileRows) -> bool:
@@ -215,7 +218,7 @@ class _Scenario:
 
 
 class _VectorStore:
-    """The deletion vectors of the small table."""
+    """The deletion vectors of the scenario's table."""
 
     def __init__(self) -> None:
         self._known: dict[str, BitMap64] = {}
@@ -227,7 +230,7 @@ class _VectorStore:
         return self._known[vector_id]
 
     def marked(self, file: Add, row: int) -> Add:
-        """The file with that row deleted."""
+        """Return the file with this row deleted."""
         vector = DeletionVector(
             storage_type="u",
             path_or_inline_dv=f"{len(self._known):020d}",

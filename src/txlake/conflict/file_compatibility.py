@@ -1,9 +1,9 @@
-"""Whether files that were written under one metadata may stand in a table under another.
+"""Whether files written under one metadata are valid in a table under another.
 
-Owns the question of a transaction that changes a table's settings while others write files under
-the old ones: their partition values, columns and checks are the old ones too. Answers one-way safe:
-what isn't known to fit doesn't. Source: PROTOCOL.md, "Change Metadata", "Column Invariants",
-"CHECK Constraints", "Column Mapping", "Type Widening".
+Used for a transaction that changes a table's settings while others write files under the old ones:
+with the old partition values, columns and checks. In doubt a file is incompatible. Source:
+PROTOCOL.md, "Change Metadata", "Column Invariants", "CHECK Constraints", "Column Mapping", "Type
+Widening".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHECKED = (*_CHECKED_WHERE_NULL, CHAR_VARCHAR_TYPE)
 
 
 def incompatibility(before: Metadata, after: Metadata) -> str | None:
-    """Why a file written under `before` can't stand under `after`; None when any such file can."""
+    """Return why a file written under `before` is invalid under `after`; None if all are valid."""
     if before == after:
         return None
     try:
@@ -43,7 +43,7 @@ def incompatibility(before: Metadata, after: Metadata) -> str | None:
 
 
 def _partitioning(schema: Struct, metadata: Metadata) -> frozenset[str]:
-    """The keys of partition values, which are physical names; files don't know an order."""
+    """Return the keys of partition values: physical names, without an order."""
     fields = {item.name: item for item in schema}
     return frozenset(
         fields[name].physical_name if name in fields else name

@@ -1,7 +1,7 @@
-"""What a transaction did to one table, relative to the version that it read.
+"""What a transaction read and changed in one table, relative to the version that it read.
 
-Owns the description that the rules of `rules` decide over, and nothing else. Source:
-docs/internals/conflict-rules.md, the table of a footprint's parts.
+The rules of `rules` decide over it. Source: docs/internals/conflict-rules.md, the table of a
+footprint's parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from txlake.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Rem
 
 
 class ReadKind(Enum):
-    """Why something was read, which decides at which levels it has to stay true."""
+    """The reason of a read, which decides at which isolation levels it has to stay true."""
 
     FOR_WRITE = "for_write"  # the transaction's writes depend on it
     PLAIN = "plain"  # a SELECT: has to stay true under SERIALIZABLE alone
@@ -31,7 +31,7 @@ class ReadKind(Enum):
 
 
 class MarkUse(Enum):
-    """What a transaction needs of the high-water marks of a table's identity columns."""
+    """What a transaction requires of the high-water marks of a table's identity columns."""
 
     FOLLOWED = "followed"  # a winner's are taken over
     STATED = "stated"  # its metadata states those that it read: none may have moved since
@@ -47,18 +47,20 @@ _KINDS_CHECKED: Mapping[Level, frozenset[ReadKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Rows that were read, said by a predicate.
+    """Rows that a transaction read, described by a predicate.
 
     Attributes:
         predicate: bound to the schema of the version read; None is the whole table.
         text: the predicate as its author wrote it, for evidence.
-        kind: why it was read.
-        files: whether the files that may match are read too. Without, only rows that a winner adds
-            count against it (a dynamic partition overwrite, which removes all it finds anyway).
-        takes_all: whether the transaction takes away every row that the predicate matches.
-        is_assumed: whether it wasn't declared: the transaction takes rows away, and may have looked
-            at any row before.
-        condition: what the data plane evaluates where rows are looked at; nothing to the rules.
+        kind: the reason of the read.
+        files: whether the read covers existing files too. Otherwise only rows that a winner adds
+            conflict with it (a dynamic partition overwrite, which removes all existing rows
+            anyway).
+        deletes_all: whether the transaction deletes every row that the predicate matches.
+        is_assumed: whether the read wasn't declared: the transaction deletes rows, and may have
+            read any row before.
+        condition: the condition that the data plane evaluates when rows are probed; the rules
+            ignore it.
     """
 
     predicate: Predicate | None = None
@@ -136,7 +138,7 @@ class Footprint:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes nothing of the table: it adds no version then."""
+        """Whether it changes nothing of the table, so that it adds no version."""
         return not (
             self.added
             or self.removed
@@ -149,11 +151,11 @@ class Footprint:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the transaction changes nothing at all: it can't be wrong then."""
+        """Whether the transaction changes nothing in any table, so that it can't conflict."""
         return self.is_empty and not self.changes_elsewhere
 
     def depends_on_table(self, level: Level) -> bool:
-        """Whether a commit of another could make what was read untrue, at this level."""
+        """Return whether a concurrent commit could invalidate a read at this isolation level."""
         kinds = _KINDS_CHECKED[level]
         return bool(self.read_app_ids or self.read_domains) or (
             any(read.kind in kinds for read in self.reads)
@@ -162,22 +164,22 @@ class Footprint:
 
     @property
     def changes_data(self) -> bool:
-        """Whether any row comes or goes."""
+        """Whether any row is added or deleted."""
         return any(file.data_change for file in self.added) or any(
             file.data_change for file in self.removed
         )
 
     @property
     def writes_files(self) -> bool:
-        """Whether it brings data files that the version read doesn't have, or change data."""
+        """Whether it adds change data, or data files that the version read doesn't have."""
         known = self.restated | self.removed_by_path.keys()
         return self.change_files or any(path not in known for path in self.added_by_path)
 
     @property
     def changes_definition_only(self) -> bool:
-        """Whether it changes what the table is and no file, and no row that it read matters.
+        """Whether it changes the table's definition, no file, and read no rows.
 
-        Rows that a guard looked at don't count: they are as they were, whatever the metadata says.
+        Reads of kind GUARD don't count: the rows stay as they were, whatever the metadata says.
         """
         reads_rows = self.read_files or any(read.kind is not ReadKind.GUARD for read in self.reads)
         return not (self.added or self.removed or self.change_files or reads_rows)
@@ -189,7 +191,7 @@ class Footprint:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files, and read nothing of this table, as Delta defines it.
+        """Whether it only adds files and read nothing of this table, as Delta defines it.
 
         Reads of other tables don't count, nor does setting an application id.
         """
@@ -203,10 +205,10 @@ class Footprint:
         )
 
     def without_stale_statistics(self, winner: ConcurrentCommit) -> Footprint:
-        """The transaction without new statistics of the files that a winner touched.
+        """Return the transaction without new statistics of files that a winner touched.
 
-        They are told of the file as it was: listed again, a file that the winner removed would be
-        back.
+        The statistics describe the file before the winner; listing the file again would restore one
+        that the winner removed.
         """
         if not self.restated:
             return self
@@ -217,11 +219,11 @@ class Footprint:
         return replace(self, added=kept, restated=self.restated - lost)
 
     def can_precede(self, winner: ConcurrentCommit) -> bool:
-        """Whether a transaction that missed a winner's rows fits in before it.
+        """Return whether a transaction that missed a winner's rows can be ordered before it.
 
-        The winner has to be a blind append, which looked at nothing of this table, and must not
-        have read a table that this transaction changes: it would have to come first there, and
-        second here.
+        The winner has to be a blind append, which read nothing of this table. It must not have read
+        a table that this transaction changes either: there it would have to come first, and here
+        second.
         """
         if not winner.is_blind_append:
             return False

@@ -1,10 +1,10 @@
-"""Whether another engine's commit may follow a table's newest version: what it says is checked.
+"""Rules for commits of other engines: whether one may follow a table's newest version.
 
-Owns what a catalog can't take on trust from a writer that isn't txlake: when the commit happened,
-that it drops nothing of the table's protocol and is the same table's, that deleted rows stay
-deleted, and that row ids are new. What holds for every commit alike is `transaction.validation`'s.
-Source: PROTOCOL.md, "In-Commit Timestamps", "Catalog-managed tables", "Deletion Vectors", "Row
-Tracking"; docs/internals/catalog.md.
+Owns what a catalog can't trust a foreign writer to do right: the commit's time increases, it drops
+nothing of the protocol, the table's identity stays, deleted rows stay deleted, and row ids are new.
+`transaction.validation` has the rules for every commit. Source: PROTOCOL.md, "In-Commit
+Timestamps", "Catalog-managed tables", "Deletion Vectors", "Row Tracking";
+docs/internals/catalog.md.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ForeignCommit:
     """A commit that another engine staged.
 
     Attributes:
-        version: the version that it is to make.
-        actions: its lines, in order.
-        timestamp_ms: when it happened, as the request says.
-        is_kept: names of metadata domains, and of properties, that are the catalog's.
-        may_go: those of these properties that may go, and not change.
+        version: the version that it is to create.
+        actions: its actions, in order.
+        timestamp_ms: its time according to the request, milliseconds since the epoch.
+        catalog_owned: names of metadata domains and properties that only the catalog may change.
+        removable: those of these properties that may be removed, though not changed.
     """
 
     version: int
@@ -62,10 +62,10 @@ class ForeignCommit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a commit may not follow.
+    """The reason why a commit may not follow.
 
-    `is_permanent`: what it changes is the catalog's, so that the same work done again, on a newer
-    version, is refused again.
+    `is_permanent`: it changes what the catalog owns, so that a repetition on a newer version is
+    refused too.
     """
 
     reason: str
@@ -73,9 +73,9 @@ class Refusal:
 
 
 def find_refusal(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> Refusal | None:
-    """Why the commit would leave a table that isn't whole; None when it may follow.
+    """Return why the commit would make the table inconsistent; None if it may follow.
 
-    `before` is the table at the version before it; `vectors` reads deletion vectors.
+    `before` is the table at the previous version; `vectors` reads deletion vectors.
     """
     case = _CommitCheck(commit, before, vectors)
     told = ((rule, rule(case)) for rule in RULES)
@@ -90,7 +90,7 @@ class _CommitCheck:
 
     @cached_property
     def after(self) -> Snapshot:
-        """The table's settings as the commit leaves them; files are those before."""
+        """The table with the commit's metadata and protocol, and the files before it."""
         kinds = Metadata | Protocol
         return self.before.apply([one for one in self.commit.actions if isinstance(one, kinds)])
 
@@ -117,7 +117,7 @@ _NO_INFO = CommitInfo({})
 
 
 def commit_info_is_complete(case: _CommitCheck) -> str | None:
-    """CommitInfo comes first, once, with the id of its transaction and its time."""
+    """Require one commitInfo, as the first action, with a transaction id and the commit's time."""
     actions = case.commit.actions
     infos = [action for action in actions if isinstance(action, CommitInfo)]
     if len(infos) != 1 or actions[0] is not infos[0]:
@@ -134,7 +134,7 @@ def commit_info_is_complete(case: _CommitCheck) -> str | None:
 
 
 def timestamp_increases(case: _CommitCheck) -> str | None:
-    """Its time is later than that of the version before."""
+    """Require an in-commit timestamp later than that of the previous version."""
     before, now = case.before.in_commit_timestamp_ms, case.info.in_commit_timestamp_ms
     if before is not None and now is not None and now <= before:
         return (
@@ -145,7 +145,7 @@ def timestamp_increases(case: _CommitCheck) -> str | None:
 
 
 def settings_set_once(case: _CommitCheck) -> str | None:
-    """There is one protocol and one metaData at most."""
+    """Require at most one protocol and one metaData action."""
     for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
         count = sum(isinstance(action, kind) for action in case.commit.actions)
         if count > 1:
@@ -154,7 +154,7 @@ def settings_set_once(case: _CommitCheck) -> str | None:
 
 
 def features_not_dropped(case: _CommitCheck) -> str | None:
-    """No table feature is dropped, and no version of the protocol lowered."""
+    """Refuse to drop a table feature or to lower a protocol version."""
     old, new = case.before.protocol, case.after.protocol
     dropped = case.before.features - case.after.features
     if dropped:
@@ -171,7 +171,7 @@ def features_not_dropped(case: _CommitCheck) -> str | None:
 
 
 def table_identity_unchanged(case: _CommitCheck) -> str | None:
-    """The metadata's id and the partition columns stay; what is the catalog's isn't touched."""
+    """Require the same table id and partition columns, and unchanged catalog-owned settings."""
     old, new = case.before.metadata, case.after.metadata
     if new.id != old.id:
         return f"its metaData is of table {new.id}, and this is {old.id}"
@@ -193,7 +193,7 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
 
 
 def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
-    """Whose deletion vector is replaced has all the deleted rows that it had."""
+    """Require that a replaced deletion vector still has all rows of the old one."""
     if case.is_restore:
         return None
     for file in case.added:
@@ -214,7 +214,7 @@ def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
 
 
 def vectors_are_readable(case: _CommitCheck) -> str | None:
-    """A new deletion vector can be read, and has as many rows as it says."""
+    """Require that a new deletion vector can be read, and has as many rows as it states."""
     for file in case.added:
         vector = file.deletion_vector
         if vector is None or canonical_key(file.key) in case.before.files:
@@ -232,7 +232,7 @@ def vectors_are_readable(case: _CommitCheck) -> str | None:
 
 
 def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | str:
-    """The deleted rows, or what keeps them from being read."""
+    """Return the deleted rows, or as text why they can't be read."""
     if vector is None:
         return BitMap64()
     try:
@@ -242,7 +242,7 @@ def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | 
 
 
 def row_ids_are_new(case: _CommitCheck) -> str | None:
-    """Rows of new files have ids that no row had; a file that is listed again keeps its own.
+    """Require unused ids for rows of new files, and unchanged ids of files that are listed again.
 
     Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
     """
@@ -269,7 +269,7 @@ def row_ids_are_new(case: _CommitCheck) -> str | None:
 
 
 def _high_water_mark(case: _CommitCheck) -> int | str:
-    """The high-water mark after the commit, or what is wrong with it."""
+    """Return the high-water mark after the commit, or as text what is wrong with it."""
     before = case.before.row_id_high_water_mark
     domains = [one for one in case.commit.actions if isinstance(one, DomainMetadata)]
     try:
@@ -282,9 +282,9 @@ def _high_water_mark(case: _CommitCheck) -> int | str:
 
 
 def _new_row_ids(case: _CommitCheck, file: Add, mark: int) -> tuple[int, int] | str | None:
-    """The first and the last id of a new file's rows; None for rows that had theirs before.
+    """Return the first and last id of a new file's rows; None for rows that had ids before.
 
-    Text says what is wrong.
+    Text is the reason why the ids are wrong.
     """
     known = case.before.files.by_path(file.path)
     base, since = file.base_row_id, file.default_row_commit_version
@@ -321,7 +321,7 @@ def _overlap(fresh: Sequence[tuple[int, int, str]]) -> str | None:
 
 
 def _files_without_ids(case: _CommitCheck) -> str | None:
-    """Turning row tracking on gives ids to all files."""
+    """Require ids for all files if the commit turns row tracking on."""
     old, new = case.before.metadata.configuration, case.after.metadata.configuration
     if is_true(old, _TRACKS_ROWS) or not is_true(new, _TRACKS_ROWS):
         return None
@@ -333,9 +333,9 @@ def _files_without_ids(case: _CommitCheck) -> str | None:
 
 
 def identity_marks_unchanged(case: _CommitCheck) -> str | None:
-    """Values of identity columns are reserved in the lake's catalog, which others don't ask.
+    """Refuse values for identity columns: the lake's catalog reserves them.
 
-    Those that another engine gives may be what a transaction of the lake has drawn already.
+    Values that another engine generates may be reserved for a transaction of the lake already.
     Source: PROTOCOL.md, "Identity Columns".
     """
     if case.after.metadata.schema_string == case.before.metadata.schema_string:

@@ -1,4 +1,4 @@
-"""How coarse a thing two transactions may not both change: rows, files, or the table.
+"""The granularity at which two transactions conflict: rows, files, or the whole table.
 
 Source: `txlake.conflictGranularity` in docs/errors.md; docs/internals/conflict-rules.md.
 """
@@ -24,7 +24,7 @@ _ORDER = tuple(Granularity)
 
 
 def parse_granularity(text: str) -> Granularity:
-    """The granularity of that name, whatever its case. Raises InvalidRequest for any other."""
+    """Return the granularity of this name, in any letter case. Raises InvalidRequest."""
     for one in Granularity:
         if one.value == text.strip().lower():
             return one
@@ -33,5 +33,5 @@ def parse_granularity(text: str) -> Granularity:
 
 
 def coarsest(*asked: Granularity | None) -> Granularity:
-    """The coarsest of those that were asked for; rows when none was."""
+    """Return the coarsest of the granularities that aren't None; ROW if all are."""
     return max((one for one in asked if one is not None), key=_ORDER.index, default=Granularity.ROW)

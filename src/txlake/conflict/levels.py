@@ -1,4 +1,4 @@
-"""The isolation levels: their names, their order, and which one a transaction is checked at.
+"""The isolation levels: their names, their order, and the level at which reads are checked.
 
 Source: docs/internals/conflict-rules.md, "Levels". Python writes `write_serializable`, table
 properties `WriteSerializable`, a commitInfo `WriteSerializable` and `SnapshotIsolation`, as Delta
@@ -51,7 +51,7 @@ _SPELLINGS: Mapping[str, Level] = {
 
 
 def parse_level(text: str) -> Level:
-    """The level of that name, in any of its spellings; letter case doesn't count.
+    """Return the level of this name, in any of its spellings and letter cases.
 
     Raises InvalidRequest that lists the levels.
     """
@@ -66,18 +66,18 @@ def parse_level(text: str) -> Level:
 
 
 def strictest(*levels: Level | None) -> Level:
-    """The strictest of those that were set; WRITE_SERIALIZABLE when none was."""
+    """Return the strictest of the levels that aren't None; WRITE_SERIALIZABLE if all are."""
     wanted = [level for level in levels if level is not None]
     return max(wanted, key=lambda level: level.strictness, default=Level.WRITE_SERIALIZABLE)
 
 
 def checked_at(level: Level, *, changes_data: bool, syncs_marks: bool = False) -> Level:
-    """The level at which a transaction's reads are checked.
+    """Return the level at which a transaction's reads are checked.
 
     A transaction that changes no data (a compaction, a metadata-only commit) is checked at
-    SNAPSHOT: moving it before or after a winner makes no difference to any row. One that
-    `syncs_marks` (no row's identity value is beyond its mark) keeps SERIALIZABLE, where that has to
-    be true in the order of the log.
+    SNAPSHOT: its order relative to a winner changes no row. With `syncs_marks` the commit claims
+    that no row's identity value is beyond its mark; under SERIALIZABLE that has to hold in the
+    order of the log, so the level stays.
     """
     keeps = changes_data or (syncs_marks and level is Level.SERIALIZABLE)
     return level if keeps else Level.SNAPSHOT

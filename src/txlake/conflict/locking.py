@@ -1,8 +1,8 @@
-"""Locks on a lake's objects: which modes go together, who waits for whom, and who must give up.
+"""Locks on a lake's objects: compatible modes, the queue of requests, and deadlocks.
 
 Owns SQL Server's lock modes and their compatibility (Transaction locking and row versioning guide,
-"Lock compatibility"), the order in which requests are granted, and deadlocks. Everything is a
-function of the requests that there are; who keeps them stands in `catalog.locks`.
+"Lock compatibility"), the order in which requests are granted, and the detection of deadlocks.
+Everything is a function of the requests; `catalog.locks` stores them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class ResourceType(Enum):
 
 
 class LockStatus(Enum):
-    """Where a request stands.
+    """The state of a request.
 
-    The first three are SQL Server's in `request_status`. A conversion is a request beside the one
-    that its owner was granted already. A victim's request isn't going to be granted: its
-    transaction has to give up.
+    The first three are SQL Server's in `request_status`. A conversion is a second request of an
+    owner whose first one was granted. A victim's request won't be granted: its transaction has to
+    abort.
     """
 
     GRANT = "GRANT"
@@ -51,13 +51,13 @@ class LockStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A thing that can be locked. Different ones, subtypes included, never meet.
+    """A thing that can be locked. Locks on different resources, subtypes included, never conflict.
 
     Attributes:
         database: the number of the database that it belongs to.
         entity: the number of the object; of the database itself for the other types.
-        subtype: what of it: "" for all, "COMMIT" for the turn to commit to a table.
-        description: which key: the folded name.
+        subtype: the part of it: "" for all, "COMMIT" for the turn to commit to a table.
+        description: the key: the folded name.
     """
 
     type: ResourceType
@@ -69,7 +69,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """A lock that is wanted."""
+    """A request for a lock."""
 
     resource: Resource
     mode: LockMode
@@ -77,13 +77,16 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a request is: a transaction's, or a session's own where there is no transaction."""
+    """The owner of a request: a transaction, or a session outside of a transaction."""
 
     session: int
     transaction: str | None = None
 
     def is_same_party(self, other: Owner) -> bool:
-        """Whether the two never wait for each other: one transaction, or a session and its own."""
+        """Return whether the two never wait for each other.
+
+        They are one transaction, or a session and its own transaction.
+        """
         if self.transaction is None or other.transaction is None:
             return self.session == other.session
         return self.transaction == other.transaction
@@ -91,11 +94,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A request as it stands.
+    """A request in the lock queue.
 
     Attributes:
-        id: grows in the order of asking.
-        begun: the number of its transaction, which grows in the order of beginning; None without.
+        id: increases in the order of the requests.
+        begun: the number of its transaction, which increases in the order of BEGIN; None without
+            one.
     """
 
     id: int
@@ -119,29 +123,29 @@ _INCOMPATIBLE: Mapping[LockMode, frozenset[LockMode]] = {
 
 
 def compatible(one: LockMode, other: LockMode) -> bool:
-    """Whether two owners may hold the modes on one resource at the same time; symmetric."""
+    """Return whether two owners may hold the modes on one resource at the same time; symmetric."""
     return other not in _INCOMPATIBLE[one]
 
 
 @cache
 def at_least(held: LockMode, wanted: LockMode) -> bool:
-    """Whether a mode keeps out everything that the other one keeps out."""
+    """Return whether a mode excludes all modes that the other one excludes."""
     return _INCOMPATIBLE[held] >= _INCOMPATIBLE[wanted]
 
 
 @cache
 def conversion_mode(held: LockMode, wanted: LockMode) -> LockMode:
-    """The weakest mode at least as strong as both: what a conversion asks for."""
+    """Return the weakest mode at least as strong as both, which a conversion requests."""
     fitting = [mode for mode in LockMode if at_least(mode, held) and at_least(mode, wanted)]
     return min(fitting, key=lambda mode: len(_INCOMPATIBLE[mode]))
 
 
 def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
-    """The requests that one which isn't granted has to wait for, in the order of asking.
+    """Return the requests that an ungranted request has to wait for, in the order of requests.
 
-    Those are others' locks that it isn't compatible with, and the requests of that kind which come
-    before it in the queue: conversions first, each in the order asked. So no request
-    overtakes one that it would then block.
+    These are incompatible locks of other owners, and incompatible requests that come before it in
+    the queue: conversions first, each kind in the order of the requests. So no request overtakes
+    another one that it would then block.
     """
     place = _queue_position(request)
     found = [
@@ -157,7 +161,7 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
 
 
 def wait_graph(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:
-    """Who waits for whom: by waiting owner, the owners waited for, and the request that waits."""
+    """Return by waiting owner the owners that it waits for, each with the waiting request."""
     by_resource: dict[Resource, list[Queued]] = {}
     for one in requests:
         by_resource.setdefault(one.resource, []).append(one)
@@ -172,9 +176,9 @@ def wait_graph(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]
 def cycle_through(
     start: Owner, graph: Mapping[Owner, Mapping[Owner, Queued]]
 ) -> tuple[Queued, ...] | None:
-    """The shortest circle of waiting requests that leads back to an owner; None without one.
+    """Return the shortest cycle of waiting requests through an owner; None if there is none.
 
-    Each request waits for the owner of the next one, the last for that of the first: `start`.
+    Each request waits for the owner of the next one, the last for the owner of the first: `start`.
     """
     came_from: dict[Owner, Owner] = {}
     ahead = deque([start])
@@ -190,7 +194,7 @@ def cycle_through(
 
 
 def youngest(cycle: Sequence[Queued]) -> Queued:
-    """The request of the transaction that began last: it has the least to lose."""
+    """Return the request of the transaction that began last, which loses the least work."""
     return max(cycle, key=lambda one: (one.begun or 0, one.id))
 
 

@@ -1,7 +1,7 @@
-"""Which files may hold rows that a read matches, by partition values and statistics: two tiers.
+"""A cache of whether files may hold rows that a read matches, by the first two tiers.
 
-Owns that every file is judged once for a read, and many at one go: a judgement of a hundred files
-costs little more than one of a single file. What can't be judged may match. Source:
+Every file is evaluated once for a read, and many files together: evaluating a hundred files costs
+little more than one. A file that can't be evaluated may match. Source:
 docs/internals/conflict-rules.md, rule 4.
 """
 
@@ -20,18 +20,21 @@ from txlake.protocol.actions import Add, FileKey
 
 
 class MatchCache:
-    """What is known of files, and the files that are likely to be asked about."""
+    """Results by read and file, and the files to evaluate along with the next ones."""
 
     def __init__(self) -> None:
         self._expected: list[Add] = []
         self._known: dict[int, _ReadMatches] = {}
 
     def prefetch(self, files: Iterable[Add]) -> None:
-        """Files that are judged along with the first one that a read is asked about."""
+        """Add files to be evaluated along with the first file that each read is checked on."""
         self._expected.extend(files)
 
     def of(self, read: Read, files: Sequence[Add], base: Snapshot) -> list[bool]:
-        """For each whether it may hold a row that the read matches, in the schema of its base."""
+        """Return for each file whether it may hold a row that the read matches.
+
+        `base` has the schema of the read.
+        """
         if read.predicate is None:
             return [True] * len(files)
         own = self._known.setdefault(id(read), _ReadMatches(read))
@@ -50,14 +53,14 @@ class MatchCache:
 
 @dataclass(slots=True)
 class _ReadMatches:
-    """What one read is known to match; `expected`: how many expected files were judged."""
+    """Results for one read; `expected`: how many of the prefetched files were evaluated."""
 
     read: Read
     files: dict[FileKey, tuple[Add, bool]] = field(default_factory=dict)
     expected: int = 0
 
     def lacks(self, key: FileKey, file: Add) -> bool:
-        """Whether the file, as it is now, wasn't judged yet."""
+        """Return whether the file, as it is listed now, wasn't evaluated yet."""
         known = self.files.get(key)
         return known is None or (known[0] is not file and known[0] != file)
 

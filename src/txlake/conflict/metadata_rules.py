@@ -1,7 +1,6 @@
-"""Who may commit: the rules about what a commit sets beside files.
+"""The conflict rules about protocol, metadata, domains and application ids.
 
-Protocol, metadata, domains and application ids. Source: docs/internals/conflict-rules.md, rules 1
-to 3.
+Source: docs/internals/conflict-rules.md, rules 1 to 3.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _AGAIN = "Run the transaction again on the newest version."
 def table_created_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Both create the table."""
+    """Conflict if both create the table."""
     if footprint.read_version >= 0:
         return None
     return Finding(
@@ -59,7 +58,7 @@ def table_created_by_both(
 def protocol_changed_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Both set the protocol."""
+    """Conflict if both set the protocol."""
     if winner.protocol is None or footprint.protocol is None:
         return None
     return Finding(
@@ -72,7 +71,7 @@ def protocol_changed_by_both(
 def features_dropped(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner took table features away, on which the transaction may have relied."""
+    """Conflict if the winner dropped table features, on which the transaction may rely."""
     if winner.protocol is None:
         return None
     dropped = supported_features(context.protocol) - supported_features(winner.protocol)
@@ -88,9 +87,9 @@ def features_dropped(
 def feature_came_into_force(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner listed a feature that asks something of rows, and the metadata uses it already.
+    """Conflict if the winner added a feature that constrains rows, and the metadata uses it.
 
-    Or one that asks something of files, and files are written.
+    Likewise a feature that constrains files, if the transaction writes files.
     """
     if winner.protocol is None:
         return None
@@ -111,7 +110,7 @@ def feature_came_into_force(
 def dropped_feature_used(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """The transaction drops a feature that a winner's files or domains use."""
+    """Conflict if the transaction drops a feature that the winner's files or domains use."""
     if footprint.protocol is None:
         return None
     dropped = supported_features(context.protocol) - supported_features(footprint.protocol)
@@ -128,7 +127,7 @@ def dropped_feature_used(
 def metadata_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner changed the metadata, and not in a way that is harmless to this transaction."""
+    """Conflict if the winner changed the metadata in a way that isn't harmless to us."""
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
@@ -156,12 +155,12 @@ def metadata_changed(
 def metadata_after(
     footprint: Footprint, theirs: Metadata, context: CheckContext
 ) -> Metadata | Clash | None:
-    """The metadata that the transaction sets, after a winner's; None where it sets none.
+    """Return the metadata that the transaction sets after a winner's; None if it sets none.
 
-    A transaction that read rows or changes files follows moved marks of identity columns alone:
-    what it wrote was written under the metadata that it read. A transaction that moves marks itself
-    follows no change of the metadata, and one that states them follows none that moves them: two
-    writers that give values beyond one mark give the same values.
+    A transaction that read rows or changes files follows only moved marks of identity columns: it
+    wrote its files under the metadata that it read. A transaction that moves marks follows no
+    change of the metadata, and one that states marks follows no change that moves them: two writers
+    that generate values beyond one mark generate the same values.
     """
     ours, base = footprint.metadata, context.metadata
     if ours is None or theirs == base:
@@ -183,7 +182,7 @@ def metadata_after(
 def domain_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Both wrote one metadata domain, or a winner wrote one that was read."""
+    """Conflict if both wrote one metadata domain, or the winner wrote one that was read."""
     ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
     shared = sorted(ours & winner.domains)
     if not shared:
@@ -198,7 +197,7 @@ def domain_changed(
 def app_id_advanced(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner set an application id that the transaction depends on."""
+    """Conflict if the winner set an application id that the transaction depends on."""
     shared = sorted((footprint.read_app_ids | footprint.app_ids) & winner.app_ids)
     if not shared:
         return None

@@ -1,8 +1,9 @@
-"""A change of a table's metadata as updates, each with what has to be as it was read.
+"""A change of a table's metadata as updates, each with the parts that must be unchanged.
 
-Owns how a change follows one that came first: its updates are made again on top of that where all
-that they require is unchanged. What isn't known to be independent requires the most. Source:
-docs/internals/conflict-rules.md, rule 2; the idea of requirements and updates is Apache Iceberg's.
+A change follows a winner's change if everything that its updates require is unchanged: the updates
+are then applied to the winner's metadata. Parts that aren't known to be independent require the
+most. Source: docs/internals/conflict-rules.md, rule 2; requirements and updates are an idea of
+Apache Iceberg's.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A part that has to be as it was read; `name` where there are several of its kind."""
+    """A part that must be as it was read; `name` tells parts of one kind apart."""
 
     part: Part
     name: str
@@ -82,7 +83,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A part that becomes another, and what that requires; None as a value: it goes."""
+    """A new value of a part, and what it requires; None as the value removes the part."""
 
     part: Part
     name: str
@@ -92,14 +93,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Why a change can't follow another: the part that the other one changed, in words."""
+    """The reason why a change can't follow another: the part that the other changed, in words."""
 
     part: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """Metadata with its schema read; marks of identity columns aside."""
+    """Metadata with its schema parsed, without marks of identity columns."""
 
     metadata: Metadata
     schema: Struct
@@ -110,7 +111,7 @@ class _Definition:
 
     @property
     def rest(self) -> Metadata:
-        """What no update changes."""
+        """The metadata that no update changes."""
         return msgspec.structs.replace(
             self.metadata, schema_string=None, configuration={}, description=None
         )
@@ -124,7 +125,7 @@ class _Definition:
         )
 
     def read(self, part: Part, name: str = "") -> object:
-        """The part as it is here; None where it isn't."""
+        """Return the part's value; None if it doesn't exist."""
         properties = self.metadata.configuration
         match part:
             case Part.COMMENT:
@@ -151,7 +152,7 @@ class _Definition:
         return Requirement(part, name, self.read(part, name))
 
     def updated(self, update: Update) -> _Definition:
-        """The definition after the update, whose requirements are met."""
+        """Return the definition after the update, whose requirements are met."""
         match update.part, update.value:
             case Part.COMMENT, str() | None as text:
                 return replace(
@@ -172,9 +173,9 @@ class _Definition:
 
 
 def updates_between(before: Metadata, after: Metadata) -> tuple[Update, ...] | None:
-    """The updates that make one metadata of another; None for more than updates can say.
+    """Return the updates from one metadata to another; None if updates can't express the change.
 
-    Marks of identity columns aside. Raises CorruptTable for a schema that can't be read.
+    Ignores marks of identity columns. Raises CorruptTable for a schema that can't be read.
     """
     old, new = _Definition.of(before), _Definition.of(after)
     if old.rest != new.rest:
@@ -185,9 +186,9 @@ def updates_between(before: Metadata, after: Metadata) -> tuple[Update, ...] | N
 def rebase_metadata(
     ours: Metadata, base: Metadata, theirs: Metadata, table: str
 ) -> Metadata | Clash:
-    """The metadata that a transaction made from `base`, made again from that of a winner.
+    """Return the metadata that a transaction made from `base`, made again from a winner's.
 
-    Where the winner moved marks of identity columns alone, anything but another table follows it.
+    If the winner moved only marks of identity columns, every change of the same table follows it.
     """
     try:
         read, came, mine = (_Definition.of(one) for one in (base, theirs, ours))
@@ -212,9 +213,9 @@ def rebase_metadata(
 def _with_marks(
     merged: _Definition, ours: Metadata, theirs: Metadata, table: str
 ) -> Metadata | Clash:
-    """The definition as metadata, with the marks of both.
+    """Return the definition as metadata, with the marks of both.
 
-    A schema that one of them has is said in the words of that one.
+    The schema keeps the text of whichever of the two has the same schema.
     """
     texts = (
         one.schema_string for one in (ours, theirs) if _Definition.of(one).schema == merged.schema
@@ -245,7 +246,7 @@ def _of_properties(old: _Definition, new: _Definition) -> Iterator[Update]:
 
 
 def _required_by(key: str, value: str | None, old: _Definition) -> Iterator[Requirement]:
-    """What a property requires beside itself."""
+    """Return what a property requires besides itself."""
     rule = _rule_name(key)
     if rule is None and not _is_layout(key):
         return
@@ -274,7 +275,7 @@ def _of_schema(old: _Definition, new: _Definition) -> Iterator[Update]:
 
 
 def _with_column(schema: Struct, column: Field) -> Struct:
-    """The schema with the column in the place of that of its name, or at the end."""
+    """Return the schema with the column in the place of that of its name, or at the end."""
     found = schema.find(column.name)
     if found is None:
         return Struct((*schema, column))
@@ -287,19 +288,22 @@ def _undescribed(item: Field) -> Field:
 
 
 def _is_plain(column: Field) -> bool:
-    """Whether a column and its fields take null, and no expression, identity or collation."""
+    """Return whether a column is nullable, without expression, identity and collation.
+
+    The same has to hold for its nested fields.
+    """
     fields = all_fields(Struct((column,)))
     return all(item.nullable and item.metadata.keys() <= _PLAIN for item in fields)
 
 
 def _rule_name(key: str) -> str | None:
-    """The name of the constraint or the key that a property keeps; None for another property."""
+    """Return the name of the constraint or key in a property; None for another property."""
     folded = key.lower()
     prefixes = (CONSTRAINT_PREFIX, KEY_PREFIX)
     return next((folded[len(one) :] for one in prefixes if folded.startswith(one)), None)
 
 
 def _is_layout(key: str) -> bool:
-    """Whether a property may mean something to files, columns or other properties."""
+    """Return whether a property may mean something to files, columns or other properties."""
     is_ours = key.lower().startswith(("delta.", "txlake."))
     return is_ours and key not in _INDEPENDENT and _rule_name(key) is None

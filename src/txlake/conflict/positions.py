@@ -1,8 +1,8 @@
-"""Rows by their positions in files: which ones a commit took, and where a rewrite moved them.
+"""Rows by their positions in files: which rows a commit removed, and where a rewrite moved rows.
 
 Owns the arithmetic over deletion vectors, as sets of positions. A live row's rank is the number of
-live rows before it in its file; a rewrite that keeps order says by ranks where rows went, and one
-that sorts by sets of positions. Source: PROTOCOL.md, "Deletion Vectors"; `protocol.sources`.
+live rows before it in its file; a rewrite that keeps order records by ranks where rows went, and
+one that sorts by sets of positions. Source: PROTOCOL.md, "Deletion Vectors"; `protocol.sources`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Vectors(Port):
     """Reads deletion vectors, as positions."""
 
     def of(self, vector: DeletionVector) -> BitMap64:
-        """The deleted positions. Raises TxlakeError when the vector can't be read."""
+        """Return the deleted positions. Raises TxlakeError when the vector can't be read."""
         ...
 
     def of_id(self, vector_id: str) -> BitMap64:
-        """The deleted positions of the vector with that id (`DeletionVector.unique_id`)."""
+        """Return the deleted positions of the vector with that id (`DeletionVector.unique_id`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedRows:
-    """Rows that a commit took from one file, or moved out of it.
+    """Rows that a commit deleted from one file, or moved out of it.
 
     Attributes:
         before: the file as it was.
-        after: the file listed again, with another vector; None when the whole file went.
+        after: the file listed again, with another vector; None if the whole file was removed.
     """
 
     before: Remove
@@ -51,24 +51,24 @@ class RemovedRows:
 
     @property
     def is_rewrite(self) -> bool:
-        """Whether the rows live on in other files."""
+        """Whether the rows are in other files now."""
         return self.after is None and not self.before.data_change
 
     def positions(self, vectors: Vectors) -> BitMap64 | None:
-        """The positions newly deleted; None for the whole file."""
+        """Return the newly deleted positions; None for the whole file."""
         if self.after is None:
             return None
         return deleted_positions(self.after, vectors) - deleted_positions(self.before, vectors)
 
     def returned(self, vectors: Vectors) -> BitMap64:
-        """The positions that are live again."""
+        """Return the positions of restored rows."""
         if self.after is None:
             return BitMap64()
         return deleted_positions(self.before, vectors) - deleted_positions(self.after, vectors)
 
 
 def removed_rows_by_path(removed: Iterable[Remove], added: Iterable[Add]) -> dict[str, RemovedRows]:
-    """By canonical path, what a commit with these files took from files that were there."""
+    """Return by canonical path the rows that a commit of these files removed from files."""
     listed = {canonical_path(file.path): file for file in added}
     found = {canonical_path(file.path): file for file in removed}
     every = {path: removed_rows(file, listed.get(path)) for path, file in found.items()}
@@ -78,7 +78,7 @@ def removed_rows_by_path(removed: Iterable[Remove], added: Iterable[Add]) -> dic
 def removed_rows(
     before: Remove, after: Add | None, *, is_written: bool = True
 ) -> RemovedRows | None:
-    """What was taken from one file; None where it is listed as it was.
+    """Return the rows removed from one file; None if it is listed again unchanged.
 
     Without `is_written` the new vector isn't written yet.
     """
@@ -88,18 +88,18 @@ def removed_rows(
 
 
 def deleted_positions(file: Add | Remove, vectors: Vectors) -> BitMap64:
-    """The positions that a file's vector deletes."""
+    """Return the positions that a file's vector deletes."""
     return BitMap64() if file.deletion_vector is None else vectors.of(file.deletion_vector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Live rows of one source that follow each other in one output.
+    """Live rows of one source file that are consecutive in one output file.
 
     Attributes:
         output: the output's path, as in the log.
-        offset: the position of the first of them in the output.
-        source: which rows they are.
+        offset: the position of the first row in the output.
+        source: the rows of the source file.
     """
 
     output: str
@@ -107,7 +107,7 @@ class Run:
     source: Source
 
     def places(self, positions: BitMap64, vectors: Vectors) -> BitMap64:
-        """Where the rows at these positions of the source stand in the output, if they live."""
+        """Return the positions in the output of the live rows at these positions of the source."""
         source = self.source
         if source.positions_id is not None:
             taken = vectors.of_id(source.positions_id)
@@ -120,7 +120,7 @@ class Run:
         return BitMap64((inside - first + np.uint64(self.offset)).tolist())
 
     def all_places(self) -> BitMap64:
-        """Where all of the rows stand in the output."""
+        """Return the positions of all rows of the run in the output."""
         return BitMap64(range(self.offset, self.offset + self.source.rows))
 
 
@@ -129,17 +129,18 @@ def _as_array(positions: BitMap64) -> _Numbers:
 
 
 def _ranks(live: _Numbers, gone: _Numbers) -> _Numbers:
-    """How many live positions come before each of these."""
+    """Return how many live positions come before each of these."""
     before: _Numbers = np.searchsorted(gone, live).astype(np.uint64)
     ranks: _Numbers = live - before
     return ranks
 
 
 class RowMoves:
-    """Where a commit that rewrote files put their rows, as far as its outputs say.
+    """Where a commit that rewrote files moved their rows, as far as its outputs record it.
 
-    An output whose tag doesn't fit its number of rows says nothing. One may name a file that the
-    commit doesn't remove: another commit had removed it, and the rows are deleted in the output.
+    An output whose tag doesn't fit its number of rows records nothing. A tag may name a file that
+    the commit doesn't remove: another commit had removed it, and the rows are deleted in the
+    output.
     """
 
     def __init__(self, removed: Iterable[Remove], added: Iterable[Add]) -> None:
@@ -158,7 +159,7 @@ class RowMoves:
                 self._runs_by_source.setdefault(canonical_path(run.source.path), []).append(run)
 
     def of(self, path: str, vectors: Vectors) -> list[Run] | None:
-        """The runs of a source, by its canonical path; None where not every live row is told of."""
+        """Return the runs of a source, by canonical path; None if live rows aren't all recorded."""
         runs = self._runs_by_source.get(path)
         if runs is None or path not in self._sources:
             return None
@@ -167,9 +168,9 @@ class RowMoves:
         return runs if self._is_complete_by_source[path] else None
 
     def linked(self, path: str, vectors: Vectors) -> tuple[set[str], set[str]] | None:
-        """The sources and outputs that share rows with a source, and with each other.
+        """Return the sources and outputs that share rows with a source, directly or through others.
 
-        None where rows of one of the sources may be in other outputs besides.
+        None if rows of one of the sources may be in further outputs.
         """
         sources, outputs, new = {path}, set[str](), {path}
         while new:
@@ -202,7 +203,7 @@ def _runs(output: Add) -> list[Run]:
 
 
 def _is_complete(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
-    """Whether the runs are of one reading of the source and hold every row live in it."""
+    """Return whether the runs come from one read of the source and hold all of its live rows."""
     vector_ids = {run.source.vector_id for run in runs}
     if len(vector_ids) > 1:
         return False
@@ -219,7 +220,7 @@ def _is_complete(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
 
 
 def _contiguous_rows(runs: list[Run]) -> int | None:
-    """How many live rows the runs hold from the first on; None where they leave a gap."""
+    """Return how many live rows the runs hold from the first on; None if there is a gap."""
     counted = 0
     for run in sorted(runs, key=lambda one: one.source.first):
         if run.source.first != counted:
@@ -229,7 +230,7 @@ def _contiguous_rows(runs: list[Run]) -> int | None:
 
 
 def _sets_cover_file(runs: list[Run], rows: int, gone: BitMap64, vectors: Vectors) -> bool:
-    """Whether each row of a file is in one of the runs' sets of positions, or gone."""
+    """Return whether each row of a file is in one run's set of positions, or deleted."""
     told = BitMap64(gone)
     counted = len(gone)
     for run in runs:

@@ -1,9 +1,9 @@
-"""A transaction that goes on after a winner touched the same files: rows kept apart, not files.
+"""Row-level reconciliation: a transaction that touched the same files as a winner.
 
-Owns how the transaction's deletions and rewrites are carried over a winner's: disjoint deletions in
-one file unite, deletions follow rows that a recorded rewrite moved, and a rewrite takes over the
-deletions in its sources. One-way safe: what can't be proven disjoint overlaps. Source:
-docs/internals/conflict-rules.md, rules 6 and 7.
+Owns how the transaction's deletions and rewrites are applied after the winner's: disjoint deletions
+in one file are merged, deletions follow rows that a recorded rewrite moved, and a rewrite adopts
+the deletions in its sources. In doubt rows overlap. Source: docs/internals/conflict-rules.md, rules
+6 and 7.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from txlake.protocol.statistics import FileStatistics, loosen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """A file of which both take rows: the positions concerned; None where files are the grain."""
+    """A file of which both remove rows: the shared positions; None if only the file is known."""
 
     file: Remove
     positions: BitMap64 | None = None
@@ -39,12 +39,12 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowReconciliation:
-    """A transaction and one winner, brought together.
+    """The result of reconciling a transaction with one winner.
 
     Attributes:
         footprint: the transaction as if it had read the winner's version.
-        overlaps: where that can't be: the transaction must not commit then.
-        carried: canonical paths of files that both touched and that were brought together.
+        overlaps: where that is impossible: the transaction must not commit then.
+        carried: canonical paths of files that both touched and that were reconciled.
     """
 
     footprint: Footprint
@@ -55,7 +55,7 @@ class RowReconciliation:
 def reconcile_rows(
     footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors
 ) -> RowReconciliation:
-    """The transaction after the winner, row by row."""
+    """Reconcile the transaction with the winner, row by row."""
     removed, added = footprint.removed_by_path, footprint.added_by_path
     shared = []
     for path, theirs in removed_rows_by_path(winner.removed, winner.added).items():
@@ -85,7 +85,7 @@ def reconcile_rows(
 
 
 class RowReconciler:
-    """Brings a transaction together with one winner after the other, with each of them once."""
+    """Reconciles a transaction with one winner after the other; caches the last result."""
 
     def __init__(self) -> None:
         self._last: tuple[Footprint, ConcurrentCommit, RowReconciliation] | None = None
@@ -93,7 +93,7 @@ class RowReconciler:
     def of(
         self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors
     ) -> RowReconciliation:
-        """The transaction after the winner, row by row."""
+        """Return the reconciliation of the transaction with the winner."""
         last = self._last
         if last is None or last[0] is not footprint or last[1] is not winner:
             last = (footprint, winner, reconcile_rows(footprint, winner, vectors))
@@ -102,7 +102,7 @@ class RowReconciler:
 
 
 class _Reconciliation:
-    """The transaction's files, changed one shared file after the other."""
+    """The transaction's files, updated for one shared file after the other."""
 
     def __init__(self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> None:
         self._before = footprint
@@ -115,7 +115,7 @@ class _Reconciliation:
         self._theirs_moved = RowMoves(winner.removed, winner.added)
 
     def footprint(self) -> Footprint:
-        """The transaction as it is now."""
+        """Return the transaction with the files updated so far."""
         return replace(
             self._before,
             removed=tuple(self._removed.values()),
@@ -125,7 +125,7 @@ class _Reconciliation:
         )
 
     def reconcile_file(self, path: str, ours: RemovedRows, theirs: RemovedRows) -> Overlap | None:
-        """Brings the two together in one file; the overlap when that can't be."""
+        """Reconcile the changes of one file; returns the overlap if that is impossible."""
         if path not in self._removed:  # given up with another file of its rewrite
             return None
         if ours.is_rewrite:
@@ -148,7 +148,7 @@ class _Reconciliation:
         return None
 
     def _positions(self, path: str, ours: RemovedRows) -> BitMap64 | None:
-        """The positions that the transaction deletes itself; None for the whole file."""
+        """Return the positions that the transaction deletes itself; None for the whole file."""
         if ours.after is None:
             return None
         every = self._unwritten.get(path)
@@ -157,7 +157,7 @@ class _Reconciliation:
         return every - deleted_positions(ours.before, self._vectors)
 
     def _live_positions(self, ours: RemovedRows) -> BitMap64 | None:
-        """The positions of the rows that live in a file; None where the rows weren't counted."""
+        """Return the positions of a file's live rows; None if its row count is unknown."""
         count = FileStatistics.from_json(ours.before.stats).num_records
         if count is None:
             return None
@@ -166,7 +166,7 @@ class _Reconciliation:
         return every - deleted_positions(ours.before, self._vectors)
 
     def _delete_rows(self, path: str, listed: Add, positions: BitMap64) -> None:
-        """The transaction deletes rows of a file as the winner lists it."""
+        """Delete rows of a file as the winner lists it."""
         self._removed[path] = listed.removed(timestamp_ms=self._now_ms(), data_change=True)
         self._added[path] = msgspec.structs.replace(_loose(listed), data_change=True)
         self._unwritten[path] = positions
@@ -177,7 +177,7 @@ class _Reconciliation:
     def _follow_moved_rows(
         self, path: str, ours: RemovedRows, theirs: RemovedRows
     ) -> Overlap | None:
-        """The winner moved the rows: the deletions go to where they stand now."""
+        """Apply the deletions to the files that the winner moved the rows to."""
         runs = self._theirs_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
@@ -207,7 +207,7 @@ class _Reconciliation:
         self._unwritten.pop(path, None)
 
     def _apply_to_rewrite(self, path: str, theirs: RemovedRows) -> Overlap | None:
-        """The transaction moved the rows: its outputs lose what the winner deleted."""
+        """Delete the winner's deleted rows in the outputs of the transaction's rewrite."""
         runs = self._ours_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
@@ -229,7 +229,7 @@ class _Reconciliation:
         return None
 
     def _remove_from_output(self, output: str, positions: BitMap64) -> None:
-        """Rows that the transaction moved to an output are gone."""
+        """Delete rows in an output of the transaction's rewrite."""
         file = self._added.get(output)
         if file is None or not positions:  # no row of it was left
             return
@@ -243,7 +243,7 @@ class _Reconciliation:
             self._unwritten[output] = every
 
     def _drop_outputs(self, path: str, theirs: RemovedRows) -> Overlap | None:
-        """Outputs that can't stand are left out, with all that shares a source with them."""
+        """Drop outputs that would be wrong, and all outputs that share a source with them."""
         linked = self._ours_moved.linked(path, self._vectors)
         if linked is None:
             return Overlap(file=theirs.before)
@@ -261,7 +261,7 @@ class _Reconciliation:
 
 
 def _loose(file: Add) -> Add:
-    """The file with statistics for rows of which some are deleted."""
+    """Return the file with statistics marked as bounds, since some rows are deleted."""
     if file.stats is None:
         return file
     return msgspec.structs.replace(file, stats=loosen(file.stats))

@@ -1,4 +1,4 @@
-"""Who may commit: the rules about rows and the files that hold them.
+"""The conflict rules about rows and the files that hold them.
 
 Source: docs/internals/conflict-rules.md, rules 4 to 7.
 """
@@ -40,7 +40,7 @@ _AGAIN = "Run the transaction again on the newest version."
 def table_changed_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """With granularity `table`, neither only adds rows without having read the table."""
+    """Conflict if both change the table at granularity `table`, unless one is a blind append."""
     if context.granularity is not Granularity.TABLE:
         return None
     if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
@@ -55,7 +55,7 @@ def table_changed_by_both(
 def select_not_true(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Under Serializable, a plain SELECT of the transaction would answer differently now."""
+    """Conflict if, under Serializable, a plain SELECT of the transaction would differ now."""
     if context.level is not Level.SERIALIZABLE:
         return None
     changes = context.changes_of(winner)
@@ -81,7 +81,7 @@ def select_not_true(
 def rows_added(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner added rows that match a read of the transaction."""
+    """Conflict if the winner added rows that match a read of the transaction."""
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
         context.level is Level.WRITE_SERIALIZABLE
@@ -106,10 +106,10 @@ def rows_added(
 def _advice_on_added(
     found: Sequence[FileRows], footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> str:
-    """What keeps two such writers apart, if anything does.
+    """Return how to keep two such writers apart, if that is possible.
 
-    Both may have changed one row, whose new image is what was found. Else the rows found match the
-    transaction's condition, for certain where their positions are known.
+    Both may have changed one row, whose new image was found. Otherwise the rows found match the
+    transaction's condition, certainly if their positions are known.
     """
     met = context.reconcile_rows(footprint, winner)
     if met is not None and met.overlaps:
@@ -129,7 +129,7 @@ def _advice_on_added(
 def files_of_old_settings(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner added files under settings that the transaction replaces by others."""
+    """Conflict if the winner added files under settings that the transaction replaces."""
     if footprint.metadata is None:
         return None
     changes = context.changes_of(winner)
@@ -149,7 +149,7 @@ def files_of_old_settings(
 def rows_deleted(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """A winner deleted rows that match a read, or moved ones that the transaction takes away."""
+    """Conflict if the winner deleted rows that match a read, or moved rows that we delete."""
     kinds = [ReadKind.GUARD]
     if context.level is not Level.SNAPSHOT:
         kinds.append(ReadKind.FOR_WRITE)
@@ -195,7 +195,7 @@ def _read_rows_deleted(
 def rows_deleted_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Both take rows away from one file, or one does while the other lists it anew."""
+    """Conflict if both remove rows of one file, or one does and the other lists it again."""
     shared = _of_both(footprint, winner, context)
     if not shared:
         return None
@@ -214,7 +214,7 @@ def rows_deleted_by_both(
 def _of_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[Remove, ...]:
-    """The files that both touch and that can't be brought together row by row."""
+    """Return the files that both touch and that can't be reconciled row by row."""
     shared = _touched(winner.removed, footprint, context)
     carried = _carried(footprint, winner, context) if shared else frozenset()
     return tuple(file for file in shared if canonical_path(file.path) not in carried)
@@ -225,7 +225,7 @@ def _samples(found: Sequence[FileRows]) -> tuple[Mapping[str, object], ...]:
 
 
 def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, object]:
-    """Rows of a file for evidence: how many, and where the first of them stand."""
+    """Return a file's rows for evidence: their number, and the first positions."""
     path = decode_path(file.path)
     if positions is None:
         return {"file": path}
@@ -236,7 +236,7 @@ def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, obje
 def _carried(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> frozenset[str]:
-    """Canonical paths of the files that both touch and that are brought together row by row."""
+    """Return the canonical paths of files that both touch and that are reconciled row by row."""
     met = context.reconcile_rows(footprint, winner)
     return frozenset() if met is None else met.carried
 
@@ -244,7 +244,7 @@ def _carried(
 def file_added_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Both add one path: the later entry would silently replace the earlier."""
+    """Conflict if both add one path: the later entry would silently replace the earlier."""
     theirs = {canonical_path(file.path) for file in winner.added}
     both = [file for file in footprint.added if canonical_path(file.path) in theirs]
     known = {file.path for file in _touched(both, footprint, context)}
@@ -267,10 +267,10 @@ def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
 def _rows_added(
     read: Read, changes: RowChanges, winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[FileRows, ...]:
-    """Files with new rows that the read may match.
+    """Return files with new rows that the read may match.
 
-    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; new are
-    those that came back with it.
+    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; the
+    restored rows of its file are new.
     """
     rows = [FileRows(file=file) for file in changes.added]
     doubts = context.may_match(read, changes.maybe_added)
@@ -284,7 +284,7 @@ def _rows_added(
 
 
 def _returned(lost: Mapping[str, RemovedRows], file: Add, context: CheckContext) -> BitMap64 | None:
-    """The positions that are live again; None where it can't be told."""
+    """Return the positions of restored rows; None if unknown."""
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.vectors is None:
         return None
@@ -297,7 +297,7 @@ def _returned(lost: Mapping[str, RemovedRows], file: Add, context: CheckContext)
 def _rows_deleted(
     read: Read, gone: Iterable[Remove], winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[FileRows, ...]:
-    """Files with rows of the version read that went, and that the read may match."""
+    """Return files with removed rows of the version read that the read may match."""
     if not read.files:
         return ()
     seen = [(file, one) for one in gone if (file := context.file_read(one)) is not None]
@@ -328,7 +328,7 @@ def _positions(
 def _touched(
     files: Sequence[_File], footprint: Footprint, context: CheckContext
 ) -> tuple[_File, ...]:
-    """Those of the files that the transaction takes rows from or lists anew."""
+    """Return those of the files that the transaction removes rows from or lists again."""
     if not files:
         return ()
     removed, added = footprint.removed_by_path, footprint.added_by_path

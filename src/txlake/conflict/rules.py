@@ -1,8 +1,7 @@
-"""Who may commit: the rules, in the order in which they are asked.
+"""The conflict rules, in the order in which they are checked.
 
-Each rule looks at one transaction and one winner and answers with what it found, or with None. A
-rule knows no other, does no I/O and changes nothing. Source: docs/internals/conflict-rules.md,
-rules 1 to 7.
+Each rule compares one transaction with one winner and returns a finding, or None. A rule knows no
+other, does no I/O and changes nothing. Source: docs/internals/conflict-rules.md, rules 1 to 7.
 """
 
 from __future__ import annotations

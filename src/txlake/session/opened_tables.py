@@ -17,9 +17,9 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.membership import is_open, catalog_required_error
+from txlake.transaction.membership import catalog_required_error, is_open
 from txlake.transaction.rebase import check_read_unchanged
-from txlake.transaction.table_transaction import TableTransaction, TableSavepoint
+from txlake.transaction.table_transaction import TableSavepoint, TableTransaction
 
 
 @dataclass(slots=True, kw_only=True)

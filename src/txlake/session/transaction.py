@@ -31,17 +31,17 @@ from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
 from txlake.transaction.foreign_commit import (
     Accepted,
-    CommitRequest,
     AlreadyCommitted,
-    StagedFile,
+    CommitRequest,
     Rejected,
+    StagedFile,
     commit_foreign_together,
 )
-from txlake.transaction.identities import Identities, LazyIdentities, CatalogIdentities
+from txlake.transaction.identities import CatalogIdentities, Identities, LazyIdentities
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads
 from txlake.transaction.staging import StagingSystem
-from txlake.transaction.table_transaction import PartSummary, TableTransaction, TableSavepoint
+from txlake.transaction.table_transaction import PartSummary, TableSavepoint, TableTransaction
 
 _logger = logging.getLogger(__name__)
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -16,7 +16,7 @@ from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Remove
 from txlake.streaming.commits import FileAction, FileGroup
-from txlake.transaction.change_feed import FeedFile, files_of_changes, recorded_files, feed_files
+from txlake.transaction.change_feed import FeedFile, feed_files, files_of_changes, recorded_files
 from txlake.transaction.feed_rules import FEED, has_feed
 from txlake.transaction.net_changes import INSERT
 from txlake.transaction.table_log import Commit, TableLog

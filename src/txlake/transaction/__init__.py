@@ -1,4 +1,4 @@
-"""From a store's files to a table, and from staged actions to a commit that stands.
+"""Commits: from a store's files to a table's state, and from staged actions to a commit.
 
-Owns the loops: load, follow the commits that came first, commit, publish, recover, clean up.
+Owns the loops: load, rebase onto the commits that came first, commit, publish, recover, clean up.
 """

@@ -1,7 +1,7 @@
-"""The log of a catalog table as its ledger has it: no version more, and none less.
+"""The log of a catalog table as its ledger defines it.
 
-Owns the part of a table's store that holds the log, seen through the ledger: files beyond the head
-aren't there, and ratified commits are, published or not. Source: docs/internals/catalog.md.
+Owns the log's part of a table's store, filtered by the ledger: files beyond the head don't exist,
+and ratified commits do, published or not. Source: docs/internals/catalog.md.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LOOKS = 4
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """Who makes the versions of a table, and the id by which the table is known there."""
+    """The ledger that ratifies a table's versions, and the table's id there."""
 
     ledger: Ledger
     table_id: str
 
 
 def came_later(catalog_table: CatalogTable, table: str, sequence: int) -> MetadataChangedException:
-    """The conflict of a transaction with a table that wasn't there at the instant it reads."""
+    """Return the conflict with a table that was created after the instant that is read."""
     head = catalog_table.ledger.head(catalog_table.table_id)
     version = -1 if head is None else head.version
     advice = "Run the transaction again: it then reads an instant at which the table is there."
@@ -67,7 +67,7 @@ class LogFiles(Protocol):
         ...
 
     def get(self, path: str) -> bytes:
-        """The file's bytes. Raises FileNotFoundError."""
+        """Return the file's bytes. Raises FileNotFoundError."""
         ...
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
@@ -75,23 +75,23 @@ class LogFiles(Protocol):
         ...
 
     def head(self, path: str) -> StoredObject | None:
-        """The file's size and time, or None when there is none."""
+        """Return the file's size and time, or None when there is none."""
         ...
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """The files below a folder, by path, after `start_after`."""
+        """Return the files below a folder, by path, after `start_after`."""
         ...
 
 
 class CatalogManagedFiles:
-    """LogFiles of a catalog table, as they are at the head that the ledger told last.
+    """LogFiles of a catalog table, as of the head that the ledger returned last.
 
-    A log that is ahead of its ledger is refused: then the ledger isn't the authority that it was,
-    because it was restored from a backup, or another writer went past it.
+    A log that is ahead of its ledger is refused: the ledger was restored from a backup, or another
+    writer bypassed it.
 
-    Commits that it tells aren't published are published; their bytes are read from the ledger where
-    the store refuses that, or `is_committing` says that a thread of this process is about to do it.
-    Threads may share one: what it knows is replaced whole.
+    Unpublished commits that the ledger returns are published; their bytes are read from the ledger
+    if the store refuses that, or if `is_committing` returns that a thread of this process is about
+    to publish. Thread-safe: the cached head is replaced as a whole.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class CatalogManagedFiles:
         return self._store.url
 
     def refresh(self) -> Head | None:
-        """Where the table stands now, by one request to the ledger; None: not in the catalog.
+        """Return the table's head by one request to the ledger; None if not in the catalog.
 
-        Raises CorruptTable when a file of the log isn't what was ratified, or is at a version that
-        wasn't, and Unavailable.
+        Raises CorruptTable when a file of the log isn't what was ratified, or has a version that
+        wasn't ratified, and Unavailable.
         """
         newest = -1 if self._head is None else self._head.version
         head = self._request_head()
@@ -139,9 +139,9 @@ class CatalogManagedFiles:
         return head
 
     def check_newest(self, version: int) -> None:
-        """Raises CorruptTable when the log has a version after this that the ledger doesn't know.
+        """Raise CorruptTable if the log has a later version that the ledger doesn't know.
 
-        Where it has none, which the store says, the ledger isn't asked.
+        The ledger is asked only if the store has one.
         """
         if self._newest_from(version) > version:
             self.refresh()
@@ -153,7 +153,7 @@ class CatalogManagedFiles:
         return publish_pending(self._store, ledger, table_id, table=self._table)
 
     def _newest_from(self, version: int) -> int:
-        """The version after it when the log has that; itself otherwise."""
+        """Return the version after this one if the log has it, else this one."""
         return version if self._store.head(commit_path(version + 1)) is None else version + 1
 
     def _log_ahead_error(self, head: Head, version: int) -> CorruptTable:
@@ -165,7 +165,7 @@ class CatalogManagedFiles:
         )
 
     def get(self, path: str) -> bytes:
-        """The file's bytes; a ratified commit's from the ledger where it isn't published.
+        """Return the file's bytes; from the ledger for an unpublished ratified commit.
 
         Raises FileNotFoundError.
         """
@@ -182,7 +182,7 @@ class CatalogManagedFiles:
         return self.get(path)[offset : offset + length]
 
     def head(self, path: str) -> StoredObject | None:
-        """The file's size and time; those of an unpublished commit are what it says itself."""
+        """Return the file's size and time; for an unpublished commit, those of its content."""
         if not self._is_there(path):
             return None
         found = self._store.head(path)
@@ -192,7 +192,7 @@ class CatalogManagedFiles:
         return None if commit is None else self._unpublished(commit)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """The files up to the head, those of unpublished commits included."""
+        """Return the files up to the head, those of unpublished commits included."""
         if self._head is None:
             self.refresh()
         listed = list(self._store.list(prefix, start_after))
@@ -207,7 +207,7 @@ class CatalogManagedFiles:
         return iter([found[path] for path in sorted(found)])
 
     def _check_end(self, newest: int) -> None:
-        """Raises CorruptTable unless the newest version of a listing is that of the ledger."""
+        """Raise CorruptTable unless the newest version of a listing is that of the ledger."""
         if newest > self._version:
             head = self.refresh()
             if head is not None and newest > head.version:
@@ -250,7 +250,7 @@ class CatalogManagedFiles:
 
 
 def _committed_version(path: str) -> int:
-    """The version that a file of the log says was committed; -1 for other files."""
+    """Return the version of a commit or checkpoint file; -1 for other files."""
     match parse_name(path):
         case (
             CommitFile(version)
@@ -264,7 +264,7 @@ def _committed_version(path: str) -> int:
 
 
 def _version(path: str) -> int:
-    """The version that a file of the log makes or tells of; -1 for other files."""
+    """Return the version that a file of the log belongs to; -1 for other files."""
     match parse_name(path):
         case (
             CommitFile(version)

@@ -19,20 +19,20 @@ class Change:
 
     Attributes:
         operation: its name in the table's history (`WRITE`, `DELETE`, `MERGE` ...).
-        parameters: operationParameters; values that are not text are written as JSON.
-        actions: in the order they happen; empty when the statement changed nothing.
+        parameters: operationParameters; values that aren't text are written as JSON.
+        actions: in the order in which they happen; empty if the statement changed nothing.
         metrics: operationMetrics.
-        reads: what the actions depend on.
+        reads: the reads that the actions depend on.
         read_domains: metadata domains that the change depends on.
         affected: counts for the statement's result, named as Databricks names them
             (`num_affected_rows`, ...), in order.
-        identity_marks: by physical name, the last value that was given in an identity column.
-        origins: by path of a new file, which rows its rows were made of; told where the table has
-            a change data feed. Rows of files that aren't here were made of no other.
+        identity_marks: by physical name, the last value generated for an identity column.
+        origins: by path of a new file, the rows that its rows were made from, for a table with a
+            change data feed. Rows of other files were made from no row.
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
-        unmaps: the metadata maps columns no more, all files are rewritten with the columns' own
-            names, and no other transaction may add one meanwhile, which `reads` has to say.
+        unmaps: the metadata turns column mapping off, all files are rewritten with the columns' own
+            names, and no other transaction may add a file meanwhile, which `reads` has to say.
     """
 
     operation: str

@@ -1,8 +1,8 @@
-"""The change data feed of a range of versions, planned: which files tell of which changes.
+"""The change data feed of a range of versions, planned: which files hold which changes.
 
 Owns what a version's changes are, for batches and streams: the rows of its change data files, or,
-where it has none, those that its added and removed files tell of. Nothing is read but the log and
-deletion vectors. Source: PROTOCOL.md, "Change Data Files", "Reader Requirements for Add CDC File";
+if it has none, those that follow from its added and removed files. Only the log and deletion
+vectors are read. Source: PROTOCOL.md, "Change Data Files", "Reader Requirements for Add CDC File";
 Delta Spark's CDCReader.
 """
 
@@ -45,13 +45,13 @@ _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDelete
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedPart:
-    """Files that are read alike, no two of one path.
+    """Files that are read alike, each path once.
 
     Attributes:
-        snapshot: a table whose rows they are: the columns of the feed, in order. What a file says
-            of its rows besides their values stands in its partition values.
+        snapshot: a table with the feed's columns, in order. What applies to all rows of a file
+            (version, time, type) is in its partition values.
         files: the files, in FILES_SCHEMA.
-        deleted: positions of rows that aren't told, by ordinal, instead of a file's own vector.
+        deleted: by ordinal, positions of rows to leave out, instead of the file's own vector.
     """
 
     snapshot: Snapshot
@@ -61,13 +61,13 @@ class FeedPart:
 
 @dataclass(frozen=True, slots=True)
 class FeedFile:
-    """One file with rows of the feed.
+    """A file with rows of the feed.
 
     Attributes:
         file: the file, with its own deletion vector.
-        version: whose changes they are.
-        timestamp_ms: when that was committed, milliseconds since the epoch.
-        change_type: what befell the rows; None where the file says that of each.
+        version: the version that made the changes.
+        timestamp_ms: the time of its commit, milliseconds since the epoch.
+        change_type: the type of change of all rows; None if the file has it for each row.
         only: the positions of the rows, whatever the file's vector says; None for its live rows.
     """
 
@@ -79,7 +79,7 @@ class FeedFile:
 
 
 def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tuple[FeedPart, ...]:
-    """The feed of the versions `first` to `last`, both included, which must be there.
+    """Return the feed of the versions `first` to `last`, both included, which must be there.
 
     The columns are those of the table at `last`, and then `_change_type`, `_commit_version` and
     `_commit_timestamp`. `count_rows` counts the rows of a file whose statistics don't. There is
@@ -138,7 +138,7 @@ def _require_feed(snapshot: Snapshot, first: int, last: int, version: int) -> No
 
 
 def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
-    """What a later version of the range set has to fit as what the first one had."""
+    """Require that a later version of the range fits as well as the first one."""
     for action in commit.actions:
         if isinstance(action, Metadata):
             then = start.apply([action], version=commit.version)
@@ -147,7 +147,7 @@ def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
 
 
 def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> None:
-    """Rows that the first version of the range took away have the columns of the one before it."""
+    """Require fitting columns of the version before the range, whose rows the first one deleted."""
     if any(isinstance(action, Metadata) for action in commit.actions) and any(
         isinstance(action, Remove) and action.data_change for action in commit.actions
     ):
@@ -155,7 +155,7 @@ def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> Non
 
 
 def _require_columns(then: Snapshot, end: Snapshot) -> None:
-    """The columns of a version can be shown as those of the last one."""
+    """Require that the columns of a version can be shown as those of the last one."""
     found = unreadable_change(then.schema, end.schema)
     if found is None and _partitions(then) != _partitions(end):
         found = (
@@ -177,7 +177,7 @@ def _partitions(snapshot: Snapshot) -> list[str]:
 
 
 def _reports_no_change(commit: Commit) -> bool:
-    """Whether a MERGE tells that it changed no row, whatever it did to files; as Delta Spark."""
+    """Return whether a MERGE's metrics report no changed row, as Delta Spark does."""
     if commit.info is None or commit.info.text("operation") != "MERGE":
         return False
     metrics = commit.info.values.get("operationMetrics")
@@ -188,12 +188,12 @@ def _reports_no_change(commit: Commit) -> bool:
 
 
 def recorded_files(commit: Commit) -> list[Cdc]:
-    """The change data files of a version: where it has some, they alone tell of its changes."""
+    """Return a version's change data files: if it has some, only they define its changes."""
     return [action for action in commit.actions if isinstance(action, Cdc)]
 
 
 def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
-    """The files that tell of a version's changes, in the order of its log."""
+    """Return the files that define a version's changes, in the order of its log."""
     recorded = recorded_files(commit)
     if recorded:
         return recorded
@@ -207,9 +207,9 @@ def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
 
 
 def feed_files(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> list[FeedFile]:
-    """The changes of a version, which was committed at that time.
+    """Return the changes of a version that was committed at this time.
 
-    Raises CorruptTable where it removes a file that wasn't there, and what `vectors` raise.
+    Raises CorruptTable if it removes a file that didn't exist, and what `vectors` raise.
     """
     recorded = recorded_files(commit)
     if recorded:
@@ -218,7 +218,7 @@ def feed_files(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) ->
 
 
 def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> Iterator[FeedFile]:
-    """The changes that added and removed files tell of."""
+    """Yield the changes that follow from added and removed files."""
     files = files_of_changes(commit)
     adds = {canonical_path(action.path): action for action in files if isinstance(action, Add)}
     for action in files:
@@ -238,7 +238,7 @@ def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> I
 
 
 def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
-    """The file as it was before it was removed; not every writer says all of it."""
+    """Return the file as it was before it was removed; some writers leave out parts of it."""
     if remove.size is None or remove.partition_values is None:
         add = log.snapshot(version=commit.version - 1).files.get(remove.key)
         if add is None:
@@ -272,17 +272,17 @@ def _as_add(file: Cdc) -> Add:
 
 
 def as_recorded(table: Snapshot) -> Snapshot:
-    """The table with the feed's columns, as its change data files have them."""
+    """Return the table with the feed's columns, as its change data files have them."""
     return _with_columns(table, [_TYPE], _COMMIT)
 
 
 def as_derived(table: Snapshot) -> Snapshot:
-    """The table with the feed's columns, none of which its data files have."""
+    """Return the table with the feed's columns, none of which its data files have."""
     return _with_columns(table, [], [_TYPE, *_COMMIT])
 
 
 def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Field]) -> Snapshot:
-    """The table with these columns more, as files and as partition values have them."""
+    """Return the table with these columns more, as files and as partition values have them."""
     schema = Struct((*table.schema.fields, *data, *partition))
     metadata = msgspec.structs.replace(
         without_row_tracking(table.metadata),
@@ -295,7 +295,7 @@ def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Fi
 def _parts(
     make: Callable[[], Snapshot], told: Sequence[FeedFile], count_rows: CountRows
 ) -> Iterator[FeedPart]:
-    """The files in as few parts as can be: a scan knows a path once."""
+    """Return the files in as few parts as can be: a scan knows a path once."""
     layers: list[list[FeedFile]] = []
     seen: dict[str, int] = {}
     for one in told:
@@ -318,7 +318,7 @@ def _parts(
 
 
 def with_feed_columns(one: FeedFile) -> Add:
-    """The file with what is told of its rows among its partition values."""
+    """Return the file with the feed's columns among its partition values."""
     moment = datetime.fromtimestamp(one.timestamp_ms / 1000, UTC)
     values: dict[str, str | None] = {
         **one.file.partition_values,

@@ -1,9 +1,9 @@
-"""Checkpoint protection: since which version a table's history needs no feature that was dropped.
+"""Checkpoint protection: the version since which a table's history needs no dropped feature.
 
-Owns the property that says so, which is made anew at every attempt and never goes back. Clients
-that don't know a dropped feature start at the checkpoints around that version; log clean-up keeps
-to the rule by itself, since it deletes only what lies before a checkpoint that is there. Source:
-Delta Lake's documentation, "Drop Delta table features".
+Owns the property that says so, which is set anew at every attempt and never decreases. Clients that
+don't know a dropped feature start at the checkpoints around that version; log clean-up keeps the
+rule by itself, since it deletes only what is before an existing checkpoint. Source: Delta Lake's
+documentation, "Drop Delta table features".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEFORE_VERSION = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 def protected_before(metadata: Metadata) -> int:
-    """The version before which checkpoints are protected; 0 where none is."""
+    """Return the version before which checkpoints are protected; 0 where none is."""
     text = metadata.configuration.get(BEFORE_VERSION, "0").strip()
     return int(text) if text.isdecimal() else 0
 
@@ -27,10 +27,11 @@ def protected_before(metadata: Metadata) -> int:
 def with_protection(
     metadata: Metadata, previous: Snapshot, protocol: Protocol, version: int
 ) -> Metadata:
-    """The metadata to commit as `version`, with the version before which checkpoints are protected.
+    """Return the metadata to commit as `version`, with its checkpoint protection.
 
-    A commit that asks for a later one than the table has gets its own; any other keeps the table's,
-    as long as `protocol`, which is in force after it, has the feature.
+    A commit that asks for protection before a later version than the table has gets its own
+    version; any other keeps the table's, as long as `protocol`, which is in force after it, has the
+    feature.
     """
     if previous.version < 0 or FEATURE not in supported_features(protocol):
         return metadata

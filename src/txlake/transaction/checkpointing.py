@@ -1,4 +1,4 @@
-"""What follows a commit: the version's checksum, a checkpoint when its turn has come, clean logs.
+"""The work after a commit: the version's checksum, a checkpoint when due, log clean-up.
 
 Owns which kind of checkpoint is written, under which names and in which order. None of it can make
 a commit fail. Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File".
@@ -41,16 +41,16 @@ _ROWS_PER_INTERVAL, _INTERVALS_MAX = 1000, 10
 
 
 def after_commit(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None) -> None:
-    """Does for an own, committed version what is due: checksum, checkpoint, log cleanup.
+    """Do what is due after an own commit: checksum, checkpoint, log clean-up.
 
-    `snapshot` is that version, without staged changes. Never raises: what fails is logged.
+    `snapshot` is that version, without staged changes. Never raises: failures are logged.
     """
     write_checksum(log, snapshot, txn_id=txn_id)
     maybe_checkpoint(log, snapshot)
 
 
 def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None) -> None:
-    """Writes the version's checksum file unless there is one. Never raises."""
+    """Write the version's checksum file unless there is one. Never raises."""
     try:
         data = checksum_bytes(
             facts_of(snapshot),
@@ -67,7 +67,7 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
 
 
 def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
-    """Writes a checkpoint, and then cleans the log, when its turn has come (`_interval`).
+    """Write a checkpoint, and then cleans the log, when its turn has come (`_interval`).
 
     Never raises: a failure is logged. Returns whether a checkpoint was written.
     """
@@ -88,10 +88,10 @@ def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
 
 
 def _interval(snapshot: Snapshot) -> int:
-    """How many versions come with one checkpoint: `delta.checkpointInterval`, where it is set.
+    """Return the number of versions from one checkpoint to the next.
 
-    Else ten, and more for a table of many files and tombstones, so that a commit doesn't cost more
-    as they grow.
+    It is `delta.checkpointInterval` if that is set, else ten, and more for a table of many files
+    and tombstones, so that a commit doesn't cost more as they grow.
     """
     interval = snapshot.properties.checkpoint_interval
     if _INTERVAL_KEY in snapshot.properties.configuration:
@@ -101,7 +101,7 @@ def _interval(snapshot: Snapshot) -> int:
 
 
 def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
-    """Writes the checkpoint of a committed version (the latest when None); returns the version.
+    """Write the checkpoint of a committed version (the latest when None); returns the version.
 
     V2 with sidecars where `delta.checkpointPolicy` is `v2` and the protocol has `v2Checkpoint`;
     else one classic file, or parts when there are more rows than one part may have. The hint is
@@ -210,7 +210,7 @@ def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int
 
 
 def _write_hint(log: TableLog, hint: Hint) -> None:
-    """Points to this checkpoint unless the hint is at a newer one. A lost hint is no loss."""
+    """Point to this checkpoint unless the hint is at a newer one. A lost hint is no loss."""
     try:
         try:
             known = read_hint(log.store.get(LAST_CHECKPOINT_PATH))

@@ -32,7 +32,7 @@ _CHANGE_FILES = frozenset({"numAddedChangeFiles", "numTargetChangeFilesAdded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementInfo:
-    """What the history says of one statement."""
+    """The history entry of one statement."""
 
     operation: str
     parameters: Mapping[str, object]
@@ -40,10 +40,10 @@ class StatementInfo:
 
 
 def combine_statements(statements: Sequence[StatementInfo], *, change_files: int) -> StatementInfo:
-    """What the history says of a commit: of one statement as of itself, of several their sum.
+    """Return the history entry of a commit: of one statement its own, of several the sum.
 
-    Statements of one kind keep its name and the last one's parameters. `change_files`: how many
-    change data files the commit has, whatever the statements counted.
+    Statements of one kind keep its name and the last one's parameters. `change_files`: the number
+    of the commit's change data files, whatever the statements counted.
     """
     reported = [one for one in statements if one.metrics or one.parameters] or list(statements)
     kinds = list(dict.fromkeys(one.operation for one in reported))
@@ -63,20 +63,20 @@ def combine_statements(statements: Sequence[StatementInfo], *, change_files: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a commit says about itself at every attempt alike.
+    """The parts of a commitInfo that are the same at every attempt.
 
     Attributes:
         operation: its name in the table's history.
-        parameters: its parameters; values that are not text are written as JSON.
+        parameters: its parameters; values that aren't text are written as JSON.
         metrics: counts, written as text.
         level: the level that the transaction was checked at.
         is_blind_append: whether it only adds files and read nothing of the table.
         reads_elsewhere: ids of the other tables that a blind append read.
         read_version: the version that was read; -1 when the table didn't exist.
-        txn_id: the id by which the commit is found again when the reply was lost.
+        txn_id: the id by which the commit is found again after a lost reply.
         tags: free key-value pairs.
         user_metadata: a free text of the user's.
-        user_name: who commits, where that is known.
+        user_name: the committing user, if known.
     """
 
     operation: str
@@ -101,10 +101,11 @@ def commit_info(
     rebased_over: int = 0,
     retries: int = 0,
 ) -> CommitInfo:
-    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `provenance`'s.
+    """Return the commitInfo of one attempt.
 
-    `rebased_over`: how many versions came between the one read and this; `retries`: how many
-    attempts were lost before. Where there were any, the metrics say so.
+    Times are in milliseconds since the epoch; `tags` are added to those of `provenance`.
+    `rebased_over`: the number of versions between the version read and this one; `retries`: the
+    number of lost attempts. The metrics include them unless they are 0.
     """
     values: dict[str, object] = {}
     if in_commit_ms is not None:
@@ -136,7 +137,7 @@ def commit_info(
 
 
 def group_tag(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]:
-    """The tag of a commit that became true with others; none where it wrote one table alone."""
+    """Return the tag of a commit that wrote several tables; none if it wrote one."""
     if len(table_ids) < 2:
         return {}
     all_tags = {"id": transaction_id, "tables": sorted(table_ids)}
@@ -144,7 +145,7 @@ def group_tag(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]
 
 
 def _text(value: object) -> str | None:
-    """The value as other engines expect it: text, and JSON text for what isn't."""
+    """Return the value as other engines expect it: text, and JSON text for what isn't."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

@@ -1,8 +1,8 @@
-"""The commit loop: follow what came first, check it, hand what is left to a committer, try again.
+"""The commit loop: rebase onto newer commits, check them, commit, and retry.
 
-Owns the attempts, what is waited for and for how long, and what follows a commit. Who makes a
-version true is the committer's business, who may commit `conflict`'s, what an attempt holds
-`rebase`'s. Source: docs/internals/conflict-rules.md, docs/internals/catalog.md.
+Owns the attempts, the waits between them, and what follows a commit. A committer creates the
+versions, `conflict` decides who may commit, `rebase` has the content of an attempt. Source:
+docs/internals/conflict-rules.md, docs/internals/catalog.md.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from txlake.transaction.rebase import Committed, Rebase, wait_after
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedAttempt:
-    """An attempt that stands.
+    """A successful attempt.
 
     Attributes:
         snapshots: by table id, the tables that got a version, at that version.
         publication: which of these versions are in their tables' logs.
-        sequence: the instant of the lake since which it is true, where there is a lake.
+        sequence: the instant of the lake since which it is visible, for a lake.
     """
 
     snapshots: Mapping[str, Snapshot]
@@ -47,69 +47,69 @@ class CommittedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ReplyLost:
-    """The reply was lost; nothing is there, but the request may still arrive."""
+    """The reply was lost; nothing was written so far, but the request may still arrive."""
 
 
 class Committer(Protocol):
-    """Makes the versions of one attempt true, all of them or none; used for one transaction.
+    """Creates the versions of one attempt, all of them or none; used for one transaction.
 
-    Tables are named by their ids, each with its proposal as it is after the winners so far. Every
+    Tables are named by their ids, each with its proposal rebased onto the winners so far. Every
     method may raise what stores and catalogs raise.
     """
 
     @property
     def name(self) -> str:
-        """Who commits, as a log line names it."""
+        """The committer's name in log lines."""
         ...
 
     def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
-        """The tables that are followed before the first attempt."""
+        """Return the tables to rebase before the first attempt."""
         ...
 
     def winners(
         self, following: Rebase, latest: Snapshot
     ) -> Sequence[ConcurrentCommit] | CommittedAttempt:
-        """The commits that came first on one table, in order, up to the latest.
+        """Return the commits that came first on one table, in order, up to the latest.
 
-        Made where one of them is the transaction's own after all.
+        CommittedAttempt if one of them is the transaction's own.
         """
         ...
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
     ) -> CommittedAttempt | Moved | Reserved | ReplyLost:
-        """One attempt: the next version of each table that is written, when no other came first.
+        """Try to commit: the next version of each written table, unless another commit came first.
 
-        `unchanged`: the heads that other tables must still have. What was staged for an attempt
-        that is known to have failed is deleted. Where the outcome isn't known: OutcomeUnknown.
-        After the attempt stands nothing is raised.
+        `unchanged`: the heads that other tables must still have. Files staged for an attempt that
+        is known to have failed are deleted. Raises OutcomeUnknown when the outcome is unknown.
+        After a successful attempt nothing is raised.
         """
         ...
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
-        """The next turn to commit to these tables, where there are turns."""
+        """Request the next turn to commit to these tables; returns False if there are no turns."""
         ...
 
     def unknown_outcome(self) -> OutcomeUnknown | None:
-        """The error to raise in place of another one where an attempt before it may stand."""
+        """Return the error to raise instead of another if an earlier attempt may have committed."""
         ...
 
     def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
-        """The error when others were faster every time."""
+        """Return the error for a transaction that lost every attempt."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedTogether:
-    """A transaction that stands.
+    """A committed transaction.
 
     Attributes:
-        sequence: the instant of the lake since which it is true; None: there was nothing to commit,
-            or there is no lake.
-        attempts: how often it was put to the committer.
+        sequence: the instant of the lake since which it is visible; None if there was nothing to
+            commit, or there is no lake.
+        attempts: the number of attempts.
         tables: by table id, each part's outcome.
-        occupied: why one of its commits can't be published, though it stands: another writer's file
-            is at its version.
+        occupied: why one of its commits can't be published, though it is committed: another
+            writer's file is at its version.
     """
 
     sequence: int | None
@@ -146,11 +146,11 @@ class CommitLoop:
         self._is_reserved = False
 
     def run(self) -> CommittedTogether:
-        """Commits.
+        """Commit the transaction.
 
-        Raises a Conflict when a winner stands in the way, Unavailable when there were more winners
-        than attempts, OutcomeUnknown when it can't be found out, and what the committer raises.
-        Unless the outcome is unknown, nothing was committed then.
+        Raises a Conflict when a winner conflicts with it, Unavailable when every attempt was lost,
+        OutcomeUnknown when the outcome can't be determined, and what the committer raises. Unless
+        the outcome is unknown, nothing was committed then.
         """
         try:
             with ExitStack() as turns:
@@ -187,7 +187,7 @@ class CommitLoop:
         after_commit(one.log, snapshot, txn_id=one.proposal.provenance.txn_id)
 
     def _run(self) -> tuple[int, CommittedAttempt]:
-        """What stands, and after how many attempts."""
+        """Return the number of attempts, and the successful one."""
         if self._has_work():
             self._catch_up(self._committer.outdated(self._involved_tables()))
         for attempt in range(1, self._retry.commit_attempts_max + 1):
@@ -225,7 +225,7 @@ class CommitLoop:
         return self._committer.commit(written, unchanged, retries=retries)
 
     def written(self) -> dict[str, Rebase]:
-        """The tables that get a version, as far as it is known; it may be fewer after winners."""
+        """Return the tables that get a version; after winners it may be fewer."""
         return {
             table_id: one
             for table_id, one in self._tables.items()
@@ -236,7 +236,7 @@ class CommitLoop:
         return self._has_names or bool(self.written())
 
     def _involved_tables(self) -> dict[str, Rebase]:
-        """The tables whose heads matter: those that are written, and those that are validated."""
+        """Return the tables whose heads matter: written ones, and those with validated reads."""
         written = self.written()
         return {
             table_id: one
@@ -257,11 +257,11 @@ class CommitLoop:
     @span("rebase")
     @timed("txlake.rebase.duration")
     def _catch_up(self, table_ids: Iterable[str]) -> CommittedAttempt | None:
-        """Checks these tables against all that came first, and follows the newest versions.
+        """Check these tables against newer commits, and rebase onto their newest versions.
 
-        The SELECTs of all tables come first: whether the transaction fits into a serial order at
-        all is told before what happened on any one table. The answer is the transaction's own
-        commit, when that is what came first.
+        The SELECTs of all tables come first: that the transaction fits into no serial order is
+        reported before conflicts on any one table. Returns the transaction's own commit, if that is
+        what came first.
         """
         news: list[tuple[Rebase, Sequence[ConcurrentCommit], Snapshot]] = []
         for table_id in table_ids:
@@ -280,9 +280,10 @@ class CommitLoop:
         return None
 
     def _attempt_lost(self, attempt: int) -> None:
-        """After so many losses the next turn is asked for; others are waited for until then.
+        """Request the next turn after several losses, and wait until then.
 
-        Not after the first: what came before is known now, and nothing says that more will come.
+        There is no wait after the first loss: the winner is known now, and nothing says that more
+        follow.
         """
         self._losses += 1
         count("txlake.commit.retries")

@@ -23,7 +23,7 @@ ReadInCommitTimestamp = Callable[[int], int | None]
 
 
 def increasing_file_times(listing: Listing) -> dict[int, int]:
-    """The commit files' times by version: each at least 1 ms after the one before."""
+    """Return the commit files' times by version: each at least 1 ms after the one before."""
     times: dict[int, int] = {}
     previous: int | None = None
     for version in sorted(listing.commits):
@@ -36,7 +36,7 @@ def increasing_file_times(listing: Listing) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """Versions, oldest first, and how the time of each is found."""
+    """Versions, oldest first, and the function that returns the time of each."""
 
     versions: Sequence[int]
     time_of: Callable[[int], int]
@@ -66,7 +66,7 @@ class CommitTimes:
         return self.properties.in_commit_timestamp_enablement_version or 0
 
     def of(self, versions: Sequence[int]) -> Mapping[int, int]:
-        """The times of these versions; those whose commit file is gone are left out."""
+        """Return the times of these versions; those whose commit file is gone are left out."""
         first = self.first_in_commit
         files = increasing_file_times(self.listing)
         times: dict[int, int] = {}
@@ -79,7 +79,7 @@ class CommitTimes:
         return times
 
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
-        """The newest version committed at or before a time.
+        """Return the newest version committed at or before a time.
 
         Raises InvalidRequest when the time is before the oldest version that can be rebuilt, or
         after the latest (unless `newest_if_later`), and says which times there are.
@@ -108,13 +108,13 @@ class CommitTimes:
         return found
 
     def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
-        """The oldest version committed at or after a time; the one after the newest if none was.
+        """Return the oldest version committed at or after a time; newest + 1 if there is none.
 
-        With `of_kept` it is the oldest whose commit is there, whether or not it can be rebuilt, and
-        whatever was cleaned up before.
+        With `of_kept` it is the oldest whose commit file exists, whether or not it can be rebuilt,
+        and whatever was cleaned up before.
 
-        Raises InvalidRequest where no version's time is known, and, without `of_kept`, where older
-        ones that were cleaned up may have been committed since then too.
+        Raises InvalidRequest if no version's time is known, and, without `of_kept`, if older
+        versions that were cleaned up may have been committed since then too.
         """
         versions = self._kept() if of_kept else self._recreatable()
         by_file, by_commit = self._timed(versions)
@@ -136,7 +136,7 @@ class CommitTimes:
         return versions[-1] + 1
 
     def _timed(self, versions: Sequence[int]) -> tuple[_Timed, _Timed]:
-        """Those whose times are those of their files, and those that carry theirs."""
+        """Split versions into those timed by their files, and those with in-commit timestamps."""
         first = self.first_in_commit
         place = len(versions) if first is None else bisect_left(versions, first)
         files = increasing_file_times(self.listing)
@@ -146,11 +146,14 @@ class CommitTimes:
         )
 
     def _recreatable(self) -> list[int]:
-        """The versions that can be rebuilt and whose time is known, oldest first."""
+        """Return the versions that can be rebuilt and whose time is known, oldest first."""
         return self._kept(self.listing.earliest_version)
 
     def _kept(self, earliest: int | None = 0) -> list[int]:
-        """The versions from one on whose time is known, oldest first; None for no version."""
+        """Return the versions from `earliest` on whose time is known; none for None.
+
+        They are sorted, oldest first.
+        """
         versions = [
             version
             for version in sorted(self.listing.commits)

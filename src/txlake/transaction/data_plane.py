@@ -1,7 +1,7 @@
-"""What statements ask of data, as Protocols: the rows of tables, queries, the rows of an answer.
+"""The data plane's port: Protocols for the rows of tables, queries and results.
 
-The adapters are Spark's, in `spark`, and the simulation's, whose rows are Python's. Both hand out
-rows as DataFrames: Spark's own, or what stands for one.
+The adapters are Spark's, in `spark`, and the simulation's, whose rows are Python's. Both return
+rows as DataFrames: Spark's own, or a stand-in.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Condition:
 class TableData(Protocol):
     """One table as a statement sees it, and the means to read and write its rows.
 
-    What changes rows writes data files of the table, not yet part of it, and gives the change that
-    makes them so. All of it raises InvalidRequest for a column that isn't there, for a type that
-    doesn't fit, and for a row that violates a constraint, before anything is staged.
+    Methods that change rows write data files that aren't part of the table yet, and return the
+    change that adds them. They raise InvalidRequest for a missing column, a type that doesn't fit,
+    and a row that violates a constraint, before anything is staged.
     """
 
     @property
@@ -94,27 +94,27 @@ class TableData(Protocol):
         """How the statement's texts read."""
 
     def column_of(self, expression: Expression, /) -> Column:
-        """An expression over the table's rows."""
+        """Return an expression over the table's rows."""
 
     def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
-        """What skipping and conflict checks know of a condition; None for every row.
+        """Return a condition for data skipping and conflict checks; None for every row.
 
         Raises InvalidRequest for a column that the table doesn't have.
         """
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
-        """The read of a DELETE or UPDATE, which takes away every row that its condition matches."""
+        """Return the read of a DELETE or UPDATE, which deletes every row that it matches."""
 
     def merge_read(self, statement: Merge, source: Struct) -> Read:
-        """What a MERGE reads of the target: what its ON condition says of that alone."""
+        """Return a MERGE's read of the target: the part of its ON condition about the target."""
 
     def row_condition(
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
-        """A condition as rows are asked for it later; None unless it is of the row alone."""
+        """Return a condition for later row probes; None unless it depends on the row alone."""
 
     def by_row(self, predicate: Predicate) -> bool:
-        """Whether conflicts over a condition are found by row: a function of plain columns."""
+        """Return whether conflicts of a condition are found by rows: it uses plain columns only."""
 
     # Rows that are there
 
@@ -125,41 +125,41 @@ class TableData(Protocol):
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
     ) -> DataFrame:
-        """The live rows of these files; `deleted` stand for a file's own vector, by its ordinal.
+        """Return the live rows of these files.
 
-        With positions also each row's ordinal of its file and place in it, and row ids where the
-        table tracks rows.
+        `deleted` replaces a file's own deletion vector, by its ordinal. With `positions` the rows
+        have their file's ordinal and their position in it, and row ids if the table tracks rows.
         """
 
     def plain_rows(
         self, files: pa.Table, predicate: Predicate | None, limit: int | None, /
     ) -> pa.Table | None:
-        """The live rows of these files for which the predicate is true, at most `limit`.
+        """Return the live rows of these files for which the predicate is true, at most `limit`.
 
         Read by this process, all columns of the table in its order; None where it can't tell them
         exactly, and where they are many.
         """
 
     def scan_with_metadata(self, files: pa.Table) -> DataFrame:
-        """The rows of these files with the column `_metadata`, what Spark tells of their files."""
+        """Return the rows of these files with Spark's column `_metadata`."""
 
     def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-        """The live rows of these files for which a bound predicate may hold.
+        """Return the live rows of these files for which a bound predicate may hold.
 
-        Others may be among them. None where they are many, or not found at once without Spark.
+        Others may be among them. None if they are many, or Spark is needed to find them.
         """
 
     def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
-        """The frame under the alias by which the statement names its columns."""
+        """Return the frame under the alias by which the statement names its columns."""
 
     def footer(self, add: Add) -> FileMetaData:
-        """The file's footer. Raises CorruptTable where it isn't there, or is no Parquet file."""
+        """Return the file's footer. Raises CorruptTable if it is missing or no Parquet file."""
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
-        """A row for which the condition isn't true; None where there is none."""
+        """Return a row for which the condition isn't true; None where there is none."""
 
     def files_of_partitions(self, where: Expression | None) -> pa.Table:
-        """The files of the partitions for which the condition is true, in FILES_SCHEMA.
+        """Return the files of the partitions for which the condition is true, in FILES_SCHEMA.
 
         Raises InvalidRequest for a condition on other columns, or with a query in it.
         """
@@ -167,34 +167,34 @@ class TableData(Protocol):
     # Rows that come
 
     def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
-        """Rows to write as a DataFrame; those of an INSERT's VALUES are columns of these names."""
+        """Return rows to write as a DataFrame; `names` are the columns of an INSERT's VALUES."""
 
     def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
-        """The rows with a column more for each of these columns of the table, of one value each.
+        """Return the rows with another column, of one value, for each of these table columns.
 
-        `literals` has SQL literals by column. As Spark's PARTITION clause reads one: as text, in
-        the session's time zone, which becomes a value of the column.
+        `literals` has SQL literals by column, which are read as in Spark's PARTITION clause: as
+        text, in the session's time zone, which becomes a value of the column.
         """
 
     def constants(self, literals: Mapping[str, str]) -> Mapping[str, PartitionScalar]:
-        """The values that `with_constants` gives to partition columns."""
+        """Return the values that `with_constants` gives to partition columns."""
 
     def append(self, new: Rows, placement: Placement) -> Change:
-        """Adds the rows."""
+        """Add the rows."""
 
     def overwrite(self, new: Rows, placement: Placement) -> Change:
-        """Replaces every row."""
+        """Replace every row."""
 
     def overwrite_partitions(
         self, new: Rows, placement: Placement, *, keep_null_partitions: bool = False
     ) -> Change:
-        """Replaces the partitions that the rows fall into, and no others.
+        """Replace the partitions that the rows fall into, and no others.
 
         With `keep_null_partitions` none that has a NULL in a partition column: rows are added.
         """
 
     def replace_where(self, new: Rows, placement: Placement, condition: Expression) -> Change:
-        """Replaces the rows for which the condition is true. All new rows must match it.
+        """Replace the rows for which the condition is true. All new rows must match it.
 
         Raises InvalidRequest with the row that doesn't; nothing is written.
         """
@@ -208,7 +208,7 @@ class TableData(Protocol):
         literal_of: Callable[[object], str],
         view_of: Callable[[DataFrame], str],
     ) -> Change:
-        """Replaces the rows whose values in the columns are those of a new row; null is no value.
+        """Replace the rows whose values in the columns are those of a new row; null is no value.
 
         Raises InvalidRequest for a column that the table doesn't have.
         """
@@ -222,7 +222,7 @@ class TableData(Protocol):
         aliases: tuple[str | None, str | None],
         view_of: Callable[[DataFrame], str],
     ) -> Change:
-        """Replaces the rows for which the condition is true with one of the new rows.
+        """Replace the rows for which the condition is true with one of the new rows.
 
         `aliases`: those of the table and of the source.
 
@@ -232,7 +232,7 @@ class TableData(Protocol):
     # Rows that change
 
     def delete(self, condition: Expression | None, alias: str | None = None) -> Change:
-        """Deletes the rows for which the condition is true; all rows without one."""
+        """Delete the rows for which the condition is true; all rows without one."""
 
     def update(
         self,
@@ -240,17 +240,17 @@ class TableData(Protocol):
         condition: Expression | None,
         alias: str | None = None,
     ) -> Change:
-        """Changes the rows for which the condition is true; all rows without one."""
+        """Change the rows for which the condition is true; all rows without one."""
 
     def merge(self, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
-        """Changes the target by the first clause that holds for each row.
+        """Change the target by the first clause that holds for each row.
 
         Raises InvalidRequest with an example when two source rows change one target row, when a
         clause names a column that isn't there, or when types don't fit.
         """
 
     def write_changes(self, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-        """Writes change data files that tell of these rows, with the values that they have there.
+        """Write change data files that tell of these rows, with the values that they have there.
 
         The table is as it will be; files of it that rows were in before may be named too.
         """
@@ -258,48 +258,48 @@ class TableData(Protocol):
     # Rows that move
 
     def compact(self, where: Expression | None = None, *, purge: bool = False) -> Change:
-        """Packs small files, and files with many deleted rows, into files of the target size.
+        """Pack small files, and files with many deleted rows, into files of the target size.
 
         With `purge` every file that has a deletion vector is rewritten, and nothing else is.
         `where` may name partition columns only; InvalidRequest otherwise.
         """
 
     def rewrite(self, files: pa.Table, onto: Snapshot) -> Change:
-        """Writes the live rows of these files anew, as files of the table as it is at `onto`.
+        """Write the live rows of these files anew, as files of the table as it is at `onto`.
 
         That has the same columns, though other names for them in files, or other types there. No
         row changes; where rows were isn't recorded.
         """
 
     def rearranged(self, change: Change) -> Change:
-        """The change, an overwrite of this table, as one that moves rows into other files only.
+        """Return the change, an overwrite of this table, as one that only moves rows.
 
-        Raises InvalidRequest when the new files don't have just the rows that the others had, or a
-        part of a file stays; UnsupportedFeature for a table whose rows have ids.
+        Raises InvalidRequest when the new files don't have exactly the rows of the old ones, or a
+        part of a file stays; UnsupportedFeature for a table with row tracking.
         """
 
     def zorder(self, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-        """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
+        """Rewrite whole partitions with their rows clustered by the columns' Z-order."""
 
     def cluster(self, plan: Clustering) -> Change:
-        """Rewrites the plan's files as cubes, their rows clustered by the clustering columns."""
+        """Rewrite the plan's files as cubes, their rows clustered by the clustering columns."""
 
 
 class ResultRows(Protocol[ResultRows_co]):
-    """Makes the rows of answers that no query gives."""
+    """Makes the rows of results that no query returns."""
 
     def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> ResultRows_co:
-        """Rows of a given schema."""
+        """Return rows of a given schema."""
 
     def counts(self, counts: Mapping[str, int]) -> ResultRows_co:
-        """One row of counts, named as Databricks names them."""
+        """Return one row of counts, named as Databricks names them."""
 
     def nothing(self) -> ResultRows_co:
-        """What statements without a result answer: no rows, no columns."""
+        """Return the result of statements without one: no rows, no columns."""
 
 
 class DataPlane(ResultRows["DataFrame"], Protocol):
-    """Who reads and writes rows for the sessions of one engine; they may share it."""
+    """Reads and writes rows for the sessions of one engine, which may share it."""
 
     @property
     def spark(self) -> SparkSession:
@@ -318,16 +318,16 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
         """How the Spark session reads SQL text now; Spark's defaults while there is no session."""
 
     def active(self) -> AbstractContextManager[None]:
-        """A block in which Spark parses every text by the settings of this plane's session."""
+        """Return a context in which Spark parses texts by the settings of this plane's session."""
 
     def setting(self, key: str, default: str) -> str:
-        """A setting of the Spark session; the default while none was started."""
+        """Return a setting of the Spark session; the default while none was started."""
 
     def table_defaults(self) -> Mapping[str, str]:
-        """Properties that the Spark session gives to new tables; none while none was started."""
+        """Return the properties that Spark sets for new tables; none before the session starts."""
 
     def close(self) -> None:
-        """Releases what it holds; Spark stays, it may be another's."""
+        """Release what it holds; Spark stays, it may be another's."""
 
     # Tables
 
@@ -343,7 +343,7 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
         identities: Identities | None = None,
         rules: TextRules | None = None,
     ) -> TableData:
-        """A table as it was at a snapshot.
+        """Return a table as it was at a snapshot.
 
         Args:
             snapshot: its state.
@@ -359,25 +359,25 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     # Texts
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
-        """The column of an expression, in which tables are replaced by the views of these names."""
+        """Return the column of an expression; `view` returns the view that replaces each table."""
 
     def type_of(self, text: str, schema: Struct) -> DataType:
-        """The type of an expression over columns of a schema. Raises InvalidRequest."""
+        """Return the type of an expression over columns of a schema. Raises InvalidRequest."""
 
     def relations(self, text: str) -> Sequence[RelationName] | None:
-        """The names that a query reads, by the parser of its rows; None where it can't tell."""
+        """Return the names that a query reads, by its engine's parser; None if unknown."""
 
     def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """The rows of a query over these frames, which it names in braces, `{t}`."""
+        """Return the rows of a query over these frames, which it names in braces, `{t}`."""
 
     def make_view(self, name: str, frame: DataFrame) -> None:
-        """Gives the rows a name that expressions and queries know."""
+        """Give the rows a name that expressions and queries know."""
 
     def drop_view(self, name: str) -> None:
-        """Takes the name away."""
+        """Take the name away."""
 
     def found(self, name: str) -> DataFrame | None:
-        """What Spark itself has by a name: a temporary view, say; None where there is nothing."""
+        """Return what Spark itself has by a name, e.g. a temporary view; None if nothing."""
 
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
         """Return the names of the session's temporary views, as they were created, in any order.
@@ -388,10 +388,10 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     # Rows from and for callers
 
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
-        """The rows of files in a format that Spark reads, `CSV`, with its options for it."""
+        """Return the rows of files in a format that Spark reads, `CSV`, with its options for it."""
 
     def held(self, frame: object) -> DataFrame | pa.Table:
-        """The rows of a caller's frame. Raises InvalidRequest where it is none."""
+        """Return the rows of a caller's frame. Raises InvalidRequest if it is none."""
 
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
-        """The Delta schema of rows."""
+        """Return the Delta schema of rows."""

@@ -1,6 +1,6 @@
-"""What a table with a change data feed asks of the statements on it.
+"""What a table with a change data feed requires of the statements on it.
 
-Owns when a table has one, the names of its columns, and what has to be known of rows before they
+Owns when a table has a feed, the names of its columns, and what has to be known of rows before they
 are changed. Source: PROTOCOL.md, "Change Data Files".
 """
 
@@ -26,9 +26,9 @@ _ROW_TRACKING = "delta.enableRowTracking"
 
 
 def has_feed(snapshot: Snapshot) -> bool:
-    """Whether changes of the table are told to who reads its feed.
+    """Return whether the table has a change data feed.
 
-    Not where the property isn't understood: rows of such a table can't be changed.
+    False if the property can't be parsed: rows of such a table can't be changed.
     """
     try:
         return snapshot.has_metadata and snapshot.properties.change_data_feed
@@ -37,15 +37,18 @@ def has_feed(snapshot: Snapshot) -> bool:
 
 
 def without_row_tracking(metadata: Metadata) -> Metadata:
-    """A table that tracks no rows: the feed tells of no ids, and not each of its files has any."""
+    """Return the metadata without row tracking: the feed has no row ids.
+
+    Not each of its files has any either.
+    """
     kept = {key: text for key, text in metadata.configuration.items() if key != _ROW_TRACKING}
     return msgspec.structs.replace(metadata, configuration=kept)
 
 
 def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, ...]]:
-    """Of which rows new files were packed, by canonical path; nothing where that isn't recorded.
+    """Return by canonical path the rows that compacted files hold; empty if not recorded.
 
-    `files`: those before, which aren't new.
+    `files`: the existing files, which aren't new.
     """
     runs = {}
     for action in actions:
@@ -60,9 +63,9 @@ def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[S
 def require_known_changes(
     before: Snapshot, staged: StagedChanges, then: StagedChanges, table: str
 ) -> None:
-    """Refuses to turn the feed on where rows were changed before in the same transaction.
+    """Refuse to turn the feed on after rows were changed in the same transaction.
 
-    Nobody noted which rows became which then. Raises InvalidRequest.
+    The sources of these rows weren't recorded. Raises InvalidRequest.
     """
     if has_feed(before):
         return
@@ -75,7 +78,7 @@ def require_known_changes(
 
 
 def reserved_column(snapshot: Snapshot) -> str | None:
-    """What is wrong with a column whose name a feed has itself; None where nothing is."""
+    """Return an error text for a column with a name that the feed uses; None if there is none."""
     if not has_feed(snapshot):
         return None
     taken = [name for name in snapshot.schema.names if name.lower() in CHANGE_COLUMNS]

@@ -46,13 +46,13 @@ _REMOVABLE = frozenset({DOMAIN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A commit that was staged, as its writer tells of it.
+    """A staged commit as its writer describes it.
 
     Attributes:
-        version: the version that it is to make.
+        version: the version that it is to create.
         name: its file in `_delta_log/_staged_commits`.
-        timestamp_ms: when it happened.
-        size_bytes: of the file.
+        timestamp_ms: its time, milliseconds since the epoch.
+        size_bytes: the size of the file.
     """
 
     version: int
@@ -63,7 +63,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """It is the table's version; `is_published`: in the log too."""
+    """The commit is the table's version; `is_published`: its file is in the log too."""
 
     snapshot: Snapshot
     is_published: bool
@@ -71,21 +71,21 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """It was the table's version already; `snapshot` is the table now."""
+    """The commit was the table's version before; `snapshot` is the table now."""
 
     snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Another commit came first, or one before it is missing: the table is at this version."""
+    """Another commit came first, or an earlier one is missing; `version` is the table's."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The table would not be whole after it; `is_permanent` as in `foreign_rules.Refusal`."""
+    """The commit is invalid; `is_permanent` as in `foreign_rules.Refusal`."""
 
     reason: str
     is_permanent: bool = False
@@ -93,7 +93,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """A transaction that lost too often has its turn; it may be tried again."""
+    """Another transaction has its turn to commit; the commit may be retried."""
 
     reason: str
 
@@ -111,7 +111,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """None of several commits happened: why not, and which table was in the way."""
+    """None of several commits happened: the table in the way, and the cause."""
 
     table: str
     cause: Overtaken | Refused | Busy
@@ -120,9 +120,9 @@ class Rejected:
 def commit_foreign(
     log: TableLog, staged: StagedFile, *, transaction_id: str, bytes_max: int
 ) -> Outcome:
-    """Makes a staged commit the next version of an open table of a lake, or says why not.
+    """Commit a staged file as the next version of an open table of a lake.
 
-    As `commit_foreign_together`, of one table.
+    As `commit_foreign_together`, for one table.
     """
     found = commit_foreign_together(
         [CommitRequest(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
@@ -137,15 +137,15 @@ def commit_foreign_together(
     transaction_id: str,
     bytes_max: int,
 ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
-    """Makes staged commits the next versions of open tables at one instant, all or none.
+    """Commit staged files as the next versions of open tables at one instant, all or none.
 
-    `unchanged`: by table id, the versions that other tables must still have. `transaction_id`: one
-    that the catalog knows, which ends with the ratification. `bytes_max`: how large a commit may
-    be.
+    `unchanged`: by table id, the versions that other tables must still have. `transaction_id`: a
+    transaction of the catalog, which ends with the ratification. `bytes_max`: the size limit of a
+    commit.
 
-    Raises InvalidRequest where a table isn't open, or a file isn't there or isn't what was told;
-    Unavailable; OutcomeUnknown when it may have been ratified. Nothing was changed then but in the
-    last case.
+    Raises InvalidRequest if a table isn't open, or a file is missing or differs from its
+    description; Unavailable; OutcomeUnknown when it may have been ratified. Only in the last case
+    may something have changed.
     """
     with ExitStack() as turns:
         for one in sorted(requests, key=lambda one: _catalog_table(one.log).table_id):
@@ -208,8 +208,8 @@ class _CheckedCommit:
         """The catalog's id of the table."""
         return _catalog_table(self.log).table_id
 
-    def staged_commits(self) -> TableCommit:
-        """What the ledger keeps of it: the bytes that were judged, whatever becomes of its file."""
+    def table_commit(self) -> TableCommit:
+        """Return the commit for the ledger: the checked bytes, whatever becomes of the file."""
         return stage_commit(
             self.log,
             table_id=self.table_id,
@@ -221,7 +221,7 @@ class _CheckedCommit:
 
 
 def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
-    """The staged bytes. Raises InvalidRequest where they aren't as they were told."""
+    """Return the staged bytes. Raises InvalidRequest where they aren't as they were told."""
     path = staged_path(staged.name)
     match parse_name(path):
         case StagedCommit(version, _) if version == staged.version:
@@ -251,7 +251,7 @@ def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
 def _already_committed(
     log: TableLog, staged: StagedFile, content: bytes, now: Snapshot
 ) -> AlreadyCommitted | Overtaken:
-    """Whether it is the commit that made its version: its reply was lost, and it was sent again.
+    """Return whether the commit was sent again after a lost reply.
 
     A commit names its transaction, so that no other one has the same bytes.
     """
@@ -296,7 +296,7 @@ def _ratify_all(
 ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
     staged_commits: list[tuple[_CheckedCommit, TableCommit]] = []
     try:
-        staged_commits.extend((one, one.staged_commits()) for one in checked)
+        staged_commits.extend((one, one.table_commit()) for one in checked)
         answer = _ratify(staged_commits, unchanged, transaction_id)
     except OutcomeUnknown:
         raise
@@ -332,7 +332,7 @@ def _ratify(
 def _overtaken_table(
     checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], heads: Mapping[str, int]
 ) -> Rejected:
-    """Which table another transaction changed meanwhile."""
+    """Return the rejection for the table that another transaction changed meanwhile."""
     for one in checked:
         if heads.get(one.table_id, one.before.version) != one.before.version:
             return Rejected(one.log.name, Overtaken(heads[one.table_id]))
@@ -353,7 +353,7 @@ def _publish(
     ratified: Ratified,
     transaction_id: str,
 ) -> Sequence[Accepted | AlreadyCommitted]:
-    """Never raises: the commits stand."""
+    """Publish ratified commits. Never raises: they are committed."""
     now_ms = staged_commits[0][0].log.system.now_ms()
     snapshots: list[Snapshot] = []
     newest: list[RatifiedCommit] = []

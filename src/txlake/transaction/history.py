@@ -51,7 +51,7 @@ HistoryRow = Mapping[str, object]
 
 
 def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> HistoryRow:
-    """One commit's row; `timestamp` in milliseconds since the epoch, absent facts are None."""
+    """Return a commit's row; `timestamp` in milliseconds since the epoch, None if unknown."""
     about = info or CommitInfo({})
     return {
         "version": version,
@@ -73,7 +73,7 @@ def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> His
 
 
 def _texts(value: object) -> dict[str, str | None] | None:
-    """A JSON object as text by text: what isn't text is written as JSON."""
+    """Return a JSON object as text by text: what isn't text is written as JSON."""
     if not isinstance(value, Mapping):
         return None
     return {str(key): _text(item) for key, item in value.items()}

@@ -1,7 +1,7 @@
-"""Values for identity columns: which ones a statement may give, each once.
+"""Values for identity columns: which values a statement may use, each once.
 
-A path table's are those beyond the mark in its log, and of two transactions that give some one
-conflicts. In a lake ranges are reserved in the catalog, for good: both commit. Source: PROTOCOL.md,
+A path table uses the values beyond the mark in its log; of two transactions that use some, one
+conflicts. A lake reserves ranges in its catalog, for good: both commit. Source: PROTOCOL.md,
 "Identity Columns".
 """
 
@@ -27,49 +27,52 @@ _SHARE_MIN = 2**36
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityRange:
-    """So many values of one column, from the first one on in its steps: `count` is at least 1."""
+    """`count` values of one column from `first` on, in its steps; `count` is at least 1."""
 
     column: IdentityColumn
     first: int
     count: int
 
     def value(self, place: int) -> int:
-        """One of them, 0 the first."""
+        """Return the value at a place; 0 is the first."""
         return self.first + place * self.column.step
 
     @property
     def last(self) -> int:
-        """The last one."""
+        """The last value."""
         return self.value(self.count - 1)
 
 
 class Identities(Protocol):
-    """Who gives the values of one table's identity columns."""
+    """A source of values for one table's identity columns."""
 
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> IdentityRange:
-        """As many values as are wanted and there is room for, none of them given before.
+        """Return unused values, at most as many as wanted and available.
 
-        `table` for messages; `table_id` as its metadata has it.
+        `table` is for messages; `table_id` is the metadata's.
 
-        Raises InvalidRequest when there aren't that many left.
+        Raises InvalidRequest when fewer than `at_least` are left.
         """
 
     def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
-        """Says that none beyond the mark was used; None: none at all. They may be lost."""
+        """Return the values beyond the mark, which weren't used; all of them for None.
+
+        They may be lost.
+        """
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
-        """Says that no value up to the mark is to be drawn any more."""
+        """Exclude the values up to the mark."""
 
 
 def range_after(
     table: str, column: IdentityColumn, mark: int | None, *, at_least: int, at_most: int
 ) -> IdentityRange:
-    """The values next beyond a mark: as many as wanted, or a share of what is left.
+    """Return the next values beyond a mark: as many as wanted, or a share of what is left.
 
-    So that a process that dies with its range doesn't take them all. Raises InvalidRequest when
-    there are fewer left than needed.
+    The share keeps a process that dies with its range from losing all values. Raises InvalidRequest
+    when fewer than `at_least` are left.
     """
     first = column.after(mark)
     left = column.capacity(first)
@@ -82,7 +85,7 @@ def range_after(
 
 
 def exhausted_error(table: str, column: IdentityColumn, found: str) -> InvalidRequest:
-    """The error when a bigint can't hold the next value."""
+    """Return the error for a next value beyond BIGINT."""
     return InvalidRequest(
         f"{table}: identity column {column.name!r} (START WITH {column.start} INCREMENT BY "
         f"{column.step}) is exhausted: {found} within BIGINT; give the rows another key, or write "
@@ -91,12 +94,12 @@ def exhausted_error(table: str, column: IdentityColumn, found: str) -> InvalidRe
 
 
 def key_of(table_id: str, column: IdentityColumn) -> tuple[str, str]:
-    """What stays the same while a table's column is the same one."""
+    """Return the key of a column, which stays the same when it is renamed."""
     return table_id, column.physical_name
 
 
 class LocalIdentities:
-    """Identities of a table that is its transaction's, or whose mark decides at the commit."""
+    """Identities of a table that the transaction creates, or whose mark decides at the commit."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str], int] = {}
@@ -124,7 +127,7 @@ class LocalIdentities:
 
 @dataclass(frozen=True, slots=True)
 class CatalogIdentities:
-    """Identities of a table of a lake: ranges that its catalog reserves.
+    """Identities of a lake's table: ranges that its catalog reserves.
 
     `entry_id` is the catalog's id of the table.
     """
@@ -164,19 +167,19 @@ class CatalogIdentities:
         self.book.advance(self.entry_id, self._name(table_id, column), further)
 
     def _name(self, table_id: str, column: IdentityColumn) -> str:
-        """A name of one length for the column, however long its own is."""
+        """Return a name of one length for the column, however long its own is."""
         text = "\0".join(key_of(table_id, column))
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _mark_before(drawn: IdentityRange) -> int:
-    """The mark at which the first of them is next; its column had one like it, or none."""
+    """Return the mark at which the first of them is next; its column had one like it, or none."""
     return drawn.first - drawn.column.step
 
 
 @dataclass(frozen=True, slots=True)
 class LazyIdentities:
-    """Identities that are found when the first value is drawn: `find` takes the table's id."""
+    """Identities that are looked up with the first value; `find` takes the table's id."""
 
     find: Callable[[str], Identities]
 

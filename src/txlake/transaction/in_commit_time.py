@@ -29,12 +29,12 @@ REPAIR_ADVICE = (
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """Whether commits carry their time."""
+    """Return whether commits carry their time."""
     return is_true(configuration, ENABLE)
 
 
 def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
-    """The time that the next commit carries; None when it carries none.
+    """Return the time that the next commit carries; None when it carries none.
 
     `previous` is the state that it follows, `metadata` the one in force after it. Milliseconds:
     now, but later than the commit before: its in-commit timestamp, or where those are turned on
@@ -60,7 +60,7 @@ def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | No
 
 
 def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
-    """Checks that the commits after a state carry growing times where they have to carry one.
+    """Check that the commits after a state carry growing times where they have to carry one.
 
     Raises CorruptTable naming the first that doesn't.
     """
@@ -98,9 +98,10 @@ def _check_time(
 def with_enablement(
     metadata: Metadata, previous: Snapshot, version: int, time_ms: int | None
 ) -> Metadata:
-    """The metadata to commit, with the properties that say since when commits carry their time.
+    """Return the metadata with the properties that say since when commits carry their time.
 
-    They are set by the commit that turns it on in a table with earlier commits, and kept after.
+    They are set by the commit that turns in-commit timestamps on in a table with earlier commits,
+    and kept after.
     """
     configuration = dict(metadata.configuration)
     before = previous.metadata.configuration if previous.version >= 0 else {}

@@ -1,7 +1,7 @@
-"""The commit of a transaction over catalog tables: one ratification, all of it or nothing.
+"""The commit of a transaction over catalog tables: one ratification, all or nothing.
 
-Owns what an attempt stages, its ratification, and its publication, which can't fail a commit any
-more; the attempts are `commit_loop`'s. Source: docs/internals/catalog.md.
+Owns what an attempt stages, its ratification, and its publication, which can't fail a commit;
+`commit_loop` has the attempts. Source: docs/internals/catalog.md.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a transaction did, or only read, on one catalog table.
+    """A transaction's changes or reads of one catalog table.
 
     Attributes:
-        log: the table's, a governed one.
-        proposal: what is to be committed, and what was read.
-        is_told: whether there is a version though nothing changes, for the history to tell of it.
+        log: the log of the catalog table.
+        proposal: the changes and reads.
+        always_commits: whether the table gets a version even if nothing changes, for its history.
     """
 
     log: TableLog
@@ -68,7 +68,7 @@ def commit_together(
     system: System,
     settings: Settings,
 ) -> CommittedTogether:
-    """Commits all parts and changes of names at one instant.
+    """Commit all parts and changes of names at one instant.
 
     Parts that were only read are checked as far as their level asks, and their tables' heads are
     part of the ratification. A transaction that changes nothing is never checked.
@@ -111,13 +111,13 @@ class _Attempt:
 
     @property
     def whole(self) -> TableCommit:
-        """The commit with its bytes, wherever they are kept."""
+        """The commit with its bytes, even if they are staged in a file."""
         commit = self.commit
         return commit if commit.staged is None else replace(commit, content=self.content)
 
 
 class LakeCommitter:
-    """A Committer: what the lake's ledger ratifies is true, all of it or nothing."""
+    """A Committer whose versions the lake's ledger ratifies, all or nothing."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class LakeCommitter:
         return f"transaction {self._transaction_id}"
 
     def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
-        """Those of which newer versions are known here already; the ledger tells of others."""
+        """Return the tables with newer versions in the cache; the ledger finds others."""
         return [
             table_id
             for table_id, one in tables.items()
@@ -165,7 +165,7 @@ class LakeCommitter:
         return self._ledger.reserve(self._transaction_id, table_ids)
 
     def unknown_outcome(self) -> None:
-        """The ledger itself looks for what became of a request without a reply."""
+        """Return None: the ledger itself looks up the outcome of a request without a reply."""
 
     def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
         versions = ", ".join(
@@ -265,7 +265,7 @@ def stage_commit(
     operation: str | None,
     always_staged: bool,
 ) -> TableCommit:
-    """What the ledger is to keep of a commit; a large one is put into a file beside the log."""
+    """Return the commit for the ledger; a large one is put into a file beside the log."""
     if not always_staged and len(content) <= log.settings.inline_commit_bytes_max:
         return TableCommit(table_id=table_id, version=version, content=content, operation=operation)
     path = log_path(StagedCommit(version, log.system.new_id()))
@@ -275,7 +275,7 @@ def stage_commit(
 
 
 def drop_staged(log: TableLog, kept: TableCommit) -> None:
-    """Deletes the file of a commit that wasn't ratified; a file that stays does no harm."""
+    """Delete the file of a commit that wasn't ratified; a file that remains is harmless."""
     if kept.staged is None:
         return
     try:
@@ -285,12 +285,12 @@ def drop_staged(log: TableLog, kept: TableCommit) -> None:
 
 
 def require_versions_free(versions: Sequence[tuple[TableLog, int]]) -> None:
-    """Looks whether each log ends where its version is to follow.
+    """Require that each log ends before the version to commit.
 
-    A file at that version is that of a transaction which was ratified meanwhile, or one that the
-    catalog doesn't know; the version before isn't published yet, or its file was removed. A log
-    that is ahead of its catalog, or behind it, raises CorruptTable. Of a table that is only being
-    made it is another table's: InvalidRequest.
+    A file at that version belongs to a transaction that was ratified meanwhile, or to one that the
+    catalog doesn't know; a missing previous version isn't published yet, or was removed. Raises
+    CorruptTable for a log ahead of its catalog, or behind it, and InvalidRequest for a table that
+    is being created where another table is.
     """
     parallel_map(_require_version_free, versions, store=lambda one: one[0].store)
 

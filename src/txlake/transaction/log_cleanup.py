@@ -36,9 +36,9 @@ _DAY_MS = 86_400_000
 
 
 def clean_log_once(log: TableLog, *, retention_ms: int) -> None:
-    """As `clean_log`, unless this log was cleaned up to the same midnight before.
+    """Run `clean_log` unless this log was cleaned up to the same midnight before.
 
-    What open transactions kept then is deleted a day later, or by another process.
+    What open transactions retained then is deleted a day later, or by another process.
     """
     now = log.system.now_ms()
     until = (start_of_unit(now - retention_ms, _DAY_MS), midnight(now))
@@ -48,13 +48,13 @@ def clean_log_once(log: TableLog, *, retention_ms: int) -> None:
 
 
 def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> list[str]:
-    """Deletes the log files older than the retention that no kept version needs; their paths.
+    """Delete log files older than the retention that no retained version needs; returns paths.
 
-    The cut is at the beginning of a unit of time: at midnight UTC, so that a day's checkpoints do
-    the work once, unless it is given. Nothing is deleted when no whole, readable checkpoint stands
-    at or before the oldest version to keep. Of a catalog table what its open transactions read, and
-    are checked against, is kept, however old. What writers that were killed left half-written goes
-    too, a day later.
+    The cut is at the beginning of a unit of time: midnight UTC by default, so that a day's
+    checkpoints clean up once. Nothing is deleted without a complete, readable checkpoint at or
+    before the oldest version to retain. For a catalog table, versions that its open transactions
+    read or are checked against are retained, however old. Unfinished files of writers that were
+    killed are deleted too, a day later.
     """
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
@@ -88,7 +88,7 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
 def oldest_retained(
     log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
 ) -> int | None:
-    """The version with which the log begins after `clean_log`; None where it deletes nothing."""
+    """Return the log's first version after `clean_log`; None if it deletes nothing."""
     catalog_table = log.catalog_table
     cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
     kept = oldest_retained_checkpoint(listing, cutoff)
@@ -100,22 +100,22 @@ def oldest_retained(
 
 
 def midnight(time_ms: int) -> int:
-    """The midnight UTC at or before a time."""
+    """Return the midnight UTC at or before a time."""
     return start_of_unit(time_ms, _DAY_MS)
 
 
 def start_of_unit(time_ms: int, unit_ms: int) -> int:
-    """The beginning of the day, or another unit of time, that a time is in, in UTC."""
+    """Return the beginning of a time's day, or other unit of time, in UTC."""
     return time_ms - time_ms % unit_ms
 
 
 def oldest_retained_checkpoint(
     listing: Listing, cutoff_ms: int, read: int | None = None
 ) -> int | None:
-    """The version of the newest checkpoint not newer than the newest commit at or before the cut.
+    """Return the version of the newest checkpoint at or before the cut.
 
-    Nor newer than the version `read`, if one is given. None when there is no such commit or
-    checkpoint: then nothing may be deleted.
+    The cut is the newest commit at or before `cutoff_ms`, or the version `read` if that is older.
+    None if there is no such commit or checkpoint: then nothing may be deleted.
     """
     times = increasing_file_times(listing)
     cut = max((version for version, time in times.items() if time <= cutoff_ms), default=None)
@@ -127,7 +127,7 @@ def oldest_retained_checkpoint(
 
 
 def is_expired(path: str, kept: int) -> bool:
-    """Whether a file of the log isn't needed when the checkpoint at `kept` is the oldest kept."""
+    """Return whether a log file isn't needed if `kept` is the oldest retained checkpoint."""
     match parse_name(path):
         case (
             CommitFile(version)
@@ -146,7 +146,7 @@ def is_expired(path: str, kept: int) -> bool:
 
 
 def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
-    """Whether every checkpoint of that version can be read: what it replaces is about to go."""
+    """Return whether all checkpoints of a version are readable, before older files are deleted."""
     for checkpoint in listing.checkpoints:
         if checkpoint.version == version:
             try:
@@ -158,7 +158,7 @@ def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
 
 
 def _needed_sidecars(log: TableLog, checkpoints: Iterable[Checkpoint]) -> set[str] | None:
-    """The sidecars that these checkpoints name; None when one of them can't be read."""
+    """Return the sidecars that these checkpoints name; None when one of them can't be read."""
     needed: set[str] = set()
     for checkpoint in checkpoints:
         for path in checkpoint.paths:

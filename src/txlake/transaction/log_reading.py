@@ -57,12 +57,12 @@ class LogReader:
         version: int | None,
         damaged: frozenset[CheckpointName] = frozenset(),
     ) -> tuple[Snapshot, Segment]:
-        """A version (the latest when None) from the files of a listing, and what was read for it.
+        """Return a version (the latest for None) built from a listing, and the segment read.
 
-        `damaged` names checkpoints that are not to be used.
+        `damaged` names checkpoints that must not be used.
 
-        A damaged checkpoint gives way to an older one, a damaged compaction to its commits. Raises
-        what `TableLog` promises.
+        A damaged checkpoint is replaced by an older one, a damaged compaction by its commits.
+        Raises what `TableLog` promises.
         """
         if listing.latest_version < 0:
             raise self._without_versions(listing)
@@ -112,7 +112,7 @@ class LogReader:
         return state
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
-        """The state that a checkpoint holds, all of it decoded.
+        """Return the state that a checkpoint holds, all of it decoded.
 
         Raises CorruptTable naming the damaged file.
         """
@@ -127,7 +127,7 @@ class LogReader:
     def _from_checkpoint(
         self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName]
     ) -> Snapshot:
-        """As `read_checkpoint`, but damage to the statistics shows, and is mended, later."""
+        """Read a checkpoint; damage to its statistics is found, and repaired, later."""
 
         def rebuild(error: CorruptTable) -> Snapshot:
             _log.warning("%s: checkpoint not usable: %s", self._name, error)
@@ -164,7 +164,7 @@ class LogReader:
             yield from read_removes(data, file=f"{self._name}: {path}")
 
     def replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
-        """The state after the segment's commits on top of `base`."""
+        """Return the state after the segment's commits on top of `base`."""
         entries = segment.deltas
         contents = self._read([entry.path for entry in entries])
         pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
@@ -175,7 +175,7 @@ class LogReader:
         return state
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""
+        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
         path = commit_path(version)
         head = self._files.get_range(path, 0, _HEAD_BYTES)
         is_whole = len(head) < _HEAD_BYTES
@@ -184,14 +184,14 @@ class LogReader:
         return commit_info_of(head, file=f"{self._name}: {path}")
 
     def not_a_table(self) -> InvalidRequest:
-        """The error for a place whose log holds nothing."""
+        """Return the error for a place whose log holds nothing."""
         return InvalidRequest(
             f"{self._name} is not a Delta table: no commit and no checkpoint in _delta_log. "
             "Check the path, or create the table first"
         )
 
     def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
-        """A checkpoint and a compaction hold no commitInfo: the commit itself does."""
+        """Return a checkpoint and a compaction hold no commitInfo: the commit itself does."""
         if segment.newest is None:
             return state
         try:
@@ -201,7 +201,7 @@ class LogReader:
         return state.apply(() if info is None else (info,), version=state.version)
 
     def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """The files in order; several at once where each costs a round trip."""
+        """Return the files in order; several at once where each costs a round trip."""
         if len(paths) > 1 and self._is_remote:
             with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
                 yield from zip(paths, pool.map(self._get, paths))
@@ -219,7 +219,7 @@ class LogReader:
             ) from error
 
     def _compare(self, state: Snapshot, segment: Segment) -> None:
-        """Tells when the checksum file contradicts what was read; a read never fails for it."""
+        """Log differences between the checksum file and the state; never fails a read."""
         entry = segment.checksum
         if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
             return
@@ -233,7 +233,7 @@ class LogReader:
 
 
 def facts_of(state: Snapshot) -> StateFacts:
-    """What a checksum file says of a state."""
+    """Return what a checksum file says of a state."""
     totals = state.files.totals
     has_vectors = "deletionVectors" in state.features
     return StateFacts(

@@ -1,8 +1,8 @@
-"""Which lake's catalog a table belongs to: how the table says so, and how that comes and goes.
+"""Which lake's catalog a table belongs to, and the actions that attach and detach it.
 
-Owns the table features' and the metadata domain's actions, and the refusal of commits that would go
-past the catalog. There are two ways to belong: with `txlakeCatalog` anyone reads the table, as far
-as it is published, and the lake alone writes it; with `catalogManaged` it is open, other engines
+Owns the table features' and the metadata domain's actions, and the refusal of commits that bypass
+the catalog. There are two kinds: with `txlakeCatalog` every engine reads the table, as far as it is
+published, and only the lake writes it; with `catalogManaged` the table is open, and other engines
 read and write it through the lake's server. Source: docs/internals/catalog.md; PROTOCOL.md, "Table
 Features", "Domain Metadata", "Catalog-managed tables".
 """
@@ -55,7 +55,10 @@ DETACH = "DETACH"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Whose a table is. `lake` and `table` are ids, `name` the one that it had when it came."""
+    """The lake that a table belongs to.
+
+    `lake` and `table` are ids, `name` is the table's name when it was attached.
+    """
 
     lake: str
     table: str
@@ -63,19 +66,19 @@ class Membership:
 
 
 def is_catalog_managed(protocol: Protocol) -> bool:
-    """Whether a catalog makes the versions of a table with this protocol."""
+    """Return whether a catalog ratifies the versions of a table with this protocol."""
     return not {CATALOG_FEATURE, CATALOG_MANAGED}.isdisjoint(supported_features(protocol))
 
 
 def is_open(protocol: Protocol) -> bool:
-    """Whether other engines write the table too, through its catalog."""
+    """Return whether other engines write the table too, through its catalog."""
     return CATALOG_MANAGED in supported_features(protocol)
 
 
 def membership_of(snapshot: Snapshot) -> Membership | None:
-    """Whose the table is; None for one that no catalog holds, or another system's catalog.
+    """Return the table's lake; None without a catalog, or with another system's catalog.
 
-    Raises CorruptTable when it has the table feature, and not, or not wholly, who it is for.
+    Raises CorruptTable if it has the table feature, but not the complete membership.
     """
     if not is_catalog_managed(snapshot.protocol):
         return None
@@ -95,7 +98,7 @@ def membership_of(snapshot: Snapshot) -> Membership | None:
 
 
 def membership_text(membership: Membership) -> str:
-    """What the domain, or the property of its name, holds."""
+    """Return the value of the domain, or of the property of its name."""
     return json.dumps(
         {"lake": membership.lake, "table": membership.table, "name": membership.name},
         separators=(",", ":"),
@@ -104,7 +107,7 @@ def membership_text(membership: Membership) -> str:
 
 
 def membership_domain(membership: Membership) -> DomainMetadata:
-    """The action that says whose a table is."""
+    """Return the action that records the table's lake."""
     text = membership_text(membership)
     return DomainMetadata(domain=DOMAIN, configuration=text, removed=False)
 
@@ -116,10 +119,10 @@ def attach_actions(
     *,
     opens: bool = False,
 ) -> tuple[Action, ...]:
-    """The actions that make a table a catalog's: a protocol and the domain.
+    """Return the actions that attach a table to a catalog: a protocol and the domain.
 
     `metadata` is what the same commit sets, for a table that it creates or replaces. `opens`: other
-    engines are to write it too, which sets properties as well; a table that is open stays so.
+    engines may write the table too, which sets properties as well; an open table stays open.
     """
     existing = snapshot.protocol if snapshot.has_protocol else None
     if opens or (existing is not None and is_open(existing)):
@@ -149,7 +152,7 @@ def _opening(
 def required_actions(
     snapshot: Snapshot, features: Collection[str], properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    """The actions that give a new table what another system's catalog asks of it."""
+    """Return the actions for features and properties that another system's catalog requires."""
     metadata = snapshot.metadata
     changed = msgspec.structs.replace(
         metadata, configuration={**metadata.configuration, **properties}
@@ -159,7 +162,7 @@ def required_actions(
 
 
 def retained_properties(snapshot: Snapshot) -> dict[str, str]:
-    """The properties that stay whatever becomes of an open table; none of another one."""
+    """Return an open table's properties that no statement changes; none for other tables."""
     if not is_open(snapshot.protocol):
         return {}
     names = (*OPEN_PROPERTIES, TABLE_ID, DOMAIN)
@@ -168,11 +171,11 @@ def retained_properties(snapshot: Snapshot) -> dict[str, str]:
 
 
 def detach_actions(snapshot: Snapshot) -> tuple[Action, ...]:
-    """The actions that make a table a plain one again, for a commit of operation DETACH.
+    """Return the actions that detach a table, for a commit of operation DETACH.
 
-    What came with the catalog goes with it where nothing else uses it: `domainMetadata`, and the
-    protocol's versions; of an open table the properties that name it. Nothing for a table that no
-    catalog holds.
+    What the catalog needed is removed unless something else uses it: `domainMetadata`, the
+    protocol's versions, and of an open table the properties that name the catalog. Empty for a
+    table without a catalog.
     """
     if not is_catalog_managed(snapshot.protocol):
         return ()
@@ -194,7 +197,7 @@ def detach_actions(snapshot: Snapshot) -> tuple[Action, ...]:
 
 
 def catalog_required_error(snapshot: Snapshot) -> UnsupportedFeature:
-    """The error for an open table that is read by its place, without its catalog.
+    """Return the error for an open table that is read by its path, without its catalog.
 
     Source: PROTOCOL.md, "Reader Requirements for Catalog-managed tables".
     """
@@ -208,9 +211,9 @@ def catalog_required_error(snapshot: Snapshot) -> UnsupportedFeature:
 
 
 def bypass_error(table: str, version: int, domains: Sequence[DomainMetadata]) -> InvalidRequest:
-    """The error for a commit that goes past the catalog of a table.
+    """Return the error for a commit that bypasses a table's catalog.
 
-    `domains` are those that are known of it, for whose the table is.
+    `domains` are the table's known domains, which name the lake.
     """
     text = next((one.configuration for one in domains if one.domain == DOMAIN), None)
     try:

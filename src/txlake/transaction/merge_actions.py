@@ -1,7 +1,7 @@
-"""What the statements of one transaction come to: a single list of actions for one commit.
+"""The net actions of a transaction's statements, for one commit.
 
-Owns the netting: a file that one statement adds and a later one removes never reaches the log.
-Values in, values out; a state that was kept can be gone back to (savepoints).
+A file that one statement adds and a later one removes never reaches the log. All states are
+immutable values; an earlier one can be restored (savepoints).
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class StagedChanges:
         )
 
     def then(self, actions: Iterable[Action], files: Files) -> StagedChanges:
-        """The net changes after one more statement. `files`: those of the snapshot that was read.
+        """Return the net changes after one more statement.
 
-        Of two settings of one thing the later counts. A file that is removed and listed again
-        with the same key stays where it is.
+        `files`: those of the snapshot that was read. Of two settings of one thing the later counts.
+        A file that is removed and listed again with the same key stays where it is.
         """
         added, removed = dict(self.added), dict(self.removed)
         transactions, domains = dict(self.app_transactions), dict(self.domains)
@@ -115,7 +115,7 @@ class StagedChanges:
         )
 
     def without_data_change(self) -> StagedChanges:
-        """The same files where no row of the table came, went or changed: rows were only moved."""
+        """Return the same files with `dataChange = false`: rows were only moved."""
         return replace(
             self,
             added={
@@ -160,7 +160,7 @@ class StagedChanges:
 
 
 def _is_unchanged(file: Add, base: Files) -> bool:
-    """Whether a file stands in the snapshot that was read just as it is listed now."""
+    """Return whether a file stands in the snapshot that was read just as it is listed now."""
     before = base.get(file.key)
     return before is not None and before == msgspec.structs.replace(
         file, data_change=before.data_change

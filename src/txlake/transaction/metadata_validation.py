@@ -1,8 +1,8 @@
-"""What a commit sets beside files, made whole and checked: metadata and protocol.
+"""Metadata and protocol of a commit, completed and checked.
 
 Owns what a caller may leave out (column ids, hidden columns, the protocol) and what a table can't
-have; `validation` owns the files. Everything found wrong is an InvalidRequest that says what to
-change. Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Mapping".
+have; `validation` owns the files. Every error is an InvalidRequest that says what to change.
+Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Mapping".
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ def complete_metadata(
     brings_back: bool = False,
     table: str,
 ) -> Metadata:
-    """The metadata with ids and physical names for mapped columns, and names for hidden ones.
+    """Return the metadata with ids and physical names of mapped and hidden columns.
 
-    What asks for a protocol (`delta.feature.*`) is not stored. `before` is None for a new table;
-    `replaces`: none of its files stays; `brings_back`: only those stay that the metadata was in
-    force for. What a table has already, and another engine may have left
-    wrong, is in the way of no change that doesn't touch it.
+    Requests for protocol features (`delta.feature.*`) aren't stored. `before` is None for a new
+    table; `replaces`: none of its files stays; `brings_back`: only files stay that were written
+    under this metadata. What is wrong in the table already, perhaps by another engine, doesn't
+    block a change that doesn't touch it.
 
-    Raises InvalidRequest for metadata that a table can't have, or that can't follow on what it has.
+    Raises InvalidRequest for metadata that a table can't have, or that can't follow the table's
+    own.
     """
     previous = None if before is None else before.metadata
     _check_values(metadata, previous, table)
@@ -126,7 +127,7 @@ def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) ->
 
 
 def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> None:
-    """What is wrong already only keeps files from being written."""
+    """Return what is wrong already only keeps files from being written."""
     previous = None if before is None else before.metadata
     wrong = None
     if iceberg.is_on(metadata):
@@ -140,7 +141,7 @@ def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> N
 
 
 def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """What is promised wrongly already is in the way of nothing else."""
+    """Return what is promised wrongly already is in the way of nothing else."""
     wrong = iceberg.promises_too_much(metadata)
     was_wrong = previous is not None and iceberg.promises_too_much(previous)
     if wrong is not None and not was_wrong:
@@ -148,7 +149,7 @@ def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) ->
 
 
 def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """A contradiction that is there already only keeps files from being written."""
+    """Return a contradiction that is there already only keeps files from being written."""
     wrong = row_tracking.contradiction(metadata.configuration)
     was_wrong = previous is not None and row_tracking.contradiction(previous.configuration)
     if wrong is not None and not was_wrong:
@@ -158,9 +159,9 @@ def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: st
 def require_no_staged_files(
     before: Snapshot, after: Snapshot, kept: Iterable[Add], base: Snapshot
 ) -> None:
-    """Refuses to ask more of files than those have that the same transaction wrote before.
+    """Refuse to raise the requirements on files after the same transaction wrote some.
 
-    `kept`: its files, of which those that `base` has too aren't new. Raises InvalidRequest.
+    `kept`: its files; those that `base` has too aren't new. Raises InvalidRequest.
     """
     asked = [
         name
@@ -189,10 +190,10 @@ def protocol_to_set(
     table: str,
     may_drop_features: bool = False,
 ) -> Protocol | None:
-    """The protocol that a commit has to set so that it suits the metadata; None when none has to.
+    """Return the protocol that a commit has to set for the metadata; None if it needs none.
 
-    `requested` is the one that the caller sets, `current` the table's, None for a new table. Raises
-    InvalidRequest when the given one doesn't suffice or takes away what the table has.
+    `requested` is set by the caller, `current` is the table's, None for a new table. Raises
+    InvalidRequest when the requested one doesn't suffice or drops what the table has.
     """
     if requested is None:
         suitable = protocol_for(metadata, current)

@@ -1,6 +1,6 @@
-"""Why a data file that a version needs is gone: who replaced it, when VACUUM ran, what can be read.
+"""Why a data file that a version needs is gone: its replacement, the VACUUM, the versions left.
 
-Owns that search in a table's log. It reads every commit that is left, so it is for reads that have
+Owns that search in a table's log. It reads all remaining commits, so it is for reads that have
 failed already.
 """
 
@@ -21,21 +21,21 @@ _VACUUMS = ("VACUUM START", "VACUUM END")
 
 @dataclass(frozen=True, slots=True)
 class _RemovalHistory:
-    """What the commits say: by decoded path, the version that replaced a file; when VACUUM ran."""
+    """By decoded path, the version that replaced a file; the times of VACUUM."""
 
     replaced: Mapping[str, int]
     changes: Mapping[str, int]
     vacuums: tuple[tuple[int, int], ...]
 
     def vacuumed_ms(self, after: int) -> int | None:
-        """When the newest VACUUM after a version ran; None where the log tells of none."""
+        """Return when the newest VACUUM after a version ran; None where the log tells of none."""
         return next((ms for version, ms in reversed(self.vacuums) if version > after), None)
 
 
 def explain_missing_file(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | None:
-    """The sentence for a file of the table that isn't in the store; None where it should be there.
+    """Return the message for a missing file; None if it should exist.
 
-    `path` is decoded, `versions` were read by this process: those that need the file are named.
+    `path` is decoded. `versions` were read by this process: those that need the file are named.
     """
     try:
         latest = log.latest()
@@ -103,7 +103,7 @@ def _has(log: TableLog, version: int, path: str) -> bool:
 
 
 def _readable_from(log: TableLog, latest: Snapshot, version: int, past: _RemovalHistory) -> int:
-    """The first version from this one on whose files are all there."""
+    """Return the first version from this one on whose files are all there."""
     while version < latest.version:
         snapshot = log.snapshot(version)
         gone = [

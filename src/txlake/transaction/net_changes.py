@@ -1,8 +1,8 @@
-"""What a transaction comes to, row by row: which rows go, come, and change.
+"""The net row changes of a transaction: deleted, inserted and updated rows.
 
-Owns the netting over its statements. A row that was added and deleted again isn't told; of a row
-that was changed twice the first and the last image are. Positions in, positions out: the values
-are read by who writes the change data files. Source: PROTOCOL.md, "Change Data Files".
+A row that was added and deleted again is left out; of a row that was changed twice the first and
+the last image count. Works on positions only: the writer of the change data files reads the values.
+Source: PROTOCOL.md, "Change Data Files".
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CountRows = Callable[[Add], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedRows:
-    """Rows of one file that one kind of change befell.
+    """Rows of one file with one type of change.
 
     Attributes:
         file: the file, as it was or as it will be.
-        positions: theirs in it.
-        count: how many rows the file has, the deleted ones included.
+        positions: the rows' positions in it.
+        count: the file's number of rows, deleted ones included.
         change_type: INSERT, DELETE, PREIMAGE or POSTIMAGE.
     """
 
@@ -55,15 +55,15 @@ def net_changes(
     vectors: Vectors,
     count_rows: CountRows,
 ) -> tuple[ChangedRows, ...] | None:
-    """The changes of what is staged on a version's files; None where the files tell them as well.
+    """Return the row changes of what is staged; None if the files alone define them.
 
-    They do where no row lives on in another file: then rows of added files are inserts, those of
-    removed files deletes, and nothing has to be written.
+    They do if no row lives on in another file: then rows of added files are inserts, those of
+    removed files deletes, and no change data file is needed.
 
     Args:
         staged: the net changes of files.
         base: the files of the version that was read.
-        told: where rows of new files come from, by canonical path.
+        row_sources: by canonical path, the sources of new files' rows.
         vectors: reads deletion vectors.
         count_rows: counts a file's rows.
     """
@@ -95,7 +95,7 @@ def net_changes(
 
 
 def other_positions(positions: BitMap64, count: int) -> BitMap64:
-    """The other positions of a file with that many rows."""
+    """Return the other positions of a file with this many rows."""
     every = BitMap64()
     if count:
         every.add_range(0, count)
@@ -104,9 +104,9 @@ def other_positions(positions: BitMap64, count: int) -> BitMap64:
 
 @dataclass(slots=True)
 class _File:
-    """Rows of one file that go or come; `changed` are those with an image on the other side.
+    """Deleted or inserted rows of one file; `changed` have an image in another file.
 
-    `all_rows` are all of them, by position, once somebody asked.
+    `all_rows` has all of them by position, computed on first use.
     """
 
     file: Add
@@ -116,21 +116,21 @@ class _File:
     all_rows: npt.NDArray[np.bool_] | None = None
 
     def had(self, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Which of these rows are among them, be they noted as living on or not."""
+        """Return for each position whether its row was among them, moved ones included."""
         if self.all_rows is None:
             self.all_rows = np.zeros(self.count, np.bool_)
             self.all_rows[_as_positions(self.rows | self.changed)] = True
         return self.all_rows[positions]
 
     def move(self, changed: Positions, same: Positions) -> None:
-        """Takes note of rows that live on, changed or as they are."""
+        """Record rows that live on in another file, changed or unchanged."""
         every = BitMap64(changed.tolist())
         self.changed |= every
         self.rows -= every
         self.rows -= BitMap64(same.tolist())
 
     def by_change_type(self, image: str, otherwise: str) -> list[ChangedRows]:
-        """Its rows by kind."""
+        """Return its rows by type of change."""
         return [
             ChangedRows(file=self.file, positions=positions, count=self.count, change_type=kind)
             for kind, positions in ((image, self.changed), (otherwise, self.rows))
@@ -141,7 +141,7 @@ class _File:
 def _files(
     staged: StagedChanges, base: Files, vectors: Vectors, count_rows: CountRows
 ) -> tuple[dict[str, _File], dict[str, _File]]:
-    """The files that lose rows, and those that bring some, by canonical path."""
+    """Return the files that lose rows, and those that bring some, by canonical path."""
     lost: dict[str, _File] = {}
     new: dict[str, _File] = {}
     listed = {canonical_path(add.path): add for add in staged.added_files}

@@ -1,6 +1,6 @@
-"""Commits that change no row and tell of something: a VACUUM, a point in a log for a checkpoint.
+"""Commits that change no row and record an event: a VACUUM, a version for a checkpoint.
 
-Owns how such a version is made: of a path table by its next file, of a lake's by its catalog.
+A path table's is the next file of its log, a lake table's is ratified by its catalog.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def commit_notice(
     metrics: Mapping[str, object],
     removed: Sequence[Remove] = (),
 ) -> None:
-    """Commits a commitInfo. It changes nothing, so that it conflicts with nothing.
+    """Commit a commitInfo, which changes nothing and so conflicts with nothing.
 
-    `removed` are files that no version of the table has: for a while they aren't to be deleted.
+    `removed` are files that no version of the table has, and that must not be deleted for a while.
     `begin` begins a transaction of the lake's catalog, for the commit of a catalog table.
 
-    Raises Unavailable, OutcomeUnknown, and InvalidRequest for a table that a catalog holds and that
-    was opened by its place.
+    Raises Unavailable, OutcomeUnknown, and InvalidRequest for a catalog table that was opened by
+    its path.
     """
     if log.catalog_table is not None and begin is not None:
         _commit_in_lake(log, log.catalog_table, begin, operation, parameters, metrics, removed)

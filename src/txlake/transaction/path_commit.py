@@ -26,7 +26,7 @@ _REPLIES_LOST_MAX = 5
 
 
 def commit(log: TableLog, proposal: Proposal) -> Committed:
-    """Commits the proposal, or answers with the version read when it changes nothing.
+    """Commit the proposal; returns the version read if it changes nothing.
 
     Raises as `CommitLoop.run`, and InvalidRequest when the table belongs to a lake's catalog.
     """
@@ -41,7 +41,7 @@ def commit(log: TableLog, proposal: Proposal) -> Committed:
 
 
 class PathCommitter:
-    """A Committer: whose file is the next in the log has made the version."""
+    """A Committer that creates a version by putting the next file of the log."""
 
     def __init__(self, log: TableLog, proposal: Proposal, key: str) -> None:
         self._log = log
@@ -114,7 +114,7 @@ class PathCommitter:
                 return ReplyLost()
 
     def _put(self, version: int, actions: Sequence[Action]) -> PutOutcome:
-        """Puts the commit. EXISTS: a commit is at that version, which may be our own.
+        """Put the commit. EXISTS: a commit is at that version, which may be our own.
 
         A request whose reply was lost may still arrive, unless another commit is at its version:
         so the same version is tried again, until one is there.
@@ -139,23 +139,23 @@ class PathCommitter:
         raise self._unknown(version)
 
     def _clocks(self) -> tuple[float, int]:
-        """The monotonic time and the time of day, both in ms.
+        """Return the monotonic time and the time of day, both in ms.
 
         The first one doesn't step, the second one goes on while the machine is suspended.
         """
         return self._log.system.monotonic_ms(), self._log.system.now_ms()
 
     def _is_listing_old(self) -> bool:
-        """Whether commits may have been made and cleaned up since the log was last listed."""
+        """Return whether commits may have been made and cleaned up since the last listing."""
         now = self._clocks()
         age_ms = max(now[0] - self._listed[0], now[1] - self._listed[1])
         return age_ms > self._log.settings.listing_age_ms_max
 
     def _check_newest(self, version: int) -> None:
-        """Checks that our commit follows the newest version, or was followed by later commits.
+        """Check that our commit is the newest version, or that later commits followed it.
 
-        A writer that stood still may put a version that others had made and a log clean-up had
-        deleted: no reader of a newer version sees that commit. It is proven where the next version
+        A suspended writer may put a version that others had committed and a log clean-up had
+        deleted: no reader of a newer version sees that commit. That is proven if the next version
         is missing and a file of a later one is not younger than ours by the store's times.
 
         Raises Unavailable when our commit fills such a gap (it is deleted, nothing was committed),
@@ -193,13 +193,13 @@ class PathCommitter:
         )
 
     def _made(self, snapshot: Snapshot) -> CommittedAttempt:
-        """What is put is published."""
+        """Return what is put is published."""
         return CommittedAttempt(
             snapshots={self._key: snapshot}, publication=Publication(frozenset({self._key}))
         )
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
-        """A log has no turns."""
+        """Return a log has no turns."""
         return False
 
     def unknown_outcome(self) -> OutcomeUnknown | None:
@@ -221,7 +221,7 @@ class PathCommitter:
         )
 
     def _attaches(self) -> bool:
-        """Whether the commit itself is what makes the table a catalog's."""
+        """Return whether the commit itself is what makes the table a catalog's."""
         protocols = (one for one in self._proposal.actions if isinstance(one, Protocol))
         return not is_catalog_managed(self._proposal.base.protocol) and any(
             map(is_catalog_managed, protocols)

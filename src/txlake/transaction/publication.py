@@ -1,7 +1,8 @@
-"""Ratified commits become the files of a catalog table's log, which every Delta reader reads.
+"""Publication: ratified commits become files of a catalog table's log.
 
-Owns the order (a version after the one before), and that a version's file holds just the ratified
-bytes. Any process that meets unpublished commits may do it. Source: docs/internals/recovery.md.
+Owns the order (a version after the previous one), and that a version's file holds just the ratified
+bytes. Any process that finds unpublished commits may publish them. Source:
+docs/internals/recovery.md.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _PUTS = 3
 
 
 def staged_path(name: str) -> str:
-    """The path, relative to the table, of a staged commit of that name."""
+    """Return the path, relative to the table, of a staged commit of that name."""
     return f"{STAGED_FOLDER}/{name}"
 
 
 def commit_content(store: Store, commit: TableCommit) -> bytes:
-    """The bytes of a ratified commit, wherever they stand.
+    """Return the bytes of a ratified commit: from the ledger, its staged file, or the log.
 
-    Raises FileNotFoundError where they stand nowhere any more.
+    Raises FileNotFoundError if they are in none of these.
     """
     if commit.content is not None:
         return commit.content
@@ -46,7 +47,7 @@ def commit_content(store: Store, commit: TableCommit) -> bytes:
 class Occupied(CorruptTable):
     """Another commit's file is at a version that was ratified.
 
-    `by_txlake`: it is one of ours. So two catalogs have ratified the version, one of which doesn't
+    `by_txlake`: txlake wrote it. Then two catalogs have ratified the version, one of which doesn't
     know of the other: it was restored from a backup, or rebuilt.
     """
 
@@ -70,7 +71,7 @@ def _occupied(table: str, version: int, found: bytes) -> Occupied:
 
 
 def made_by_txlake(data: bytes) -> bool:
-    """Whether a commit's bytes say that txlake made it."""
+    """Return whether a commit's bytes say that txlake made it."""
     try:
         info = commit_info_of(data, file="")
     except CorruptTable:
@@ -80,9 +81,9 @@ def made_by_txlake(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RatifiedCommit:
-    """A table's newest commit, which was just ratified; `table` is what messages call it.
+    """A table's commit that was just ratified; `table` is its name in messages.
 
-    `published`: up to which version the table's log was published then; None: unknown.
+    `published`: the version up to which the table's log was published then; None: unknown.
     """
 
     store: Store
@@ -106,11 +107,11 @@ class Publication:
 
 
 def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, table: str) -> None:
-    """Makes the files of a table's ratified commits, in the order of their versions.
+    """Put a table's ratified commits into its log, in the order of their versions.
 
-    The versions before the first of them are published. Raises CorruptTable, naming the file, when
-    another writer's bytes are at a version that was ratified, and what the store and the ledger
-    raise; the commits stand whatever happens here.
+    The versions before them are published. Raises CorruptTable, naming the file, when another
+    writer's bytes are at a ratified version, and what the store and the ledger raise; the commits
+    stay ratified in any case.
     """
     for commit in commits:
         put_ratified(store, commit, table)
@@ -123,11 +124,11 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
 def publish_ratified(
     ledger: Ledger, newest: Sequence[RatifiedCommit], *, soon: str | None = None
 ) -> Publication:
-    """Publishes what a transaction ratified, after what came before it and isn't published yet.
+    """Publish a transaction's ratified commits, after earlier unpublished ones.
 
-    All tables on which that was done are noted at once; where `soon` is the transaction's id, those
-    that had nothing else to publish are noted by what this process does next. Never raises: the
-    commits stand, what fails is logged, and the next process that meets a commit publishes it.
+    All published tables are noted in the ledger at once; with `soon`, the transaction's id, tables
+    without earlier unpublished commits are noted by this process's next ratification. Never raises:
+    failures are logged, and the next process that finds an unpublished commit publishes it.
     """
     put = parallel_map(partial(_put, ledger), newest, store=lambda one: one.store)
     made = [(one.newest, one.commits) for one in put if one.commits]
@@ -161,7 +162,7 @@ class _Put:
 
 
 def _put(ledger: Ledger, newest: RatifiedCommit) -> _Put:
-    """Puts a table's commits into its log. Never raises: what fails is logged."""
+    """Put a table's commits into its log. Never raises: what fails is logged."""
     commits: Sequence[TableCommit] = (newest.commit,)
     try:
         found = _with_pending(ledger, newest)
@@ -177,12 +178,12 @@ def _put(ledger: Ledger, newest: RatifiedCommit) -> _Put:
 
 
 def _is_alone(newest: RatifiedCommit, commits: Sequence[TableCommit]) -> bool:
-    """Whether nothing came before the commit, and nothing is tidied up after it."""
+    """Return whether nothing came before the commit, and nothing is tidied up after it."""
     return tuple(commits) == (newest.commit,) and newest.commit.staged is None
 
 
 def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCommit]]]) -> None:
-    """Notes what was published, and tidies up after it; what fails is logged."""
+    """Note what was published, and tidies up after it; what fails is logged."""
     try:
         ledger.publishes({one.commit.table_id: _versions(commits) for one, commits in made})
     except Exception as error:
@@ -197,10 +198,10 @@ def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCom
 
 
 def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) -> Head | None:
-    """Publishes what isn't yet, for who opens a table; where it stands then, None: nowhere.
+    """Publish a table's unpublished commits; returns its head, None if not in the catalog.
 
-    What couldn't be published is still pending, and logged. Raises CorruptTable as `publish`, and
-    Unavailable from the ledger.
+    Commits that couldn't be published stay pending, and are logged. Raises CorruptTable as
+    `publish`, and Unavailable from the ledger.
     """
     head = ledger.head(table_id)
     if head is None or not head.pending:
@@ -216,7 +217,7 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
 
 
 def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommit] | None:
-    """The commit and those before it that aren't published; None when the table was dropped.
+    """Return the commit and those before it that aren't published; None when the table was dropped.
 
     The ledger alone knows which are: a file at a version may be anybody's. Others may have
     published all of them meanwhile. Where the file before is missing, a dropped table's folder was
@@ -237,7 +238,7 @@ def _versions(commits: Sequence[TableCommit]) -> Versions:
 
 
 def _delete_staged(store: Store, commits: Sequence[TableCommit]) -> None:
-    """Deletes what commits that are published now were staged in, unless others may read it."""
+    """Delete what commits that are published now were staged in, unless others may read it."""
     staged = [
         staged_path(commit.staged)
         for commit in commits
@@ -253,7 +254,7 @@ def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exceptio
 
 
 def put_ratified(store: Store, commit: TableCommit, table: str) -> None:
-    """Makes the file of a ratified commit, those before it being there.
+    """Make the file of a ratified commit, those before it being there.
 
     Raises Occupied when another commit's file is there, Unavailable when replies were lost.
     """

@@ -1,8 +1,8 @@
-"""One proposal on one table, following the commits that came first.
+"""One proposal on one table, rebased onto the commits that came first.
 
-Owns reading the winners, checking against them, taking over what they changed, and making an
-attempt's actions anew from the state that it follows. When that is done is `commit_loop`'s
-business. Source: docs/internals/conflict-rules.md.
+Owns reading the winners, checking against them, adopting their changes, and making an attempt's
+actions anew from the state that it follows. `commit_loop` decides when. Source:
+docs/internals/conflict-rules.md.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _MARKS_ALONE = "delta.identity.schemaUpdate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit that stands.
+    """A commit that succeeded.
 
     Attributes:
-        version: the version that it made; the version read when there was nothing to commit.
-        attempts: how many versions were tried; 0 when there was nothing to commit.
+        version: the version that it created; the version read if there was nothing to commit.
+        attempts: the number of versions tried; 0 if there was nothing to commit.
         rebased_over: the versions that it was checked against, in order.
         snapshot: the table at that version.
     """
@@ -126,7 +126,7 @@ class Rebase:
         )
 
     def latest(self) -> Snapshot | None:
-        """The table's newest version; None where there is no table yet.
+        """Return the table's newest version; None where there is no table yet.
 
         Raises InvalidRequest when the version that was read is gone.
         """
@@ -142,7 +142,7 @@ class Rebase:
         return latest
 
     def winners(self, latest: Snapshot) -> Iterator[ConcurrentCommit]:
-        """The commits after the state, up to the latest, in order; read one by one."""
+        """Yield the commits after the state, up to the latest, in order; read one by one."""
         log, known = self.log, self.state.version
         if known < 0 and log.commit(0) is None:
             known = latest.version - 1  # old versions were cleaned up; any one tells of the table
@@ -150,16 +150,16 @@ class Rebase:
             yield summarise(commit.version, commit.actions, commit.timestamp_ms)
 
     def check_selects(self, winners: Sequence[ConcurrentCommit]) -> None:
-        """Raises SerializableIsolationViolation when a SELECT isn't true any more after them."""
+        """Raise SerializableIsolationViolation if a winner invalidates a SELECT."""
         found = check_selects(self.footprint, winners, self._context)
         if found is not None:
             raise conflict_error(found)
 
     def follow(self, winners: Sequence[ConcurrentCommit], latest: Snapshot) -> None:
-        """Takes over what they changed, its SELECTs being checked already.
+        """Check against the winners and adopt their changes; SELECTs are checked already.
 
-        Raises the Conflict, and CorruptTable naming a winner that lacks the time that it has to
-        carry, unless times aren't carried any more after the proposal.
+        Raises the Conflict, and CorruptTable naming a winner that lacks its in-commit timestamp,
+        unless the proposal turns these timestamps off.
         """
         after = self.footprint.metadata or latest.metadata
         if not self.footprint.is_empty and is_enabled(after.configuration):
@@ -183,9 +183,9 @@ class Rebase:
     def attempt(
         self, *, retries: int, tags: Mapping[str, str] | None = None
     ) -> tuple[tuple[Action, ...], Snapshot]:
-        """The next version's actions, and the table as it is when the attempt succeeds.
+        """Return the next version's actions, and the table after them.
 
-        `retries`: how many attempts were lost before; `tags` are the commit's besides its own.
+        `retries`: the number of lost attempts; `tags` are added to the commit's own.
         """
         previous, provenance = self.state, self.proposal.provenance
         version = previous.version + 1
@@ -220,11 +220,11 @@ class Rebase:
         return every, after
 
     def _with_marks(self, metadata: Metadata) -> Metadata:
-        """The metadata with the marks of what is given here, where those of others are behind."""
+        """Return the metadata with the marks of generated values, if its own are behind."""
         return metadata_with_marks(metadata, self.proposal.identity_marks, self.log.name)
 
     def committed(self, attempts: int, snapshot: Snapshot) -> Committed:
-        """The outcome at that version."""
+        """Return the outcome at that version."""
         return Committed(
             version=snapshot.version,
             attempts=attempts,
@@ -233,7 +233,7 @@ class Rebase:
         )
 
     def _net_actions(self) -> tuple[Action, ...]:
-        """What was proposed, its files as they are after the winners so far."""
+        """Return what was proposed, its files as they are after the winners so far."""
         if self.footprint.unwritten:
             self.footprint = self._with_vectors(self.footprint)
         others = (one for one in self.proposal.actions if not isinstance(one, Add | Remove | Cdc))
@@ -241,7 +241,7 @@ class Rebase:
         return (*others, *self.footprint.removed, *self.footprint.added, *changes)
 
     def _with_vectors(self, footprint: Footprint) -> Footprint:
-        """Writes the deletion vectors that were united with the winners'."""
+        """Write the deletion vectors that were united with the winners'."""
         log, unwritten = self.log, footprint.unwritten
         staging = StagingSystem(log.system, self.proposal.provenance.txn_id)
         written = write_vectors(log.store, staging, list(unwritten.values()))
@@ -256,9 +256,9 @@ class Rebase:
 
 
 def check_reads(log: TableLog, proposal: Proposal) -> None:
-    """Checks what was read of a table whose head can't be part of the commit, as it is now.
+    """Check reads of a table whose head can't be part of the commit, as of now.
 
-    Raises the Conflict. What changes between this and the commit goes unseen.
+    Raises the Conflict. Changes between this check and the commit go unnoticed.
     """
     following = Rebase(log, proposal)
     if following.state.version < 0 or not proposal.footprint.depends_on_table(proposal.level):
@@ -271,9 +271,10 @@ def check_reads(log: TableLog, proposal: Proposal) -> None:
 
 
 def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> None:
-    """Checks that what was read of the older version is there, and alone, in the newer.
+    """Check that the newer version has the same rows of a read as the older.
 
-    Raises the Conflict of the first commit between them that changed it, whatever the level.
+    Raises the Conflict of the first commit between them that changed these rows, whatever the
+    level.
     """
     footprint = Footprint(
         read_version=older.version,
@@ -296,7 +297,7 @@ def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: 
 
 
 def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:
-    """Grows from attempt to attempt, jittered, so that writers don't march in step."""
+    """Wait with jitter, longer from attempt to attempt, so that writers don't retry in step."""
     longest = min(retry.wait_ms_max, retry.wait_ms_min * 2 ** min(attempt, 16))
     wait_ms = longest * system.random()
     _logger.debug(

@@ -1,12 +1,11 @@
-"""A catalog table's log and its catalog are brought together again where they went apart.
+"""Log reconciliation: a catalog table's log and its catalog are made to agree again.
 
-Owns what stands then. What is published stays: versions that the catalog doesn't know are taken in.
-Where a version has both a ratified commit and another one's file, the ratified commit stands,
-unless that file is txlake's own: it was published for a catalog that knew more than this one does.
-What gives way is set aside in the log's folder, and a version whose commit did holds nothing from
-then on: no version is given out twice, so that a request to the store which arrives late, or a
-recovery that stood still, takes nothing away from who came later. Source:
-docs/internals/recovery.md.
+Published versions stay: versions that the catalog doesn't know are adopted. If a version has both a
+ratified commit and another commit's file, the ratified commit wins, unless that file is txlake's
+own: then it was published for a catalog that knew more than this one. The losing commit is moved
+into a folder of the log, and its version becomes an empty commit: no version number is used twice,
+so that a request to the store that arrives late, or a recovery that was suspended, destroys no
+later commit. Source: docs/internals/recovery.md.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ RECOVER = "RECOVER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReconciliation:
-    """A table whose log and catalog agree, once the catalog has noted this.
+    """The result: log and catalog agree once the catalog has recorded it.
 
     Attributes:
-        kept: up to which version the catalog's own versions stay.
-        found: the versions after it, which it has to learn.
-        told: what was done, a sentence each.
+        kept: the newest version of the catalog that stays.
+        found: later versions, which the catalog has to record.
+        summary: what was done, a sentence each.
     """
 
     kept: int
@@ -60,13 +59,13 @@ class LogReconciliation:
 
     @property
     def newest(self) -> int:
-        """The version that the table has then."""
+        """The table's newest version afterwards."""
         return self.found[-1].version if self.found else self.kept
 
 
 @dataclass(slots=True)
 class _LogFiles:
-    """The commits in a log from some version on, and what can't stay beside them."""
+    """The commits in a log from a version on, and the newest checkpoint."""
 
     store: Store
     versions: list[int] = field(default_factory=list)
@@ -108,7 +107,7 @@ class _LogFiles:
 
 
 def newest_in_log(store: Store, published: int) -> int:
-    """The newest version in a log of which versions up to `published` are known to be there."""
+    """Return a log's newest version; versions up to `published` are known to exist."""
     return _LogFiles.of(store, published).newest
 
 
@@ -120,11 +119,11 @@ def differs_from_catalog(
     *,
     newest: int | None = None,
 ) -> bool:
-    """Whether a table's log has other versions than its catalog, or others' commits.
+    """Return whether a table's log has other versions than its catalog, or foreign commits.
 
-    `pending` are the commits that may not be published yet; that they aren't is no difference.
-    `newest`: the log's newest version as it was before the catalog was asked, where others may
-    commit meanwhile. Raises CorruptTable when there is no log at all, which can't be settled.
+    `pending` are the commits that may not be published yet; that isn't a difference. `newest`: the
+    log's newest version before the catalog was read, where others may commit meanwhile. Raises
+    CorruptTable when there is no log at all, so that nothing can be reconciled.
     """
     files = _LogFiles.of(store, published)
     _require_log(store, files, published)
@@ -153,11 +152,11 @@ def reconcile_log(
 
 
 def newest_readable(log: TableLog) -> int | None:
-    """The newest version of a log whose catalog is lost, but for what is at its end and is none.
+    """Return the newest readable version of a log whose catalog is lost.
 
-    None for a log without versions, or where the damage isn't at the end alone. A checkpoint of a
-    newer version than any commit was left behind when a dropped table's folder was removed. Raises
-    Unavailable where the store doesn't list a version yet.
+    Damaged commits at the log's end are skipped. None for a log without versions, or with damage
+    elsewhere. A checkpoint newer than any commit was left behind when a dropped table's folder was
+    removed. Raises Unavailable where the store doesn't list a version yet.
     """
     files = _LogFiles.of(log.store, 0)
     if not files.versions or files.newest_checkpoint > files.versions[-1]:
@@ -221,7 +220,7 @@ class _LogReconciler:
         )
 
     def _adopt_restored_log(self) -> LogReconciliation:
-        """The log was put back: what the catalog has beyond it is nowhere any more."""
+        """Follow a log that was restored from a backup: later versions of the catalog are lost."""
         newest = _LogFiles.of(self._store, 0).newest
         self._discard_ratified(self._published + 1)
         self._report(
@@ -231,7 +230,7 @@ class _LogReconciler:
         return LogReconciliation(kept=newest, summary=tuple(self._summary))
 
     def _discard_ratified(self, first: int) -> None:
-        """Ratified commits from a version on don't become part of the log."""
+        """Move ratified commits from a version on into the folder of commits set aside."""
         for commit in self._pending:
             if commit.version < first:
                 continue
@@ -246,10 +245,10 @@ class _LogReconciler:
             )
 
     def _replace_foreign_commits(self, files: _LogFiles, first: int) -> None:
-        """Sets aside what is in the log from a version on; the ratified commits come there.
+        """Set aside the log's commits from a version on, and publish the ratified commits there.
 
-        The first version comes last: as long as it is another's, a recovery that begins anew knows
-        that what follows was built on it.
+        The first version is replaced last: as long as it holds the foreign commit, a repeated
+        recovery knows that later ones were built on it.
         """
         self._remove_derived(first)
         ratified = {one.version: commit_content(self._store, one) for one in self._pending}
@@ -272,7 +271,7 @@ class _LogReconciler:
                 )
 
     def _remove_derived(self, first: int) -> None:
-        """Takes away checkpoints and the like of states that were never the table's."""
+        """Delete checkpoints, checksums and compactions of states that were never the table's."""
         derived = [LAST_CHECKPOINT_PATH]
         for stored in self._store.list(LOG_FOLDER):
             match parse_name(stored.path):
@@ -293,13 +292,13 @@ class _LogReconciler:
         self._store.delete(paths)
 
     def _put_empty_commit(self, version: int, base: int, before: _CommitTime) -> str | None:
-        """Makes a version hold nothing, of a time after that of the version `base`."""
+        """Replace a version by an empty commit with a time after that of version `base`."""
         return self._replace_commit(
             version, _empty_commit(self._store.url, version, version - base, before)
         )
 
     def _replace_commit(self, version: int, content: bytes) -> str | None:
-        """Makes a version's commit another one; where that is which was there, if it is another."""
+        """Replace a version's commit; returns where the old one was moved, None if unchanged."""
         path = commit_path(version)
         data = self._store.get(path)
         if data == content:
@@ -316,7 +315,7 @@ class _LogReconciler:
         return path
 
     def _adopt_unknown_versions(self, kept: int) -> tuple[Found, ...]:
-        """The versions after those that the catalog has, as far as they are sound."""
+        """Return the readable versions after those of the catalog."""
         files = _LogFiles.of(self._store, kept + 1)
         versions = [version for version in files.versions if version > kept]
         if not versions:
@@ -340,9 +339,9 @@ class _LogReconciler:
         return (*found, *self._empty_unreadable(versions[len(sound) :]))
 
     def _make_durable(self, version: int) -> None:
-        """Makes a log's commits up to a version outlive a power cut.
+        """Make a log's commits up to a version survive a power cut.
 
-        Who wrote them may have died, or stand still, before that was done.
+        Their writer may have died, or been suspended, before it did so.
         """
         path = commit_path(version)
         if self._store.put_if_absent(path, self._store.get(path)) is PutOutcome.UNKNOWN:
@@ -355,7 +354,7 @@ class _LogReconciler:
         return LogReconciliation(kept=newest, found=found, summary=tuple(self._summary))
 
     def _empty_unreadable(self, versions: Sequence[int]) -> tuple[Found, ...]:
-        """Makes the versions at a log's end hold nothing."""
+        """Replace the unreadable versions at a log's end by empty commits."""
         if not versions:
             return ()
         base = versions[0] - 1
@@ -371,7 +370,7 @@ class _LogReconciler:
         return tuple(self._found_commit(version) for version in versions)
 
     def _readable_prefix(self, versions: Sequence[int]) -> Sequence[int]:
-        """The first of these, as long as a table can be read at each."""
+        """Return the leading versions at which the table can be read."""
         if _is_readable(self._log, versions[-1], versions):
             return versions
         for count in range(len(versions) - 1, 0, -1):
@@ -389,14 +388,14 @@ class _LogReconciler:
         self._summary.append(f"{self._log.name}: {what}")
 
     def _report_if_set_aside(self, kept: str | None, what: str) -> None:
-        """Tells of what was set aside; nothing where nothing was."""
+        """Add a sentence to the summary if a commit was set aside."""
         if kept is not None:
             self._report(what)
 
 
 @dataclass(frozen=True, slots=True)
 class _CommitTime:
-    """When a version was made, milliseconds since the epoch; `is_carried`: its commit says so."""
+    """A version's time in ms since the epoch; `is_carried`: it is an in-commit timestamp."""
 
     time_ms: int
     is_carried: bool
@@ -408,14 +407,17 @@ class _CommitTime:
 
 
 def _commit_time_of(content: bytes) -> _CommitTime:
-    """That of a commit of txlake's."""
+    """Return the time of a commit that txlake wrote."""
     info = commit_info_of(content, file="") or CommitInfo({})
     carried = info.in_commit_timestamp_ms
     return _CommitTime(carried or info.number("timestamp") or 0, carried is not None)
 
 
 def _empty_commit(place: str, version: int, count: int, before: _CommitTime) -> bytes:
-    """A commit that changes nothing, `count` milliseconds after another; always the same bytes."""
+    """Return a commit without changes, `count` ms after another one.
+
+    The bytes depend only on the arguments.
+    """
     time_ms = before.time_ms + count
     values: dict[str, object] = {"inCommitTimestamp": time_ms} if before.is_carried else {}
     values |= {
@@ -430,7 +432,7 @@ def _empty_commit(place: str, version: int, count: int, before: _CommitTime) -> 
 
 
 def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
-    """Raises Unavailable for a version that isn't listed yet: it would seem to be damaged."""
+    """Raise Unavailable for a version that isn't listed yet, and would seem damaged."""
     listed = log.listing(versions[0]).commits
     absent = next((version for version in versions if version not in listed), None)
     if absent is not None:
@@ -441,7 +443,7 @@ def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
 
 
 def _is_readable(log: TableLog, version: int, new: Sequence[int]) -> bool:
-    """Whether a table can be read at a version, and its time at those that are new."""
+    """Return whether the table can be read at a version, and the new versions' times increase."""
     try:
         snapshot = log.snapshot(version)
         if not new or not is_enabled(snapshot.metadata.configuration):
@@ -460,7 +462,7 @@ def _is_readable(log: TableLog, version: int, new: Sequence[int]) -> bool:
 
 
 def _in_commit_time(log: TableLog, version: int) -> int | None:
-    """The time that a version's commit carries; None where it carries none, or is gone."""
+    """Return a version's in-commit timestamp; None if it has none, or its commit is gone."""
     try:
         info = log.commit_info(version)
     except FileNotFoundError:
@@ -469,7 +471,7 @@ def _in_commit_time(log: TableLog, version: int) -> int | None:
 
 
 def _is_valid_commit(log: TableLog, version: int) -> bool:
-    """Whether a file of the log is a commit in itself, whatever came before it."""
+    """Return whether a file of the log is a valid commit, whatever came before it."""
     try:
         return log.commit(version) is not None
     except CorruptTable:
@@ -486,7 +488,7 @@ def _require_log(store: Store, files: _LogFiles, published: int) -> None:
 def _conflicting_commits(
     files: _LogFiles, pending: Sequence[TableCommit]
 ) -> Iterator[tuple[TableCommit, bytes]]:
-    """The ratified commits at whose versions other bytes are, with those."""
+    """Yield the ratified commits whose versions have other bytes in the log, with these bytes."""
     for commit in pending:
         found = files.bytes_at(commit.version)
         if found is not None and found != commit_content(files.store, commit):

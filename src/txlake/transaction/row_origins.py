@@ -1,7 +1,7 @@
-"""Which rows the rows of new files were made of: what a change data feed is told by.
+"""The sources of new files' rows, from which the change data feed is derived.
 
-Owns the two forms in which statements say so, and the way back from any row of a transaction's own
-files to the row of the table as it was read. Rows are named by file and physical position.
+Owns the two forms in which statements record them, and the trace of any row of a transaction's own
+files back to a row of the version read. Rows are identified by file and physical position.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RowSources = Origins | tuple[Source, ...]
 def origins_of(
     written: Mapping[str, tuple[Ordinals, Positions]], sources: tuple[str, ...], *, is_update: bool
 ) -> dict[str, Origins]:
-    """The origins by the new files' paths, from ordinals of a scan of files with these paths."""
+    """Return the origins by new files' paths; ordinals count the scanned files `sources`."""
     return {
         path: Origins(sources=sources, files=files, rows=rows, is_update=is_update)
         for path, (files, rows) in written.items()
@@ -54,7 +54,7 @@ def origins_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRows:
-    """Rows of a new file that are rows of one file of the table as it was read.
+    """Rows of a new file that come from one file of the version read.
 
     Attributes:
         path: canonical path of that file.
@@ -112,7 +112,7 @@ def _unpacked(runs: tuple[Source, ...], vectors: Vectors) -> Origins:
 
 
 def _live(run: Source, vectors: Vectors) -> Positions:
-    """The physical positions of a run's rows: told as such, or counted among the live ones."""
+    """Return the physical positions of a run's rows, as recorded or by rank among live rows."""
     if run.positions_id is not None:
         return as_array(vectors.of_id(run.positions_id)).astype(np.int64)
     end = run.first + run.rows

@@ -33,14 +33,14 @@ from txlake.protocol.types import Field, Primitive, to_arrow_type
 
 @dataclass(frozen=True, slots=True)
 class _ProbeResult:
-    """Rows of a file that may match, and those of them that do; None where none is certain."""
+    """Rows of a file that may match, and those that certainly do; None if there are none."""
 
     rows: FileRows
     certain: FileRows | None = None
 
 
 class FileProbe:
-    """Reads the rows in doubt; `fallback` is asked for what is too large, or can't be told here."""
+    """Reads the rows in doubt; `fallback` is asked for files too large or not readable here."""
 
     def __init__(
         self,
@@ -59,9 +59,10 @@ class FileProbe:
         self._last: tuple[tuple[str, ...], pa.Table] | None = None
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
-        """Those of the rows that the read may match; None when that can't be told.
+        """Return those of the rows that the read may match; None if they can't be evaluated.
 
-        Where one certainly matches, those that do; rows in doubt are named by their files alone.
+        If a row certainly matches, only certain matches are returned; rows in doubt are given by
+        their files alone.
         """
         found: Sequence[FileRows] | None = None
         if sum(one.file.size for one in rows) <= self._bytes_max:
@@ -76,7 +77,7 @@ class FileProbe:
         return [replace(one, positions=None) for one in found]
 
     def _look(self, read: Read, one: FileRows) -> _ProbeResult | None:
-        """What the file's rows say; None when no row of it matches."""
+        """Return what the file's rows say; None when no row of it matches."""
         if read.predicate is None:
             return _ProbeResult(one, certain=one)
         schema = self._snapshot.schema
@@ -97,7 +98,7 @@ class FileProbe:
     def _rows(
         self, one: FileRows, wanted: Collection[ColumnPath]
     ) -> tuple[pa.Table, pa.UInt64Array]:
-        """The rows, with those of the wanted columns that are known exactly; their positions."""
+        """Return the rows with those columns that can be read exactly, and their positions."""
         snapshot, file = self._snapshot, one.file
         partitions = {name.lower() for name in snapshot.partition_columns}
         names = {path[0].lower() for path in wanted if len(path) == 1}
@@ -130,7 +131,7 @@ class FileProbe:
         return rows
 
     def _values(self, item: Field, parquet: pq.ParquetFile, data: bytes) -> pa.ChunkedArray | None:
-        """A column's values as Spark reads them; None where they may be others."""
+        """Return a column's values as Spark reads them; None where they may be others."""
         if not isinstance(item.type, Primitive) or self._snapshot.column_mapping_mode == "id":
             return None
         wanted = pa.schema([pa.field(item.physical_name, to_arrow_type(item.type))])
@@ -144,7 +145,7 @@ class FileProbe:
 
 
 def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:
-    """The positions of the rows that are asked for."""
+    """Return the positions of the rows that are asked for."""
     if one.positions is not None:
         return pa.array(_numbers(one.positions))
     gone = _numbers(deleted_positions(one.file, vectors))

@@ -33,7 +33,7 @@ _COUNTS = msgspec.json.Decoder(_Count)
 
 
 def num_records(stats: str | None) -> int | None:
-    """The number of rows that a file's statistics state, deleted ones included."""
+    """Return the number of rows that a file's statistics state, deleted ones included."""
     if not stats:
         return None
     try:
@@ -43,12 +43,12 @@ def num_records(stats: str | None) -> int | None:
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """Whether every row has an id that readers may rely on."""
+    """Return whether every row has an id that readers may rely on."""
     return is_true(configuration, ENABLE)
 
 
 def contradiction(configuration: Mapping[str, str]) -> str | None:
-    """What is wrong where row ids are relied upon, and yet not assigned; None: nothing."""
+    """Return an error text if row ids are enabled but not assigned; None otherwise."""
     if not (is_enabled(configuration) and is_true(configuration, SUSPENDED)):
         return None
     return (
@@ -59,18 +59,18 @@ def contradiction(configuration: Mapping[str, str]) -> str | None:
 
 
 def assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether files get row ids when they are listed."""
+    """Return whether files get row ids when they are listed."""
     suspended = is_true(configuration, SUSPENDED)
     return "rowTracking" in supported_features(protocol) and not suspended
 
 
 def kept(configuration: Mapping[str, str]) -> dict[str, str]:
-    """What of a table's properties a replacement of the table keeps: row tracking stays on."""
+    """Return the properties that a replacement of the table keeps: row tracking stays on."""
     return {ENABLE: "true"} if is_enabled(configuration) else {}
 
 
 def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
-    """The metadata with names for the hidden columns, where row tracking is on and they lack.
+    """Return the metadata with names for hidden columns that lack one, with row tracking.
 
     `new_ids` yields fresh UUIDs, which make the names unique for ever.
     """
@@ -88,7 +88,7 @@ def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
 
 
 def preserved_tag(footprint: Footprint, base: Snapshot, metadata: Metadata) -> Mapping[str, str]:
-    """The commitInfo tag that says whether rows kept their ids, where the table tracks rows.
+    """Return the commitInfo tag that says whether rows kept their ids, where the table tracks rows.
 
     They did when no row was copied. Rows that were copied kept theirs in the hidden columns, when
     those had names in the version that was read.
@@ -109,7 +109,7 @@ def assign(
     protocol: Protocol,
     metadata: Metadata,
 ) -> tuple[Action, ...]:
-    """The actions with row ids, and the new high-water mark where ids were handed out.
+    """Return the actions with row ids, and the new high-water mark where ids were handed out.
 
     `previous` is the state at `version` - 1; `protocol` and `metadata` are those in force after
     this commit. A file that is listed again keeps its ids. Turning row tracking on lists all files

@@ -1,7 +1,7 @@
-"""Whose a staged file is: the UUIDs that a transaction names its files by.
+"""Names of staged files: UUIDs that identify the transaction of a file.
 
 They are of version 8 (RFC 9562): the first 48 bits are the transaction's tag, the others random.
-VACUUM keeps the files of open transactions by them, whatever the clocks say.
+VACUUM keeps the files of open transactions by their tags, whatever the clocks say.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _LOW_BITS = 62
 
 
 def tag_of(transaction_id: str) -> str:
-    """What the UUIDs of a transaction's files begin with, as `0123abcd-4567`."""
+    """Return what the UUIDs of a transaction's files begin with, as `0123abcd-4567`."""
     digits = hashlib.sha256(transaction_id.encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}"
 
 
 def tags_in(path: str) -> frozenset[str]:
-    """The tags of a data file's or a deletion vector's name; none where it is somebody else's.
+    """Return the tags in the name of a data file or deletion vector; empty for foreign names.
 
-    `path` is relative to the table, decoded. What its partition folders say doesn't count.
+    `path` is relative to the table, decoded. Its partition folders are ignored.
     """
     parts = (part for part in path.split("/") if "=" not in part)
     return frozenset(tag for part in parts for tag in _TAGGED.findall(part))
 
 
 class StagingSystem:
-    """`ports.System` for what a transaction stages: its new ids have the transaction's tag."""
+    """`ports.System` whose new ids have a transaction's tag, for what it stages."""
 
     __slots__ = ("_system", "_tag")
 
@@ -44,23 +44,23 @@ class StagingSystem:
         self._tag = int(tag_of(transaction_id).replace("-", ""), 16)
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC."""
+        """Return milliseconds since the epoch, UTC."""
         return self._system.now_ms()
 
     def new_id(self) -> str:
-        """A new UUID with the tag, lower-case, with dashes."""
+        """Return a new UUID with the tag, lower-case, with dashes."""
         drawn = UUID(self._system.new_id()).int >> (128 - _RANDOM_BITS)
         high, low = drawn >> _LOW_BITS, drawn & ((1 << _LOW_BITS) - 1)
         return str(UUID(int=self._tag << 80 | 8 << 76 | high << 64 | 2 << _LOW_BITS | low))
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return self._system.random()
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Waits."""
+        """Wait for this time."""
         self._system.wait_ms(duration_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a monotonic clock, the same for all processes of the machine."""
+        """Return milliseconds of a monotonic clock, the same for all processes of the machine."""
         return self._system.monotonic_ms()

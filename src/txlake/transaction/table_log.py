@@ -1,7 +1,7 @@
-"""The log of one table: which versions there are, what each holds, and the next one written.
+"""The log of one table: lists, reads and writes its versions.
 
-Owns the I/O of reading a table's state and the cache of the latest. Decisions are `log`'s, who may
-commit is the commit loop's. Nothing here starts Spark.
+Owns the I/O of reading a table's state, and the cache of the latest. `log` has the decisions, the
+commit loop decides who may commit. Nothing here starts Spark.
 """
 
 from __future__ import annotations
@@ -100,16 +100,16 @@ class TableLog:
         self._reader = LogReader(self._files, self.name)
 
     def turn(self) -> AbstractContextManager[bool]:
-        """The turn to commit among the threads that share this log; whether it was got in time.
+        """Wait for the turn to commit among the threads that share this log; yields success.
 
-        Who commits without it is no less right, and may lose the version to another.
+        Committing without the turn is still correct; it may lose the race for the version.
         """
         return self._fifo_lock.acquired(self.settings.retry.queue_ms_max)
 
     def exists(self) -> bool:
-        """Whether there is a Delta table: anything of one in `_delta_log`, damaged or not.
+        """Return whether there is a Delta table: any of its files in `_delta_log`, damaged or not.
 
-        Who wants the snapshot too asks `latest_or_none`.
+        `latest_or_none` returns the snapshot too.
         """
         if self._ledger_files is not None:
             head = self._ledger_files.refresh()
@@ -123,7 +123,7 @@ class TableLog:
         )
 
     def require_published(self) -> None:
-        """Raises CorruptTable when a governed log lacks the file that it should end with."""
+        """Raise CorruptTable if a catalog table's log lacks its last published file."""
         if self._ledger_files is not None:
             self._ledger_files.refresh()
             list(self._ledger_files.list(LOG_FOLDER))
@@ -135,7 +135,7 @@ class TableLog:
         return -1 if latest is None else latest[0].version
 
     def latest(self) -> Snapshot:
-        """The newest version. Costs one listing and the commits that are new since the last.
+        """Return the newest version. Costs one listing and the commits that are new since the last.
 
         Of a governed table one request to its ledger, and no listing where nothing is new.
         """
@@ -187,9 +187,9 @@ class TableLog:
         return newest
 
     def at_sequence(self, sequence: int, version: int | None = None) -> Snapshot:
-        """The table at an instant of its lake; one without a ledger has none: its newest version.
+        """Return the table at an instant of its lake; a path table's newest version.
 
-        `version`: which it had then, where its ledger has told that already.
+        `version`: its version then, if the ledger was asked already.
 
         Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
         has versions that the lake doesn't know.
@@ -211,10 +211,10 @@ class TableLog:
         *,
         newest_if_later: bool = False,
     ) -> Snapshot:
-        """A version, or the newest one committed at or before a time; the latest when neither.
+        """Return a version, or the newest one at or before a time; the latest without either.
 
-        Raises InvalidRequest when both are given, the version never was or was cleaned up, or the
-        time is before the oldest or (unless `newest_if_later`) after the newest commit.
+        Raises InvalidRequest when both are given, the version never existed or was cleaned up, or
+        the time is before the oldest or (unless `newest_if_later`) after the newest commit.
         """
         if version is not None and timestamp_ms is not None:
             raise InvalidRequest(f"{self.name}: give a version or a timestamp, not both")
@@ -236,22 +236,22 @@ class TableLog:
         return known
 
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
-        """The version that `snapshot(timestamp_ms=...)` reads."""
+        """Return the version that `snapshot(timestamp_ms=...)` reads."""
         return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
 
     def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
-        """The oldest version committed at or after a time; the one after the newest if none was.
+        """Return the oldest version committed at or after a time; newest + 1 if there is none.
 
-        `of_kept`: whose commit is there, as in `CommitTimes.version_from`.
+        `of_kept`: the oldest whose commit file exists, as in `CommitTimes.version_from`.
         """
         return self._times().version_from(timestamp_ms, of_kept=of_kept)
 
     def times_of(self, versions: Sequence[int]) -> Mapping[int, int]:
-        """When these versions were committed; those whose commit file is gone are left out."""
+        """Return the commit times of these versions, without those whose commit file is gone."""
         return self._times().of(versions)
 
     def commits(self, after: int, up_to: int | None = None) -> Iterator[Commit]:
-        """The commits of versions `after` + 1 to `up_to` (both included), or as many as there are.
+        """Yield the commits after version `after`, up to and including `up_to` if given.
 
         Raises CorruptTable when one up to `up_to` is missing or damaged.
         """
@@ -275,7 +275,7 @@ class TableLog:
             version += 1
 
     def commit(self, version: int) -> Commit | None:
-        """One commit; None when its file isn't there."""
+        """Return one commit; None when its file isn't there."""
         path = commit_path(version)
         try:
             data = self._files.get(path)
@@ -292,7 +292,7 @@ class TableLog:
         return Commit(version, actions, info, time)
 
     def history(self, limit: int | None = None) -> list[HistoryRow]:
-        """The newest `limit` commits (all when None), newest first, with delta-spark's columns."""
+        """Return the newest `limit` commits (None: all), newest first, in delta-spark's columns."""
         if limit is not None and limit < 1:
             raise InvalidRequest(f"{self.name}: history limit: expected at least 1, found {limit}")
         latest = self.latest().version
@@ -310,7 +310,7 @@ class TableLog:
         return rows
 
     def write_commit(self, version: int, actions: Iterable[Action]) -> PutOutcome:
-        """Creates the commit file of a version unless there is one.
+        """Create the commit file of a version unless there is one.
 
         Raises InvalidRequest naming the store when it doesn't refuse to overwrite.
         """
@@ -318,7 +318,7 @@ class TableLog:
         return self.store.put_if_absent(commit_path(version), encode_actions(actions))
 
     def find_txn_id(self, version: int) -> str | None:
-        """The `txnId` of the commit at a version; None when there is no commit or it has none."""
+        """Return the `txnId` of a version's commit; None without a commit or a txnId."""
         try:
             info = self.commit_info(version)
         except FileNotFoundError:
@@ -340,15 +340,15 @@ class TableLog:
         return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""
+        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
         return self._reader.commit_info(version)
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
-        """The state that one checkpoint of a listing holds. Raises CorruptTable naming the file."""
+        """Return the state in a listed checkpoint. Raises CorruptTable naming the file."""
         return self._reader.read_checkpoint(checkpoint)
 
     def adopt(self, snapshot: Snapshot) -> None:
-        """Takes a snapshot that follows from an own commit as the latest, without reading it."""
+        """Cache the snapshot after an own commit as the latest, without reading it."""
         latest = self._latest
         if latest is None or snapshot.version > latest[0].version:
             self._latest = (snapshot, None)
@@ -356,18 +356,18 @@ class TableLog:
                 self._keep_old(latest[0])
 
     def forget(self) -> None:
-        """Drops what is cached; the next read starts from the store."""
+        """Drop what is cached; the next read starts from the store."""
         self._latest = None
         self._old = {}
 
     def listing(self, from_version: int | None = None) -> Listing:
-        """The log's files; only those of `from_version` and later when it is given."""
+        """Return the log's files; only those of `from_version` and later when it is given."""
         after = None if from_version is None else list_from(from_version)
         objects = self._files.list(LOG_FOLDER, after)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
     def _open(self) -> Snapshot | None:
-        """The latest version from the store alone; by the hint where it helps."""
+        """Return the latest version from the store alone; by the hint where it helps."""
         loaded = self._load_from_hint()
         if loaded is None:
             listing = self.listing()
@@ -392,7 +392,7 @@ class TableLog:
             return None
 
     def _load(self, version: int | None, listing: Listing) -> tuple[Snapshot, Segment]:
-        """A version from a listing of the whole log, made anew once when files vanish meanwhile."""
+        """Return a version from a listing of the whole log; lists again if files vanish."""
         if listing.is_empty:
             raise self._reader.not_a_table()
         try:
@@ -404,7 +404,7 @@ class TableLog:
             return self._reader.load(again, version)
 
     def _from_known(self, version: int) -> Snapshot | None:
-        """A governed table's version from a somewhat older one that is kept, which is the same."""
+        """Return a catalog table's version by replay on a cached, somewhat older one."""
         latest = self._latest
         kept = [*self._old.values(), *(() if latest is None else (latest[0],))]
         older = [one for one in kept if version - _CATCH_UP_COMMITS_MAX <= one.version < version]
@@ -442,7 +442,7 @@ class TableLog:
 
 
 def _as_stored(snapshot: Snapshot, entry: LogEntry | None) -> Snapshot:
-    """The snapshot with its commit file's time, which an adopted one doesn't know."""
+    """Return the snapshot with its commit file's time, which an adopted one doesn't know."""
     if entry is None or snapshot.in_commit_timestamp_ms is not None:
         return snapshot
     if snapshot.timestamp_ms == entry.modified_ms:

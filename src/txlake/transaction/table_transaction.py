@@ -1,7 +1,6 @@
-"""One transaction on one table: what it read, what it staged, and its commit.
+"""One transaction on one table: its reads, its staged changes, and its commit.
 
-Owns the read set and the staged changes; the attempts are `commit_loop`'s. Used by one thread at a
-time.
+`commit_loop` owns the attempts. Used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -68,11 +67,12 @@ class TableSavepoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSummary:
-    """A transaction's part on one table, as its parts on others tell of it.
+    """A transaction's part on one table, as its parts on other tables see it.
 
     Attributes:
-        table_ids: the table's id as its metadata has it; two where it is replaced.
-        footprint: what it did so far, but for what the others have to tell.
+        part: the part itself.
+        table_ids: the metadata's table id; two ids if the table is replaced.
+        footprint: its reads and changes so far, without those that depend on other parts.
     """
 
     part: TableTransaction
@@ -129,7 +129,7 @@ class TableTransaction:
 
     @property
     def part_summary(self) -> PartSummary:
-        """What it did so far, for the transaction's parts on other tables."""
+        """Its reads and changes so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)
         return PartSummary(
             part=self,
@@ -138,16 +138,16 @@ class TableTransaction:
         )
 
     def raise_level(self, level: Level) -> None:
-        """Asks for a level beside what was asked for before; the strictest of them counts."""
+        """Request a level in addition to earlier requests; the strictest counts."""
         self._requested_level = (
             level if self._requested_level is None else strictest(self._requested_level, level)
         )
 
     @property
     def level(self) -> Level:
-        """The strictest of what the table and the transaction ask for.
+        """The strictest level that the table and the transaction request.
 
-        Serializable where the table asks for something that isn't understood.
+        SERIALIZABLE if the table's property can't be parsed.
         """
         try:
             text = self._view.properties.isolation_level
@@ -157,9 +157,9 @@ class TableTransaction:
 
     @property
     def granularity(self) -> Granularity:
-        """The coarsest of what the table and those around it ask for.
+        """The coarsest granularity that the table and its surroundings request.
 
-        The whole table where it asks for something that isn't understood.
+        TABLE if the table's property can't be parsed.
         """
         try:
             own = parse_granularity(self._view.properties.conflict_granularity)
@@ -171,7 +171,7 @@ class TableTransaction:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What was read so far."""
+        """The reads so far."""
         return tuple(self._reads)
 
     def read(
@@ -184,11 +184,10 @@ class TableTransaction:
         deletes_all: bool = False,
         condition: object = None,
     ) -> None:
-        """Notes rows that the writes depend on: those of the predicate, or the whole table.
+        """Note rows that the writes depend on: those of the predicate, or the whole table.
 
-        Without `files` only rows that a winner adds count against it. `deletes_all`: every one of
-        the rows is taken away by what is staged next. `condition`: as the probe that the commit is
-        given evaluates it.
+        Without `files` only rows that a winner adds conflict. `deletes_all`: what is staged next
+        deletes every one of the rows. `condition`: for the probe that the commit gets.
         """
         self._note(
             Read(
@@ -208,15 +207,15 @@ class TableTransaction:
         *,
         condition: object = None,
     ) -> None:
-        """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
+        """Note rows that a SELECT returned, which must stay true under Serializable only."""
         self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN, condition=condition))
 
     def add_read(self, read: Read) -> None:
-        """Notes rows that the writes depend on, as somebody else described them."""
+        """Note rows that the writes depend on, given as a Read."""
         self._note(read)
 
     def promote_plain_reads(self) -> None:
-        """Notes that the writes depend on the rows of SELECTs too."""
+        """Make the writes depend on the rows of SELECTs too."""
         reads = (
             replace(one, kind=ReadKind.FOR_WRITE) if one.kind is ReadKind.PLAIN else one
             for one in self._reads
@@ -228,28 +227,28 @@ class TableTransaction:
             self._reads.append(read)
 
     def read_files(self, paths: Iterable[str]) -> None:
-        """Notes files, paths as in the log, that were read without a predicate."""
+        """Note files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
     def read_elsewhere(self, others: Iterable[PartSummary]) -> None:
-        """Notes which of its parts on other tables the transaction read; the commit tells of it."""
+        """Note which other tables the transaction read; the commit records them."""
         read = (one.table_ids for one in others if one.footprint.read_anything)
         self._tables_read_elsewhere.update(*read)
 
     def app_version(self, app_id: str) -> int | None:
-        """The newest version that the application has written; the commit depends on it."""
+        """Return the newest version that the application has written; the commit depends on it."""
         self._read_app_ids.add(app_id)
         return self._view.app_version(app_id)
 
     def read_domain(self, name: str) -> None:
-        """Notes that the commit depends on a metadata domain."""
+        """Note that the commit depends on a metadata domain."""
         self._read_domains.add(name)
 
     # Changes
 
     @property
     def operation(self) -> str | None:
-        """What the history would say of its changes so far; None without any."""
+        """The operation in the history for its changes so far; None without changes."""
         statements = self._staged_state.statements
         return combine_statements(statements, change_files=0).operation if statements else None
 
@@ -266,7 +265,7 @@ class TableTransaction:
         brings_back: bool = False,
         unmaps: bool = False,
     ) -> None:
-        """Adds a statement's changes; `identity_marks` and what follows as in `Change`.
+        """Add a statement's changes; `identity_marks` and what follows as in `Change`.
 
         Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
         table would need a feature that txlake doesn't write; nothing is staged then.
@@ -303,7 +302,7 @@ class TableTransaction:
         self._staged_state, self._view = then, view
 
     def _view_of(self, now: TableSavepoint) -> Snapshot:
-        """The base with what is staged on top, the marks of identity columns included."""
+        """Return the base with what is staged on top, the marks of identity columns included."""
         seen = self.base.apply(now.staged.actions)
         metadata = metadata_with_marks(seen.metadata, _identity_marks(seen, now), seen.table)
         return seen if metadata is seen.metadata else seen.apply([metadata])
@@ -311,9 +310,9 @@ class TableTransaction:
     def _with_origins(
         self, then: TableSavepoint, actions: Iterable[Action], origins: Mapping[str, Origins]
     ) -> TableSavepoint:
-        """What is staged, with where the rows of its new files come from.
+        """Return the staged state with the sources of new files' rows.
 
-        Raises InvalidRequest where that isn't known and would have to be.
+        Raises InvalidRequest if they are unknown, and needed.
         """
         require_known_changes(self._view, self._staged_state.staged, then.staged, self.log.name)
         if has_feed(self._view):
@@ -336,7 +335,7 @@ class TableTransaction:
         return replace(then, row_sources=row_sources, untracked_files=untracked_files)
 
     def changes(self, vectors: Vectors, count_rows: CountRows) -> tuple[ChangedRows, ...] | None:
-        """The rows that its change data files have to tell of; None where it needs none.
+        """Return the rows for change data files; None if it needs none.
 
         Arguments as in `net_changes`.
         """
@@ -348,16 +347,16 @@ class TableTransaction:
         )
 
     def add_change_files(self, files: Sequence[Cdc]) -> None:
-        """Adds change data files, which tell of all of its changes."""
+        """Add change data files, which hold all of its changes."""
         self._require_open()
         staged = self._staged_state.staged
         staged = replace(staged, change_files=(*staged.change_files, *files))
         self._staged_state = replace(self._staged_state, staged=staged)
 
     def mark_rows_unchanged(self) -> None:
-        """Says of its files that they hold the rows of those that it removes, and no others.
+        """Declare that its new files hold just the rows of the files that it removes.
 
-        For statements that came to nothing together: their files would tell of every row as
+        For statements whose net effect is nothing: their files would otherwise count as every row
         deleted and inserted.
         """
         self._require_open()
@@ -366,20 +365,20 @@ class TableTransaction:
         )
 
     def omit_statement_details(self) -> None:
-        """Leaves out of the commit what only its history tells: parameters and metrics."""
+        """Leave parameters and metrics of statements out of the commit."""
         kept = (replace(one, parameters={}, metrics={}) for one in self._staged_state.statements)
         self._staged_state = replace(self._staged_state, statements=tuple(kept))
 
     def savepoint(self) -> TableSavepoint:
-        """This moment, to go back to."""
+        """Return a savepoint of the current state."""
         return replace(
             self._staged_state, reads=len(self._reads), app_ids=frozenset(self._read_app_ids)
         )
 
     def rollback_to(self, token: TableSavepoint | None) -> None:
-        """Goes back to a moment, None for the beginning.
+        """Roll back to a savepoint; None is the beginning.
 
-        No write depends any more on what was read since: it counts as a SELECT of those rows does.
+        Writes no longer depend on reads since then, which count as SELECTs of these rows.
         """
         self.discard_staged(token)
         kept = self._staged_state.reads
@@ -389,7 +388,7 @@ class TableTransaction:
         self._read_app_ids = set(self._staged_state.app_ids)
 
     def discard_staged(self, token: TableSavepoint | None = None) -> None:
-        """Takes back what was staged since a moment; what was read stays read for a write."""
+        """Discard changes staged since a savepoint; its reads still count as reads for writes."""
         self._require_open()
         self._staged_state = TableSavepoint() if token is None else token
         kept = self._staged_state.reads
@@ -408,12 +407,12 @@ class TableTransaction:
         user: str | None = None,
         probe: RowProbe | None = None,
     ) -> Proposal:
-        """What is to be committed; nothing can be staged any more.
+        """Return the proposal to commit; nothing can be staged any more.
 
-        `parts` are the transaction's parts on all tables, which become true at the same instant
-        as this one, and `changes_names` says whether names of tables do: what was read here has to
-        hold then, though nothing changes here. `drops_names`: whether tables are dropped or
-        renamed. `probe` looks at rows that the driver can't judge.
+        `parts` are the transaction's parts on all tables, which are committed at the same instant;
+        `changes_names` says whether names of tables change: then reads of this table have to hold
+        even if the table doesn't change. `drops_names`: whether tables are dropped or renamed.
+        `probe` evaluates rows that the driver can't.
         """
         self._require_open()
         self._is_done = True
@@ -464,7 +463,7 @@ class TableTransaction:
         user: str | None = None,
         probe: RowProbe | None = None,
     ) -> Committed:
-        """Commits what was staged on a path table, once; `probe` as in `proposal`.
+        """Commit what was staged on a path table, once; `probe` as in `proposal`.
 
         Raises as `path_commit.commit`.
         """
@@ -530,11 +529,11 @@ class TableTransaction:
 
 
 def _is_restated(file: Add, before: Add | None) -> bool:
-    """Whether a file that is listed again differs from what it was in its statistics alone."""
+    """Return whether a file that is listed again differs only in its statistics."""
     assert before is not None
     return file == msgspec.structs.replace(before, stats=file.stats, data_change=False)
 
 
 def _identity_marks(snapshot: Snapshot, now: TableSavepoint) -> dict[str, int]:
-    """The marks that are of this table, and not of one that was replaced; by physical name."""
+    """Return this table's marks, not those of a replaced one; by physical name."""
     return {name: now.marks[of, name] for of, name in now.marks if of == snapshot.metadata.id}

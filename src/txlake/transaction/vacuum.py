@@ -1,7 +1,7 @@
-"""VACUUM: which files below a table no reader within the retention needs, and their deletion.
+"""VACUUM: finds and deletes files below a table that no reader within the retention needs.
 
-Owns that decision, and what two commits tell of it. Source: PROTOCOL.md, "Add File and Remove
-File" (tombstones), "VACUUM Protocol Check"; Delta's documentation of VACUUM.
+Two commits record it. Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "VACUUM
+Protocol Check"; Delta's documentation of VACUUM.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def plan_vacuum(
     retention_check: bool = True,
     others_open: ReadOpenTransactions | None = None,
 ) -> VacuumPlan:
-    """The files below the table that no reader of a version within the retention needs.
+    """Return the files below the table that no reader of a version within the retention needs.
 
     The retention is `delta.deletedFileRetentionDuration` (a week by default) when None. Files that
     are younger than it are never in the plan, whoever wrote them, nor are hidden files and folders
@@ -148,7 +148,7 @@ def vacuum(
     begin: BeginTransaction | None = None,
     others_open: ReadOpenTransactions | None = None,
 ) -> VacuumPlan:
-    """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
+    """Delete what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
 
     A dry run only plans; the plan is returned either way. `begin` begins a transaction of the
     lake's catalog, for each of the two commits of a catalog table. Raises what `plan_vacuum` and
@@ -184,7 +184,7 @@ def vacuum(
 def _candidates(
     log: TableLog, snapshot: Snapshot, before_ms: int
 ) -> tuple[dict[str, StoredObject], int]:
-    """Old enough files of this table by their canonical path, and how many folders there are."""
+    """Return old files of this table by canonical path, and the number of its folders."""
     partitions = {item.name for item in _partition_fields(snapshot)}
     partitions |= {item.physical_name for item in _partition_fields(snapshot)}
     folders = {""}
@@ -222,7 +222,7 @@ def _is_hidden(name: str, partitions: set[str]) -> bool:
 
 
 def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: bool) -> Iterator[str]:
-    """The canonical paths of all files that a version since `before_ms` has."""
+    """Return the canonical paths of all files that a version since `before_ms` has."""
     url = log.store.url
     rows = snapshot.files.columns("path", "deletion_vector")
     for batch in rows.to_batches():
@@ -243,17 +243,17 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
 
 
 def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
-    """The canonical paths of all files that commits since then removed.
+    """Yield the canonical paths of all files that commits since then removed.
 
-    A long transaction's commit removes files whose `deletionTimestamp` is from before it: who began
-    meanwhile reads them still.
+    A long transaction's commit removes files with a `deletionTimestamp` from before the commit:
+    transactions that began meanwhile still read them.
     """
     for remove in _removes_since(log, since_ms):
         yield from _files_of(log.store.url, remove)
 
 
 def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
-    """The canonical paths of all files that the versions after one removed, up to `newest`.
+    """Return the canonical paths of all files that the versions after one removed, up to `newest`.
 
     Raises CorruptTable when one of their commits is missing.
     """
@@ -266,7 +266,7 @@ def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
 def _may_be_staged(
     item: StoredObject, tags: Set[str], since_ms: int | None, *, is_catalog_managed: bool
 ) -> bool:
-    """Whether a file may be an open transaction's.
+    """Return whether a file may be an open transaction's.
 
     By its name; by its age where the name says nothing, or is of an unknown transaction.
     """
@@ -284,7 +284,7 @@ def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
 
 
 def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
-    """The canonical paths of the change data files that commits since then have.
+    """Return the canonical paths of the change data files that commits since then have.
 
     A version doesn't need them any more once it is older than the retention. They may have been
     written long before their commit.
@@ -296,7 +296,7 @@ def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
 
 
 def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]:
-    """The newest commits with their times, back to the first that is older, that one included."""
+    """Yield the newest commits with their times, back to the first older one inclusive."""
     listing = log.listing()
     for version in sorted(listing.commits, reverse=True):
         commit = log.commit(version)
@@ -309,7 +309,7 @@ def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]
 
 
 def _added_since(log: TableLog, version: int) -> Iterator[str]:
-    """The canonical paths of files that commits after a version added, a RESTORE's for example."""
+    """Yield the canonical paths of files that commits after a version added, e.g. RESTORE."""
     for commit in log.commits(version):
         for action in commit.actions:
             if isinstance(action, Add):
@@ -325,7 +325,7 @@ def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
 
 
 def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
-    """The file's canonical path relative to the table; nothing when it lies outside."""
+    """Return the file's canonical path relative to the table; nothing when it lies outside."""
     if is_absolute(path_in_log):
         root = decode_path(table_url).rstrip("/") + "/"
         path = decode_path(absolute_url(table_url, path_in_log))

@@ -1,8 +1,7 @@
-"""Whether a list of actions may be staged on a snapshot, and what it still lacks.
+"""Checks of a statement's actions before they are staged on a snapshot.
 
-Owns the checks of a statement's actions before anything is written; `settings_rules` owns those of
-metadata and protocol. Everything found wrong is an InvalidRequest that says what to change. Source:
-PROTOCOL.md, "Actions", "Requirements for Writers".
+`metadata_validation` owns those of metadata and protocol. Every error is an InvalidRequest that
+says what to change. Source: PROTOCOL.md, "Actions", "Requirements for Writers".
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ def complete_actions(
     brings_back: bool = False,
     unmaps: bool = False,
 ) -> tuple[Action, ...]:
-    """The actions with what a caller may leave out: column ids, hidden columns, the protocol.
+    """Return the actions with what a caller may omit: column ids, hidden columns, the protocol.
 
-    `brings_back`, `unmaps`: as in `Change`. Raises InvalidRequest for metadata or a protocol that
-    can't be.
+    `brings_back`, `unmaps`: as in `Change`. Raises InvalidRequest for invalid metadata or an
+    invalid protocol.
     """
     table = snapshot.table
     given = _only(actions, Metadata, snapshot)
@@ -106,7 +105,7 @@ def complete_actions(
 def _replaces(
     metadata: Metadata, actions: Sequence[Action], snapshot: Snapshot, *, unmaps: bool
 ) -> bool:
-    """Whether it is another table's metadata, or the columns are named anew, and no file stays."""
+    """Return whether the metadata is another table's, or unmapped, and no file stays."""
     if metadata.id == snapshot.metadata.id and not unmaps:
         return False
     removed = {canonical_key(action.key) for action in actions if isinstance(action, Remove)}
@@ -130,7 +129,7 @@ def validate(
     operation: str = "",
     is_foreign: bool = False,
 ) -> None:
-    """Raises InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot.
+    """Raise InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot.
 
     `is_foreign`: they are another engine's commit as a whole, with what txlake writes into its own.
     """
@@ -149,7 +148,7 @@ def validate(
 
 
 def check_removable(snapshot: Snapshot) -> None:
-    """Raises InvalidRequest when the table is append-only. Source: "Append-only Tables"."""
+    """Raise InvalidRequest when the table is append-only. Source: "Append-only Tables"."""
     if snapshot.properties.append_only and "appendOnly" in snapshot.features:
         raise InvalidRequest(
             f"{snapshot.table} at version {snapshot.version}: the table only takes appends "
@@ -182,9 +181,9 @@ class _Request:
 
 
 def settings_are_understood(request: _Request) -> None:
-    """Files come and go only where it is known what the table asks of who writes them.
+    """Require understood table properties before files are added or removed.
 
-    What changes settings alone is free, so that they can be mended.
+    A change of settings alone is allowed, so that they can be repaired.
     """
     if request.added or request.removed:
         request.after.properties.require_writable()
@@ -194,7 +193,7 @@ def settings_are_understood(request: _Request) -> None:
 
 
 def paths_are_data(request: _Request) -> None:
-    """A file has a path, and not one in the log's folder."""
+    """Require a path outside of the log's folder for every file."""
     files: list[Add | Remove] = [*request.added, *request.removed]
     for file in files:
         if not file.path or file.path.startswith("_delta_log/"):
@@ -205,7 +204,7 @@ def paths_are_data(request: _Request) -> None:
 
 
 def app_ids_once(request: _Request) -> None:
-    """An application id has one version."""
+    """Require one version for each application id."""
     versions: dict[str, int] = {}
     for action in request.actions:
         if isinstance(action, Txn):
@@ -217,7 +216,7 @@ def app_ids_once(request: _Request) -> None:
 
 
 def domains_once(request: _Request) -> None:
-    """A metadata domain is set once, in a table that has the feature."""
+    """Require that a metadata domain is set once, in a table with the feature."""
     seen: set[str] = set()
     for action in request.actions:
         if not isinstance(action, DomainMetadata):
@@ -234,7 +233,7 @@ def domains_once(request: _Request) -> None:
 
 
 def membership_is_whole(request: _Request) -> None:
-    """A table says that a catalog holds it, and which, at once."""
+    """Require that the table feature and the name of the catalog are set together."""
     domains = dict.fromkeys(request.before.domains, False)
     domains |= {a.domain: a.removed for a in request.actions if isinstance(a, DomainMetadata)}
     was, will_be = (
@@ -260,12 +259,12 @@ def membership_is_whole(request: _Request) -> None:
 
 
 def _names_itself(snapshot: Snapshot) -> bool:
-    """Whether an open table says which it is, and leaves out whose."""
+    """Return whether an open table has its id, but not its lake."""
     return is_open(snapshot.protocol) and TABLE_ID in snapshot.metadata.configuration
 
 
 def open_tables_stay_whole(request: _Request) -> None:
-    """An open table's commits carry their times, and its id stays what clients know it by.
+    """Require in-commit timestamps and an unchanged table id of open tables.
 
     Source: PROTOCOL.md, "Writer Requirements for Catalog-managed tables".
     """
@@ -287,7 +286,7 @@ def open_tables_stay_whole(request: _Request) -> None:
 
 
 def files_once(request: _Request) -> None:
-    """A path is added once and removed once, and one file isn't both."""
+    """Require that a path is added once, removed once, and one file isn't both."""
     for files, name in ((request.added, "added"), (request.removed, "removed")):
         seen: set[str] = set()
         for file in files:
@@ -303,14 +302,14 @@ def files_once(request: _Request) -> None:
 
 
 def removed_files_are_live(request: _Request) -> None:
-    """What is removed is in the table."""
+    """Require that removed files are in the table."""
     for file in request.removed:
         if file.key not in request.before.files:
             raise request.refuse_file(file, "it can't be removed: it isn't in the table")
 
 
 def added_files_are_alone(request: _Request) -> None:
-    """A path is in the table once, whatever its deletion vector."""
+    """Require that a path is in the table once, whatever its deletion vector."""
     removed = {file.key for file in request.removed}
     live = request.before.files
     for file in request.added:
@@ -322,7 +321,7 @@ def added_files_are_alone(request: _Request) -> None:
 
 
 def partition_values_fit(request: _Request) -> None:
-    """A file has one readable value for each partition column, by its physical name."""
+    """Require one valid value for each partition column, by its physical name."""
     if not request.added:
         return
     columns = _partition_columns(request.after)
@@ -345,20 +344,20 @@ def partition_values_fit(request: _Request) -> None:
 
 
 def _partition_columns(after: Snapshot) -> dict[str, Field]:
-    """The partition columns by physical name."""
+    """Return the partition columns by physical name."""
     return {
         item.physical_name: item for item in after.schema if item.name in after.partition_columns
     }
 
 
 def append_only(request: _Request) -> None:
-    """An append-only table loses no rows."""
+    """Refuse to delete rows of an append-only table."""
     if any(file.data_change for file in request.removed):
         check_removable(request.after)
 
 
 def vectors_allowed(request: _Request) -> None:
-    """New deletion vectors only where the table has them on, and with the number of rows.
+    """Allow new deletion vectors only where they are enabled, with the number of rows.
 
     Source: PROTOCOL.md, "Writer Requirement for Deletion Vectors".
     """
@@ -386,7 +385,7 @@ def vectors_allowed(request: _Request) -> None:
 
 
 def iceberg_is_kept(request: _Request) -> None:
-    """What Iceberg's readers need: the metadata, no deletion vectors, and files' numbers of rows.
+    """Require what Iceberg's readers need: metadata, no vectors, files' numbers of rows.
 
     Source: PROTOCOL.md, "Writer Requirements for IcebergCompatV2".
     """
@@ -423,7 +422,7 @@ def iceberg_is_kept(request: _Request) -> None:
 
 
 def statistics_fit(request: _Request) -> None:
-    """Statistics are a JSON object, and those of a new file are of the table's columns."""
+    """Require statistics that are a JSON object, of the table's columns for new files."""
     if not request.added:
         return
     after = request.after
@@ -443,7 +442,7 @@ def statistics_fit(request: _Request) -> None:
 
 
 def not_null(request: _Request) -> None:
-    """No NULL, as far as statistics and partition values show, in a column that takes none."""
+    """Refuse NULL in NOT NULL columns, as far as statistics and partition values show."""
     if not request.added:
         return
     required = tuple(_required(request.after.schema))
@@ -469,7 +468,7 @@ def not_null(request: _Request) -> None:
 def _required(
     schema: Struct, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Field]]:
-    """Fields that can't be null, by physical names, of structs that can't be null either."""
+    """Yield fields that can't be null, by physical names, in structs that can't be null."""
     for item in schema:
         if item.nullable:
             continue
@@ -488,7 +487,7 @@ def _count(counts: Mapping[str, object], path: tuple[str, ...]) -> int:
 
 
 def row_ids_are_ours(request: _Request) -> None:
-    """Row ids beyond the high-water mark were never handed out."""
+    """Refuse row ids beyond the high-water mark, which the commit assigns."""
     if "rowTracking" not in request.after.features:
         return
     mark = request.before.row_id_high_water_mark
@@ -502,7 +501,7 @@ def row_ids_are_ours(request: _Request) -> None:
 
 
 def change_columns_are_free(request: _Request) -> None:
-    """A table with a change data feed has no column of a name that the feed has."""
+    """Refuse columns with names of the change data feed in a table with a feed."""
     if any(isinstance(action, Metadata) for action in request.actions):
         found = reserved_column(request.after)
         if found is not None:
@@ -510,7 +509,7 @@ def change_columns_are_free(request: _Request) -> None:
 
 
 def change_files_fit(request: _Request) -> None:
-    """Change data files are for a table with a feed, in their folder, and no data of the table.
+    """Require that change data files are in their folder, of a table with a feed.
 
     Source: PROTOCOL.md, "Add CDC File".
     """

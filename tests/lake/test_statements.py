@@ -372,7 +372,7 @@ def test_commands_pass_through(orders: txlake.Lake, clean: SparkSession) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT * FROM orders WHERE", "WHERE"),
+        ("SELECT * FROM orders o WHERE", "WHERE"),
         ("SELECT nope FROM orders", "nope"),
         ("SELECT * FROM nowhere", "nowhere"),
         ("SELECT no_such_function(id) FROM orders", "no_such_function"),

@@ -55,8 +55,8 @@ def check_selects(
     fits into no serial order is reported as such, whatever else conflicts. Raises
     UnsupportedFeature as `check`.
     """
-    is_asked = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
-    if footprint.changes_nothing or not is_asked:
+    has_selects = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
+    if footprint.changes_nothing or not has_selects:
         return None
     context.prefetch(winners)
     for winner in winners:

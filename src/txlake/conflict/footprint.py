@@ -78,31 +78,31 @@ class Footprint:
 
     Attributes:
         read_version: the version that it read; -1 when the table didn't exist.
-        reads: the predicates it read by.
+        reads: its reads by predicate.
         read_files: paths, as in the log, of files that it read without a predicate.
-        read_app_ids: application ids that it depends on, those that it sets included.
+        read_app_ids: application ids that it depends on, including those that it sets.
         read_domains: metadata domains that it depends on.
-        reads_elsewhere: ids of the other tables that the transaction read, as their metadata has
-            them.
+        reads_elsewhere: ids, from their metadata, of the other tables that the transaction read.
         writes_elsewhere: ids of the other tables that it changes; None: any, as it drops or renames
             tables.
         changes_elsewhere: whether it changes another table, or a name, at the same instant: then
-            what it read here has to hold though it changes nothing here.
+            its reads of this table have to hold even if it doesn't change this table.
         added: files that it adds.
-        restated: canonical paths of added files that the version read has too, and of which it
-            tells new statistics and nothing else.
-        removed: files that it removes, those that come back with a larger deletion vector included.
-        unwritten: by canonical path, every deleted position of an added file whose deletion vector
-            isn't written yet, because it was carried over a winner.
-        moves: where it puts the rows of files that it rewrites, once that was asked.
+        restated: canonical paths of added files that the version read has too, and that only get
+            new statistics.
+        removed: files that it removes, including files that are listed again with a larger deletion
+            vector.
+        unwritten: by canonical path, all deleted positions of an added file whose deletion vector
+            isn't written yet, because it was reconciled with a winner.
+        moves: where it moves rows of files that it rewrites; computed on first use.
         metadata: the metadata that it sets.
         protocol: the protocol that it sets.
         app_ids: application ids that it sets.
         domains: metadata domains that it sets.
         change_files: whether it adds change data files.
-        marks: what it needs of the high-water marks of identity columns.
-        syncs_marks: whether it moves a mark and adds no row: its commit says that no row's value is
-            beyond the mark.
+        marks: its use of the high-water marks of identity columns.
+        syncs_marks: whether it moves a mark and adds no row: its commit claims that no row's value
+            is beyond the mark.
     """
 
     read_version: int

@@ -14,11 +14,11 @@ from txlake.errors import InvalidRequest
 
 
 class Level(Enum):
-    """How far concurrent transactions may be seen, from the loosest to the strictest.
+    """How much of concurrent transactions may be visible, from the loosest to the strictest.
 
     SNAPSHOT: one snapshot is read, and no row is changed by two overlapping transactions.
-    WRITE_SERIALIZABLE: the writes equal some serial order. The default.
-    SERIALIZABLE: everything equals running the transactions one by one in log order.
+    WRITE_SERIALIZABLE: the writes equal some serial order. The default. SERIALIZABLE: everything
+    equals running the transactions one by one in log order.
     """
 
     SNAPSHOT = "snapshot"

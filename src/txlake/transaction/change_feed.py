@@ -79,14 +79,14 @@ class FeedFile:
 
 
 def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tuple[FeedPart, ...]:
-    """Return the feed of the versions `first` to `last`, both included, which must be there.
+    """Return the feed of the versions `first` to `last`, both included, which must exist.
 
-    The columns are those of the table at `last`, and then `_change_type`, `_commit_version` and
-    `_commit_timestamp`. `count_rows` counts the rows of a file whose statistics don't. There is
-    always a part, be it one without files.
+    The columns are those of the table at `last`, then `_change_type`, `_commit_version` and
+    `_commit_timestamp`. `count_rows` counts a file's rows if its statistics don't. There is at
+    least one part, which may have no files.
 
-    Raises InvalidRequest where a version has no feed, its commit was cleaned up, or the schema
-    changed in a way that the columns at `last` can't show.
+    Raises InvalidRequest if a version has no feed, its commit was cleaned up, or the schema changed
+    in a way that the columns at `last` can't show.
     """
     _require_retained(log, first, last)
     start, end = log.snapshot(version=first), log.snapshot(version=last)

@@ -224,9 +224,9 @@ class TableData(Protocol):
     ) -> Change:
         """Replace the rows for which the condition is true with one of the new rows.
 
-        `aliases`: those of the table and of the source.
+        `aliases`: the table's and the source's.
 
-        Raises InvalidRequest for a condition with a query in it, or a column that isn't told apart.
+        Raises InvalidRequest for a condition with a query in it, or an ambiguous column.
         """
 
     # Rows that change

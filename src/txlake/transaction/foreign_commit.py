@@ -221,7 +221,7 @@ class _CheckedCommit:
 
 
 def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
-    """Return the staged bytes. Raises InvalidRequest where they aren't as they were told."""
+    """Return the staged bytes. Raises InvalidRequest if they differ from the description."""
     path = staged_path(staged.name)
     match parse_name(path):
         case StagedCommit(version, _) if version == staged.version:

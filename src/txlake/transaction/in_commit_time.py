@@ -1,8 +1,8 @@
-"""In-commit timestamps: the time that a commit carries itself.
+"""In-commit timestamps: the time in a commit itself.
 
-Owns the rule for the time, which only grows, and the two properties that say since when it is
-carried. Both are made anew at every attempt; nothing follows a commit that broke the rule.
-Source: PROTOCOL.md, "In-Commit Timestamps".
+Owns the rule for the time, which only increases, and the two properties that say since when commits
+have it. Both are set anew at every attempt; nothing is committed after a commit that broke the
+rule. Source: PROTOCOL.md, "In-Commit Timestamps".
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 
 
 def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
-    """Return the time that the next commit carries; None when it carries none.
+    """Return the next commit's in-commit timestamp in milliseconds; None if it has none.
 
-    `previous` is the state that it follows, `metadata` the one in force after it. Milliseconds:
-    now, but later than the commit before: its in-commit timestamp, or where those are turned on
-    just now, the time of its file.
+    `previous` is the state that it follows, `metadata` the one in force after it. The time is now,
+    but later than the previous commit: its in-commit timestamp, or its file's time if this commit
+    turns in-commit timestamps on.
 
-    Raises CorruptTable naming that commit when it lacks the timestamp that it has to carry, or
-    carries one that isn't later than those before it.
+    Raises CorruptTable naming the previous commit when it lacks its in-commit timestamp, or has one
+    that isn't later than earlier ones.
     """
     if not is_enabled(metadata.configuration):
         return None
@@ -60,9 +60,9 @@ def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | No
 
 
 def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
-    """Check that the commits after a state carry growing times where they have to carry one.
+    """Check that the commits after a state have increasing in-commit timestamps.
 
-    Raises CorruptTable naming the first that doesn't.
+    Raises CorruptTable naming the first one that lacks a required timestamp, or breaks the order.
     """
     metadata, before = state.metadata, state.in_commit_timestamp_ms
     for winner in winners:

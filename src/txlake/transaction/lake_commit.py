@@ -70,15 +70,16 @@ def commit_together(
 ) -> CommittedTogether:
     """Commit all parts and changes of names at one instant.
 
-    Parts that were only read are checked as far as their level asks, and their tables' heads are
-    part of the ratification. A transaction that changes nothing is never checked.
+    Parts that were only read are checked as far as their isolation level requires, and their
+    tables' heads are part of the ratification. A transaction that changes nothing is never checked.
 
-    Raises a Conflict, which names its table, when a winner stands in the way, Unavailable when
-    others were faster every time or the catalog or a store can't be reached, OutcomeUnknown when
-    it can't be found out, InvalidRequest as `Ledger.ratify`, and CorruptTable when a log has
-    versions that its catalog didn't ratify. Unless the outcome is unknown, nothing was committed
-    then. After the ratification nothing is raised: what can't be published is logged, and the
-    next process that meets it publishes it; `occupied` tells of what that won't mend.
+    Raises a Conflict, which names its table, when a winner conflicts; Unavailable when every
+    attempt was lost or the catalog or a store can't be reached; OutcomeUnknown when the outcome
+    can't be determined; InvalidRequest as `Ledger.ratify`; and CorruptTable when a log has versions
+    that its catalog didn't ratify. Unless the outcome is unknown, nothing was committed then. After
+    the ratification nothing is raised: failures of the publication are logged, and the next process
+    that finds the commits publishes them; `occupied` reports a failure that publishing again won't
+    repair.
     """
     tables = {_table_id(part.log): Rebase(part.log, part.proposal) for part in parts}
     if len(tables) < len(parts):

@@ -184,7 +184,7 @@ class LogReader:
         return commit_info_of(head, file=f"{self._name}: {path}")
 
     def not_a_table(self) -> InvalidRequest:
-        """Return the error for a place whose log holds nothing."""
+        """Return the error for a folder without a log."""
         return InvalidRequest(
             f"{self._name} is not a Delta table: no commit and no checkpoint in _delta_log. "
             "Check the path, or create the table first"

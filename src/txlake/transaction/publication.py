@@ -94,12 +94,13 @@ class RatifiedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What became of a transaction's commits.
+    """The outcome of publishing a transaction's commits.
 
     Attributes:
-        tables: the ids of the tables whose logs have the commits' files; noted, unless the catalog
-            was away.
-        occupied: why another one can't be: foreign bytes at a version that was ratified.
+        tables: the ids of the tables whose logs have the commits' files; the ledger has noted them,
+            unless it couldn't be reached.
+        occupied: why another table's commit can't be published: foreign bytes at a ratified
+            version.
     """
 
     tables: frozenset[str]
@@ -147,12 +148,13 @@ def publish_ratified(
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """What became of a table's newest commit.
+    """The outcome of putting a table's newest commit into its log.
 
     Attributes:
-        is_there: the table's log has it.
-        commits: it and those before it, as far as they were put there now.
-        occupied: why one of them couldn't be.
+        newest: the commit.
+        is_there: whether the log has it.
+        commits: the commit and earlier ones that were put now.
+        occupied: why one of them couldn't be put.
     """
 
     newest: RatifiedCommit

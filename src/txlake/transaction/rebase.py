@@ -68,17 +68,17 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What is to be committed, at whatever version.
+    """A change to commit, at whatever version.
 
     Attributes:
         base: the snapshot that was read; version -1 for a new table.
-        footprint: what was read and is changed, for the checks.
+        footprint: the reads and changes, for the checks.
         actions: the net changes.
-        identity_marks: by physical name, the last value that they give in an identity column.
+        identity_marks: by physical name, the last value generated for an identity column.
         level: the level at which reads are checked.
-        about: what the commit says about itself.
+        provenance: the constant parts of the commitInfo.
         granularity: what two transactions may not both change.
-        probe: looks at rows in doubt that are too many for the driver, or told by nothing else.
+        probe: evaluates rows in doubt that are too many for the driver, or that it can't evaluate.
     """
 
     base: Snapshot
@@ -92,13 +92,13 @@ class Proposal:
 
 
 class Rebase:
-    """A proposal as it is after the winners so far.
+    """A proposal rebased onto the winners so far.
 
     Attributes:
         log: the table's log.
-        proposal: as it was made.
+        proposal: the original proposal.
         state: the newest version that it was checked against; every attempt follows it.
-        footprint: the proposal's, with what was taken over from winners.
+        footprint: the proposal's, with the changes adopted from winners.
         checked: the versions that it was checked against, in order.
     """
 

@@ -23,13 +23,13 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Origins:
-    """The origins of one new file's rows, in their order.
+    """The sources of one new file's rows, in their order.
 
     Attributes:
-        sources: paths, as in the log, of the files that `files` counts.
-        files: the place of each row's source among them; NO_FILE for a row made of no other.
-        rows: its position there.
-        is_update: whether the rows have other values than those that they were made of.
+        sources: paths, as in the log, of the source files.
+        files: for each row the index of its source in `sources`; NO_FILE for a row without one.
+        rows: for each row its position in the source.
+        is_update: whether the rows have other values than their sources.
     """
 
     sources: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""The third tier of conflict checks: a look at the very rows, in the few files that are in doubt.
+"""The third tier of conflict checks: reads the rows of the few files that are in doubt.
 
-Owns reading those files on the driver, within a bound, by pyarrow. What can't be read exactly, or
-isn't modelled, stays in doubt. Source: docs/internals/conflict-rules.md, rule 4.
+Reads these files on the driver, up to a size limit, with pyarrow. Rows that can't be read exactly,
+or conditions that aren't modelled, stay in doubt. Source: docs/internals/conflict-rules.md, rule 4.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _ProbeResult:
 
 
 class FileProbe:
-    """Reads the rows in doubt; `fallback` is asked for files too large or not readable here."""
+    """Reads the rows in doubt; `fallback` evaluates what is too large, or unreadable here."""
 
     def __init__(
         self,

@@ -88,10 +88,10 @@ def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
 
 
 def preserved_tag(footprint: Footprint, base: Snapshot, metadata: Metadata) -> Mapping[str, str]:
-    """Return the commitInfo tag that says whether rows kept their ids, where the table tracks rows.
+    """Return the commitInfo tag that says whether rows kept their ids, with row tracking.
 
-    They did when no row was copied. Rows that were copied kept theirs in the hidden columns, when
-    those had names in the version that was read.
+    They did if no row was copied. Copied rows kept theirs in the hidden columns, if these had names
+    in the version read.
     """
     if not is_enabled(metadata.configuration):
         return {}

@@ -47,8 +47,10 @@ _CATCH_UP_COMMITS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit as it stands in the log. `timestamp_ms` is its in-commit timestamp, else the time
-    that its commitInfo says, else that of the file; milliseconds since the epoch.
+    """One commit in the log.
+
+    `timestamp_ms` is its in-commit timestamp, else its commitInfo's, else the file's, in
+    milliseconds since the epoch.
     """
 
     version: int
@@ -137,7 +139,7 @@ class TableLog:
     def latest(self) -> Snapshot:
         """Return the newest version. Costs one listing and the commits that are new since the last.
 
-        Of a governed table one request to its ledger, and no listing where nothing is new.
+        For a catalog table: one request to its ledger, and no listing if nothing is new.
         """
         state = self.latest_or_none()
         if state is None:

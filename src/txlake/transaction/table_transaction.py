@@ -85,11 +85,11 @@ class TableTransaction:
 
     Attributes:
         log: the table's log.
-        base: the snapshot that it reads; version -1 where there is no table yet.
-        drawn: the identity values that were drawn for it without asking a catalog.
+        base: the snapshot that it reads; version -1 if there is no table yet.
+        drawn: the identity values that were drawn without the catalog.
 
     `states_marks`: its metadata comes from an engine, which may rely on the high-water marks that
-    it states; no winner's are taken over.
+    it states; no winner's are adopted.
     """
 
     def __init__(

@@ -42,14 +42,14 @@ _DELETES_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumPlan:
-    """What a VACUUM deletes.
+    """The files that a VACUUM deletes.
 
     Attributes:
         paths: the files, relative to the table, decoded, sorted.
-        size_bytes: their size together.
-        folders: how many folders were looked into, the table's own included.
-        before_ms: the time that the retention gives, or an earlier one that open transactions need:
-            older files that no version since then needs are deleted.
+        size_bytes: their total size.
+        folders: the number of folders searched, the table's own included.
+        before_ms: the retention's cut, or an earlier one that open transactions need: older files
+            that no version since then needs are deleted.
         version: the version that the plan was made from.
     """
 
@@ -70,18 +70,19 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Return the files below the table that no reader of a version within the retention needs.
 
-    The retention is `delta.deletedFileRetentionDuration` (a week by default) when None. Files that
-    are younger than it are never in the plan, whoever wrote them, nor are hidden files and folders
-    (`_x`, `.x`), other than partitions, change data and deletion vectors, nor other tables below.
+    The default retention is `delta.deletedFileRetentionDuration` (a week by default). The plan
+    never has files younger than the retention, whoever wrote them, nor hidden files and folders
+    (`_x`, `.x`) other than partitions, change data and deletion vectors, nor other tables below.
 
-    Whatever the retention and the clocks are, what the transactions have staged that `others_open`
-    tells of stays: their names say whose they are. So does what open transactions may read of a
-    catalog table: what was removed after the version that the oldest of them reads. A path table
-    has no instants: there it is what was written or removed since the oldest of them began.
+    Whatever the retention and the clocks are, files that were staged by the transactions that
+    `others_open` returns stay: their names identify the transaction. So do files that open
+    transactions may read: of a catalog table what was removed after the version that the oldest of
+    them reads; of a path table, which has no instants, what was written or removed since the oldest
+    of them began.
 
     Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
     `retention_check` is off: then running readers and writers may lose their files), and
-    UnsupportedFeature when the table's protocol isn't one that we write.
+    UnsupportedFeature when txlake can't write the table's protocol.
     """
     snapshot = log.latest()
     snapshot.require_writable()
@@ -148,12 +149,12 @@ def vacuum(
     begin: BeginTransaction | None = None,
     others_open: ReadOpenTransactions | None = None,
 ) -> VacuumPlan:
-    """Delete what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
+    """Delete what `plan_vacuum` returns, between a VACUUM START and a VACUUM END commit.
 
     A dry run only plans; the plan is returned either way. `begin` begins a transaction of the
     lake's catalog, for each of the two commits of a catalog table. Raises what `plan_vacuum` and
-    the store raise, and InvalidRequest for a table that a catalog holds and that was opened by its
-    place; when deleting fails, VACUUM END says so.
+    the store raise, and InvalidRequest for a catalog table that was opened by its path; when
+    deleting fails, VACUUM END says so.
     """
     plan = plan_vacuum(log, retention_ms, retention_check=retention_check, others_open=others_open)
     if dry_run:

@@ -32,7 +32,7 @@ from bench.sources.lakes import (
 )
 from bench.stage import Stage
 from txlake.errors import Unavailable
-from txlake.ports import Moved, Ratification, Ratified, TableCommit
+from txlake.ports import HeadsMoved, Ratification, Ratified, TableCommit
 from txlake.protocol.actions import Add
 from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
@@ -265,7 +265,7 @@ def _many_commits(
 def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
     """Commits a file, instead of another one where there is one."""
     after = data_file("short")
-    gone = () if before is None else (before.removed(timestamp_ms=SYSTEM.now_ms()),)
+    gone = () if before is None else (before.tombstone(timestamp_ms=SYSTEM.now_ms()),)
     tx = StagedTransaction(lake)
     tx.append(logs, [after, *gone])
     tx.commit()
@@ -373,7 +373,7 @@ def _ratify(
                 case Ratified():
                     heads = {one.table_id: one.version for one in commits}
                     break
-                case Moved():
+                case HeadsMoved():
                     heads = {**heads, **answer.heads}
                 case _:
                     raise AssertionError("nobody asks for a turn")

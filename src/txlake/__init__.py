@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from txlake import errors
-from txlake.packages import missing
+from txlake.packages import missing_package
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def __getattr__(name: str) -> object:
     try:
         module = import_module(home)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(missing(f"txlake.{name}", error), name=error.name) from error
+        raise ModuleNotFoundError(
+            missing_package(f"txlake.{name}", error), name=error.name
+        ) from error
     return getattr(module, name)
 
 

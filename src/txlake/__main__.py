@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txlake.packages import missing
+from txlake.packages import missing_package
 
 
 def main() -> None:
@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from txlake.cli.app import app
     except ModuleNotFoundError as error:
-        raise SystemExit(missing("the command txlake", error)) from None
+        raise SystemExit(missing_package("the command txlake", error)) from None
     app(prog_name="txlake")
 
 

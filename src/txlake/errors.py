@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from txlake.redaction import redacted
+from txlake.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class TxlakeError(Exception):
     codes: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, message: str) -> None:
-        message = redacted(message)
+        message = redact(message)
         numbers = ", ".join(str(code) for code in self.codes)
         super().__init__(f"{message} (error {numbers})" if numbers else message)
 

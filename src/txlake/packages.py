@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 
-def missing(what: str, error: ModuleNotFoundError) -> str:
+def missing_package(feature: str, error: ModuleNotFoundError) -> str:
     """Return which package `feature` lacks, and how to install it."""
     package = (error.name or str(error)).partition(".")[0]
     return (
-        f"{what} needs the package {package}, which isn't installed: pip install txlake installs "
-        "all that is missing"
+        f"{feature} needs the package {package}, which isn't installed: pip install txlake "
+        "installs all that is missing"
     )

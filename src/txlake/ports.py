@@ -43,7 +43,7 @@ class Store(Protocol):
         ...
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         """Whether no request can take effect after its reply, or after its sender has ended.
 
         A network may repeat a request on the way, so that it arrives late.
@@ -184,14 +184,14 @@ class DroppedTable:
     """A table that a transaction drops.
 
     Attributes:
-        stays: whether the files are kept for good, because the folder isn't the lake's.
-        kept_ms: for how long the table can be undropped; 0 removes it at once.
+        keeps_files: whether the files are kept for good, because the folder isn't the lake's.
+        retention_ms: for how long the table can be undropped; 0 removes it at once.
         dropped_ms: when it was dropped, by the catalog's clock; None for now.
     """
 
     id: str
-    stays: bool = False
-    kept_ms: int = 0
+    keeps_files: bool = False
+    retention_ms: int = 0
     dropped_ms: int | None = None
 
 
@@ -266,21 +266,21 @@ class Ratified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class HeadsMoved:
     """Nothing was ratified: other transactions committed first. The new heads by table id."""
 
     heads: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
+class TurnTaken:
     """Nothing was ratified: a transaction that lost too often has its turn on one of the tables."""
 
     transaction_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoggedVersion:
     """A version in a table's log, with its commitInfo's transaction id and operation."""
 
     version: int
@@ -289,7 +289,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionRange:
     """A range of versions of a table, `first` and `last` included."""
 
     first: int
@@ -337,7 +337,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         """Apply the whole request in one database transaction, or nothing of it.
 
         A lost reply is looked up. Raises errors.OutcomeUnknown when the lookup didn't settle it,
@@ -354,7 +354,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def publishes(self, versions: Mapping[str, Versions]) -> None:
+    def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
         """Record which versions are published, by table id.
 
         The caller has written their files, or compared them with the ratified bytes. Versions that
@@ -362,17 +362,17 @@ class Ledger(Protocol):
         """
         ...
 
-    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        """Record, a little later, that a ratified transaction's versions are published, by table
-        id.
+    def record_publication_soon(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        """Record soon that a ratified transaction's versions are published, by table id.
 
-        As `publishes`, but without a request to the catalog now: the next ratification carries the
-        record, or a request a moment later. Until then others may publish the versions once more.
+        Sends no request to the catalog now, as `record_publication` does: the next ratification
+        carries the record, or a request a moment later. Until then others may publish the versions
+        once more.
         """
         ...
 
 
-class IdentityBook(Protocol):
+class IdentityMarks(Protocol):
     """The catalog's record of identity values: the mark up to which a column's values are reserved.
 
     Every method raises `errors.Unavailable` when the catalog can't be reached.

@@ -34,7 +34,7 @@ _CONFIDENTIAL = (
 )
 
 
-def redacted(text: str, secrets: frozenset[str] = frozenset()) -> str:
+def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
     """Return `text` without `secrets`, and without what looks like a credential."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)

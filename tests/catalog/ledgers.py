@@ -11,7 +11,15 @@ import sqlalchemy as sa
 
 from txlake.catalog import Catalog, TableEntry
 from txlake.catalog.transactions import Transactions
-from txlake.ports import Moved, NameChange, NewTable, Ratification, Ratified, Reserved, TableCommit
+from txlake.ports import (
+    HeadsMoved,
+    NameChange,
+    NewTable,
+    Ratification,
+    Ratified,
+    TableCommit,
+    TurnTaken,
+)
 from txlake.system import System
 
 System_ = System()
@@ -39,7 +47,7 @@ class User:
         names: tuple[NameChange, ...] = (),
         unchanged: dict[str, int] | None = None,
         transaction_id: str | None = None,
-    ) -> Ratified | Moved | Reserved:
+    ) -> Ratified | HeadsMoved | TurnTaken:
         """What becomes of a request; a new transaction's unless one is given."""
         return self.catalog.ledger.ratify(
             Ratification(

@@ -14,7 +14,15 @@ from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.owners import reap_due
 from txlake.catalog.relations import counters
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import DroppedTable, Head, Moved, Ratified, Reserved, TableCommit, Versions
+from txlake.ports import (
+    DroppedTable,
+    Head,
+    HeadsMoved,
+    Ratified,
+    TableCommit,
+    TurnTaken,
+    VersionRange,
+)
 
 ENDED = "nothing was heard of its session.*run it again"
 
@@ -50,7 +58,7 @@ def test_a_version_that_does_not_follow_the_head_came_too_late(user: User, numbe
     user.create("a", "b")
     loser = user.begin()
     late = user.ratify(version("b", 1), version("a", number), transaction_id=loser)
-    assert late == Moved(heads={"a": 0})
+    assert late == HeadsMoved(heads={"a": 0})
     ledger = user.catalog.ledger
     assert (ledger.sequence(), ledger.head("b")) == (1, Head(version=0, pending=(version("b", 0),)))
     again = user.ratify(version("b", 1), version("a", 1), transaction_id=loser)
@@ -61,7 +69,7 @@ def test_what_was_read_must_be_unchanged(user: User) -> None:
     user.create("a", "b", "c")
     user.write(version("b", 1))
     late = user.ratify(version("a", 1), unchanged={"b": 0, "c": 0})
-    assert late == Moved(heads={"b": 1})
+    assert late == HeadsMoved(heads={"b": 1})
     assert isinstance(user.ratify(version("a", 1), unchanged={"b": 1, "c": 0}), Ratified)
 
 
@@ -183,7 +191,7 @@ def test_who_lost_too_often_has_its_turn(user: User, opened: Callable[[], Catalo
     assert ledger.reserve(long, ["a", "b"])
     assert ledger.reserve(long, ["b", "a"])
     assert not other.catalog.ledger.reserve(longer, ["b", "c"])
-    assert other.ratify(version("c", 1), version("b", 1)) == Reserved(transaction_id=long)
+    assert other.ratify(version("c", 1), version("b", 1)) == TurnTaken(transaction_id=long)
     assert isinstance(other.ratify(version("c", 1), unchanged={"b": 0}), Ratified)
     mine = user.ratify(version("a", 1), version("b", 1), transaction_id=long)
     assert isinstance(mine, Ratified)
@@ -219,7 +227,7 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
     for number in (1, 2):
         user.write(version("a", number))
     ledger = user.catalog.ledger
-    ledger.publishes({"a": Versions(0, 1)})
+    ledger.record_publication({"a": VersionRange(0, 1)})
     assert ledger.head("a") == Head(version=2, pending=(version("a", 2),))
     content = "SELECT version, content IS NULL FROM txlake_commits WHERE table_id = 'a' ORDER BY 1"
     assert [bool(row[1]) for row in selected(url, content)] == [True, True, False]
@@ -228,10 +236,10 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
         "file:///a", True, False, (version("a", 2),),
     )  # fmt: skip
     assert (b.table_id, b.pending) == ("b", (version("b", 0),))
-    ledger.publishes({"a": Versions(0, 0)})  # late, and nothing goes back
-    ledger.publishes({"a": Versions(0, 99)})
-    ledger.publishes({"b": Versions(0, 0)})
-    ledger.publishes({"nowhere": Versions(0, 1)})
+    ledger.record_publication({"a": VersionRange(0, 0)})  # late, and nothing goes back
+    ledger.record_publication({"a": VersionRange(0, 99)})
+    ledger.record_publication({"b": VersionRange(0, 0)})
+    ledger.record_publication({"nowhere": VersionRange(0, 1)})
     assert ledger.head("a") == Head(version=2)
     assert ledger.pending_tables() == []
     user.write(version("a", 3))
@@ -281,7 +289,7 @@ def test_a_publication_whose_leader_was_stopped_is_noted(
     ledger = sqlite_user.catalog.ledger
     notes = ledger._publications
     monkeypatch.setattr(notes, "_group", Stopped(notes._group, is_done=False))
-    ledger.publishes({"a": Versions(0, 0)})
+    ledger.record_publication({"a": VersionRange(0, 0)})
     assert ledger.pending_tables() == []
 
 
@@ -289,7 +297,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     first = user.create("a")
     second = user.create("b")
     third = user.write(version("a", 1), version("b", 1))
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     listed = user.catalog.ledger.newest_commits()
     assert [(entry.sequence, entry.table, entry.version) for entry in listed] == [
         (3, "default.a", 1), (3, "default.b", 1), (2, "default.b", 0), (1, "default.a", 0),

@@ -9,7 +9,7 @@ import pytest
 from tests.catalog.ledgers import User, execute, new, version
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import DroppedTable, Head, Ratified, RenamedTable, UndroppedTable, Versions
+from txlake.ports import DroppedTable, Head, Ratified, RenamedTable, UndroppedTable, VersionRange
 from txlake.system import System
 
 DAY_MS = 86_400_000
@@ -21,8 +21,12 @@ def user(sqlite_user: User) -> User:
     return sqlite_user
 
 
-def drop(user: User, table_id: str, kept_ms: int = DAY_MS, *, stays: bool = False) -> None:
-    made = user.ratify(names=(DroppedTable(id=table_id, kept_ms=kept_ms, stays=stays),))
+def drop(
+    user: User, table_id: str, retention_ms: int = DAY_MS, *, keeps_files: bool = False
+) -> None:
+    made = user.ratify(
+        names=(DroppedTable(id=table_id, retention_ms=retention_ms, keeps_files=keeps_files),)
+    )
     assert isinstance(made, Ratified)
 
 
@@ -151,8 +155,8 @@ def test_a_name_that_is_taken_is_refused(user: User, by: str) -> None:
 
 
 def test_a_place_that_another_table_has_is_refused(user: User) -> None:
-    drop(user, "a", stays=True)
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    drop(user, "a", keeps_files=True)
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.ratify(version("b", 0), names=(replace(new("b"), location="file:///a"),))
     with pytest.raises(InvalidRequest, match="another table of the lake is at its place"):
         undrop(user, "a")
@@ -172,8 +176,8 @@ def test_a_folder_that_was_told_in_between_is_told_back_first(user: User) -> Non
 
 
 def test_a_table_comes_back_with_the_version_that_it_has_now(user: User) -> None:
-    drop(user, "a", stays=True)
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    drop(user, "a", keeps_files=True)
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     assert user.catalog.recovery.table_states() == []  # others write it now
     user.create("b")
     undrop(user, "a", head=7)
@@ -188,7 +192,7 @@ def test_a_table_comes_back_with_the_version_that_it_has_now(user: User) -> None
 
 
 def test_what_stays_and_waits_to_be_published_still_stands(user: User) -> None:
-    drop(user, "a", stays=True)
+    drop(user, "a", keeps_files=True)
     [standing] = user.catalog.recovery.table_states()
     assert standing.is_dropped
 
@@ -216,6 +220,6 @@ def test_the_newest_drop_comes_first(user: User) -> None:
 
 
 def test_a_drop_of_long_ago_is_kept_as_long_as_it_was(user: User) -> None:
-    user.ratify(names=(DroppedTable(id="a", kept_ms=5, dropped_ms=100),))
+    user.ratify(names=(DroppedTable(id="a", retention_ms=5, dropped_ms=100),))
     [dropped] = user.catalog.dropped.entries()
     assert (dropped.dropped_ms, dropped.kept_until_ms, dropped.is_expired) == (100, 105, True)

@@ -9,7 +9,7 @@ import pytest
 from tests.catalog.ledgers import User, execute, selected, version
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
-from txlake.ports import Ratification, Versions
+from txlake.ports import Ratification, VersionRange
 from txlake.system import System
 
 COUNTERS = "SELECT name, value FROM txlake_counters"
@@ -32,7 +32,7 @@ IN_AN_EPOCH: dict[str, Callable[[User, str], object]] = {
     **OPERATIONS,
     "head": lambda user, _: user.catalog.ledger.head("a"),
     "head of no table": lambda user, _: user.catalog.ledger.head("nowhere"),
-    "publish": lambda user, _: user.catalog.ledger.publishes({"a": Versions(0, 0)}),
+    "publish": lambda user, _: user.catalog.ledger.record_publication({"a": VersionRange(0, 0)}),
     "ratify what was ended": lambda user, _: user.catalog.ledger.ratify(
         Ratification(transaction_id="nobody's", commits=(version("a", 1),))
     ),
@@ -85,7 +85,7 @@ def test_a_lost_reply_isnt_looked_for_where_the_catalog_went_back(sqlite_url: st
 def test_what_does_not_follow_is_not_noted_as_published(user: User) -> None:
     for number in (1, 2):
         user.write(version("a", number))
-    user.catalog.ledger.publishes({"a": Versions(1, 2)})
+    user.catalog.ledger.record_publication({"a": VersionRange(1, 2)})
     head = user.catalog.ledger.head("a")
     assert head is not None
     assert [one.version for one in head.pending] == [0, 1, 2]

@@ -11,7 +11,7 @@ from tests.catalog.ledgers import User
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
-from txlake.ports import DroppedTable, Versions
+from txlake.ports import DroppedTable, VersionRange
 from txlake.protocol.identity import LONG_MAX, LONG_MIN
 
 ADVANCING = """
@@ -117,7 +117,7 @@ def test_the_marks_of_a_dropped_table_go_with_it(opened: Callable[[], Catalog]) 
     for table in ("kept", "gone"):
         catalog.identities.advance(table, "c", plus(4))
     user.ratify(names=(DroppedTable(id="gone"),))
-    catalog.ledger.publishes({"gone": Versions(0, 0)})
+    catalog.ledger.record_publication({"gone": VersionRange(0, 0)})
     assert marks(catalog, "gone") == 4  # it may come back
     for table in ("kept", "gone"):
         catalog.ledger.forget(table)

@@ -15,7 +15,7 @@ from txlake.catalog import Catalog
 from txlake.catalog.database import Database
 from txlake.catalog.owners import reap_due
 from txlake.errors import Unavailable
-from txlake.ports import Ratified, Reserved
+from txlake.ports import Ratified, TurnTaken
 from txlake.system import System
 
 HOUR_MS = 3_600_000
@@ -181,7 +181,7 @@ def test_a_turn_to_commit_is_not_held_for_as_long_as_a_step(server: World) -> No
     dead.create("a")
     assert dead.catalog.ledger.reserve(dead.begin(), ["a"])
     server.set_clock(-3 * HOUR_MS)
-    assert isinstance(other.ratify(version("a", 1)), Reserved)
+    assert isinstance(other.ratify(version("a", 1)), TurnTaken)
     other.catalog.sessions.renew()
     server.pass_time(LEASE_MS)
     assert isinstance(other.ratify(version("a", 1)), Ratified)

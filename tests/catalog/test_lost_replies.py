@@ -14,7 +14,7 @@ from tests.catalog.ledgers import User, new, prepared, version
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog, ratifying
 from txlake.errors import OutcomeUnknown, Unavailable
-from txlake.ports import Head, Moved, Ratification, Ratified
+from txlake.ports import Head, HeadsMoved, Ratification, Ratified
 from txlake.system import System
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -117,7 +117,7 @@ def test_what_can_not_be_seen_is_said(user: User, line: Line) -> None:
 def test_who_came_too_late_is_told_so_whatever_became_of_the_commit(user: User, line: Line) -> None:
     user.create("a")
     line.lost_before = 1
-    assert user.ratify(version("a", 7)) == Moved(heads={"a": 0})
+    assert user.ratify(version("a", 7)) == HeadsMoved(heads={"a": 0})
     assert user.catalog.ledger.sequence() == 1
 
 
@@ -130,7 +130,7 @@ def test_who_came_too_late_is_told_so_though_nothing_can_be_seen(user: User, lin
     line.lost_after = 100
     first, second = user.catalog.ledger._ratify_batch(requests)
     assert isinstance(first, OutcomeUnknown)
-    assert second == Moved(heads={"b": 0})
+    assert second == HeadsMoved(heads={"b": 0})
 
 
 def test_before_the_commit_nothing_is_done_and_nothing_looked_for(

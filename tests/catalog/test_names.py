@@ -9,7 +9,7 @@ import pytest
 from tests.catalog.ledgers import User, new, selected, version
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
-from txlake.ports import DroppedTable, NewTable, RenamedTable, Versions
+from txlake.ports import DroppedTable, NewTable, RenamedTable, VersionRange
 
 TABLES = "SELECT id FROM txlake_tables ORDER BY id"
 
@@ -66,7 +66,7 @@ def test_a_name_is_one_databases(user: User, catalog: Catalog) -> None:
 
 def test_a_dropped_table_whose_folder_stays_is_not_the_lakes(user: User) -> None:
     user.create("a", "b", "c")
-    user.ratify(names=(DroppedTable(id="a", stays=True), DroppedTable(id="b")))
+    user.ratify(names=(DroppedTable(id="a", keeps_files=True), DroppedTable(id="b")))
     dropped = user.catalog.ledger.dropped_tables()
     assert [(table.table_id, table.managed) for table in dropped] == [("a", False), ("b", True)]
     kept = user.catalog.find("default", "c")
@@ -87,7 +87,7 @@ def test_one_table_is_forgotten(user: User, sqlite_url: str) -> None:
     user.create("a", "b", "c")
     user.ratify(names=tuple(DroppedTable(id=name) for name in "ab"))
     ledger = user.catalog.ledger
-    ledger.publishes({"a": Versions(0, 0), "c": Versions(0, 0)})
+    ledger.record_publication({"a": VersionRange(0, 0), "c": VersionRange(0, 0)})
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         ledger.forget("b")
     ledger.forget("a")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.catalog.ledgers import User
 from txlake.catalog import Catalog
-from txlake.ports import DroppedTable, Versions
+from txlake.ports import DroppedTable, VersionRange
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def test_a_dropped_tables_folder_is_about_to_be_cleared(user: User, catalog: Cat
     user.ratify(names=(DroppedTable(id="a"),))
     assert catalog.is_cleared("file:///a")
     assert not catalog.is_cleared("file:///b")
-    catalog.ledger.publishes({"a": Versions(0, 0)})
+    catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     catalog.ledger.forget("a")
     assert not catalog.is_cleared("file:///a")
 
 
 def test_a_folder_that_stays_is_not_cleared(user: User, catalog: Catalog) -> None:
     user.create("a")
-    user.ratify(names=(DroppedTable(id="a", stays=True),))
+    user.ratify(names=(DroppedTable(id="a", keeps_files=True),))
     assert not catalog.is_cleared("file:///a")
 
 
@@ -41,7 +41,7 @@ def test_that_a_folder_was_cleared_is_remembered(user: User, catalog: Catalog) -
     user.ratify(names=(DroppedTable(id="b"), DroppedTable(id="c")))
     assert catalog.ledger.note_clearing("c")
     assert catalog.ledger.note_clearing("c")
-    catalog.ledger.publishes({"b": Versions(0, 0), "c": Versions(0, 0)})
+    catalog.ledger.record_publication({"b": VersionRange(0, 0), "c": VersionRange(0, 0)})
     for name in "bc":
         catalog.ledger.forget(name)
     assert catalog.is_cleared("file:///c")
@@ -64,7 +64,7 @@ def test_a_folder_that_another_one_cleared_first_is_not_this_ones(
     assert not catalog.ledger.note_clearing("b")
     user.ratify(names=(DroppedTable(id="b"),))
     assert catalog.ledger.note_clearing("b")
-    catalog.ledger.publishes({"a": Versions(0, 0), "b": Versions(0, 0)})
+    catalog.ledger.record_publication({"a": VersionRange(0, 0), "b": VersionRange(0, 0)})
     for name in "ab":
         catalog.ledger.forget(name)
     assert [catalog.is_cleared(f"file:///{name}") for name in "ab"] == [False, True]

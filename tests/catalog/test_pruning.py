@@ -15,7 +15,7 @@ from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.names import lock_sequence
 from txlake.catalog.pruning import Pruner
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.ports import DroppedTable, NewTable, Ratification, Ratified, Versions
+from txlake.ports import DroppedTable, NewTable, Ratification, Ratified, VersionRange
 from txlake.system import System
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -30,7 +30,7 @@ def written(user: User, table_id: str, first: int, last: int, *, publishes: bool
     for number in range(first, last + 1):
         user.write(version(table_id, number))
     if publishes:
-        user.catalog.ledger.publishes({table_id: Versions(0, last)})
+        user.catalog.ledger.record_publication({table_id: VersionRange(0, last)})
 
 
 def pruned(user: User, kept: int) -> None:
@@ -108,7 +108,7 @@ def test_what_is_not_published_stays(user: User, url: str) -> None:
     head = user.catalog.ledger.head("a")
     assert head is not None
     assert [one.content for one in head.pending] == [f"a {at}".encode() for at in range(10)]
-    user.catalog.ledger.publishes({"a": Versions(0, 9)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 9)})
     written(user, "b", 10, 10)
     pruned(user, 1)
     assert versions(url, "a") == [9]
@@ -130,7 +130,7 @@ def test_what_a_forgotten_table_did_of_late_is_shown(user: User, url: str) -> No
     written(user, "b", 1, 5)
     user.create("a")
     user.ratify(names=(DroppedTable(id="a"),))
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.catalog.ledger.forget("a")
     pruned(user, 3)
     assert versions(url, "a") == [0]
@@ -270,7 +270,7 @@ def test_the_book_tells_of_every_instant_from_its_floor_on(user: User, url: str,
                 book.append(dict(heads))
             case "publish":
                 one = chance.choice(ids)
-                ledger.publishes({one: Versions(0, chance.randrange(heads[one] + 1))})
+                ledger.record_publication({one: VersionRange(0, chance.randrange(heads[one] + 1))})
             case "pin":
                 transaction_id = user.begin()
                 pins[transaction_id] = user.catalog.transactions.pin(transaction_id)
@@ -296,7 +296,7 @@ def test_a_trace_that_may_be_gone_settles_nothing(user: User) -> None:
     user.create("a")
     lost = user.begin()
     user.ratify(version("a", 1), transaction_id=lost)
-    user.catalog.ledger.publishes({"a": Versions(0, 1)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 1)})
     assert user.catalog.ledger._find_ratified([lost])[lost].sequence == 2
     written(user, "a", 2, 9)
     there = user.begin()
@@ -400,7 +400,7 @@ def test_a_name_that_comes_and_goes_leaves_one_fact(user: User, url: str) -> Non
         named = NewTable(id=f"t{at}", database="default", name="x", location=location, managed=True)
         user.ratify(version(named.id, 0), names=(named,))
         user.ratify(names=(DroppedTable(id=f"t{at}"),))
-        user.catalog.ledger.publishes({f"t{at}": Versions(0, 0)})
+        user.catalog.ledger.record_publication({f"t{at}": VersionRange(0, 0)})
         assert user.catalog.ledger.note_clearing(f"t{at}")
         user.catalog.ledger.forget(f"t{at}")
         assert user.catalog.is_cleared(location)
@@ -410,15 +410,15 @@ def test_a_name_that_comes_and_goes_leaves_one_fact(user: User, url: str) -> Non
     assert not user.catalog.is_cleared("file:///x-0")
 
 
-@pytest.mark.parametrize("stays", [False, True])
-def test_what_a_clone_shared_goes_with_its_folder(user: User, url: str, stays: bool) -> None:
+@pytest.mark.parametrize("keeps_files", [False, True])
+def test_what_a_clone_shared_goes_with_its_folder(user: User, url: str, keeps_files: bool) -> None:
     user.create("0", "a")
     user.catalog.share("file:///a", ["file:///source"])
     user.ratify(names=(DroppedTable(id="0"),))
-    user.ratify(names=(DroppedTable(id="a", stays=stays),))
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.ratify(names=(DroppedTable(id="a", keeps_files=keeps_files),))
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.catalog.ledger.forget("a")
-    assert bool(user.catalog.shared_with("file:///a")) is stays
+    assert bool(user.catalog.shared_with("file:///a")) is keeps_files
 
 
 def test_a_table_that_is_there_shares_on(user: User) -> None:

@@ -14,7 +14,7 @@ from txlake.catalog import Catalog
 from txlake.catalog.heartbeat import DelayedCall
 from txlake.catalog.publishing import PublicationNote, confirmed_versions
 from txlake.errors import Unavailable
-from txlake.ports import DroppedTable, Ratified, RenamedTable, Versions
+from txlake.ports import DroppedTable, Ratified, RenamedTable, VersionRange
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 def user(opened: Callable[[], Catalog]) -> User:
     made = User(opened())
     made.create("a", "b")
-    made.catalog.ledger.publishes({"a": Versions(0, 0), "b": Versions(0, 0)})
+    made.catalog.ledger.record_publication({"a": VersionRange(0, 0), "b": VersionRange(0, 0)})
     return made
 
 
@@ -42,7 +42,7 @@ def wrote(user: User, table_id: str, number: int) -> str:
     transaction_id = user.begin()
     made = user.ratify(version(table_id, number), transaction_id=transaction_id)
     assert isinstance(made, Ratified)
-    user.catalog.ledger.has_published(transaction_id, {table_id: number})
+    user.catalog.ledger.record_publication_soon(transaction_id, {table_id: number})
     return transaction_id
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_written_when_it_ends_is_logged(
 def test_versions_follow_one_another_whoever_published_them(user: User, other: User) -> None:
     wrote(user, "a", 1)
     assert pending(other) == [1]  # who published it once more notes it
-    other.catalog.ledger.publishes({"a": Versions(1, 1)})
+    other.catalog.ledger.record_publication({"a": VersionRange(1, 1)})
     wrote(user, "a", 2)
     user.write(version("b", 1))
     assert pending(other) == []
@@ -158,7 +158,7 @@ def test_a_version_that_another_transaction_made_meanwhile_is_not_vouched_for(
         PublicationNote("gone", 1, transaction_id),
     ]
     with user.catalog._on.reading() as connection:
-        assert confirmed_versions(connection, notes) == {"a": [Versions(1, 1)]}
+        assert confirmed_versions(connection, notes) == {"a": [VersionRange(1, 1)]}
         assert confirmed_versions(connection, notes[1:]) == {}
 
 
@@ -226,13 +226,13 @@ def test_notes_are_carried_by_one_at_a_time(user: User) -> None:
 
 def test_a_name_alone_has_no_versions_to_be_noted(user: User, other: User) -> None:
     entry = user.name("alone")
-    user.catalog.ledger.publishes({entry.id: Versions(0, 0)})
+    user.catalog.ledger.record_publication({entry.id: VersionRange(0, 0)})
     assert user.catalog.ledger.head(entry.id) is None
 
 
 def test_a_table_that_was_forgotten_meanwhile_takes_no_note(user: User, other: User) -> None:
     wrote(user, "a", 1)
-    other.catalog.ledger.publishes({"a": Versions(1, 1)})
+    other.catalog.ledger.record_publication({"a": VersionRange(1, 1)})
     other.ratify(names=(DroppedTable(id="a"),))
     other.catalog.ledger.forget("a")
     user.write(version("b", 1))

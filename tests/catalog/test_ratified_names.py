@@ -14,13 +14,13 @@ from txlake.errors import InvalidRequest
 from txlake.ports import (
     DroppedTable,
     Head,
-    Moved,
+    HeadsMoved,
     NameChange,
     NewTable,
     Ratification,
     Ratified,
     RenamedTable,
-    Versions,
+    VersionRange,
 )
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -93,7 +93,9 @@ def test_a_change_that_can_not_be_made_leaves_nothing(
 
 def test_names_stay_when_a_head_moved(user: User) -> None:
     user.create("a")
-    assert user.ratify(version("a", 5), version("b", 0), names=(new("b"),)) == Moved(heads={"a": 0})
+    assert user.ratify(version("a", 5), version("b", 0), names=(new("b"),)) == HeadsMoved(
+        heads={"a": 0}
+    )
     assert names(user) == [("a", "a", 0)]
 
 
@@ -112,7 +114,7 @@ def test_a_dropped_table_is_gone_at_once_and_remembered_until_it_is_published(
     assert ledger.dropped_tables() == [left]
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         ledger.forget("a")
-    ledger.publishes({"a": Versions(0, 1)})
+    ledger.record_publication({"a": VersionRange(0, 1)})
     assert ledger.pending_tables() == []
     [left] = ledger.dropped_tables()
     assert left.pending == ()
@@ -126,7 +128,7 @@ def test_a_dropped_table_is_gone_at_once_and_remembered_until_it_is_published(
 
 def test_a_living_table_is_not_forgotten(user: User) -> None:
     user.create("a")
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.catalog.ledger.forget("a")
     assert names(user) == [("a", "a", 0)]
 
@@ -179,7 +181,7 @@ def test_a_table_goes_and_comes_again(user: User) -> None:
     ledger = user.catalog.ledger
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         user.ratify(names=(new("a", head=9),))
-    ledger.publishes({"a": Versions(0, 9)})
+    ledger.record_publication({"a": VersionRange(0, 9)})
     user.ratify(version("a", 10), names=(new("a", head=9),))
     assert ledger.head("a") == Head(version=10, pending=(version("a", 10),))
     assert [ledger.version_at("a", at) for at in (1, 3)] == [8, 10]
@@ -189,7 +191,7 @@ def test_a_table_that_went_back_comes_again(user: User) -> None:
     user.create("a")
     for number in (1, 2):
         user.write(version("a", number))
-    user.catalog.ledger.publishes({"a": Versions(0, 2)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 2)})
     user.ratify(names=(DroppedTable(id="a"),))
     user.ratify(version("a", 2), names=(new("a", head=1),))
     ledger = user.catalog.ledger
@@ -200,7 +202,7 @@ def test_a_table_that_went_back_comes_again(user: User) -> None:
 def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
     """A table that is dropped with its last commit doesn't come again before that is published."""
     user.create("a")
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     requests = [
         Ratification(
             transaction_id=user.begin(),
@@ -229,7 +231,7 @@ def test_two_tables_of_a_lake_are_not_at_one_place(user: User) -> None:
     for _ in ("unpublished", "not cleared away"):
         with pytest.raises(InvalidRequest, match="isn't published and cleared away yet"):
             user.ratify(names=(twin,))
-        user.catalog.ledger.publishes({"a": Versions(0, 0)})
+        user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.catalog.ledger.forget("a")
     assert isinstance(user.ratify(names=(twin,)), Ratified)
 

@@ -20,7 +20,7 @@ from txlake.catalog.ratifying import Decision, Ratifier
 from txlake.catalog.relations import commits
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest
-from txlake.ports import Head, Moved, NewTable, Ratification, Ratified, Reserved
+from txlake.ports import Head, HeadsMoved, NewTable, Ratification, Ratified, TurnTaken
 
 pytestmark = pytest.mark.usefixtures("direct")
 
@@ -62,7 +62,7 @@ def test_a_turn_is_one_tables(user: User) -> None:
     user.create("a", "b")
     assert user.catalog.ledger.reserve(user.begin(), ["a"])
     assert isinstance(user.ratify(version("b", 1)), Ratified)
-    assert isinstance(user.ratify(version("a", 1)), Reserved)
+    assert isinstance(user.ratify(version("a", 1)), TurnTaken)
 
 
 def test_a_turn_that_is_not_asked_for_is_not_taken(user: User) -> None:
@@ -176,7 +176,7 @@ def test_a_lost_attempt_is_counted_for_its_transaction_alone(user: User) -> None
     mine, other = user.begin(), user.begin()
     late = Ratification(transaction_id=mine, commits=(version("a", 7),))
     for _ in range(2):
-        assert pipelined(user, late) == [Moved(heads={"a": 0})]
+        assert pipelined(user, late) == [HeadsMoved(heads={"a": 0})]
     counts = {one.id: one.lost_attempts for one in user.catalog.transactions.entries()}
     assert (counts[mine], counts[other]) == (2, 0)
 

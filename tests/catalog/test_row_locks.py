@@ -22,7 +22,7 @@ from tests.catalog.waiting import Script, ScriptedSignal
 from txlake.catalog import Catalog
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.pruning import Pruner
-from txlake.ports import DroppedTable, Versions
+from txlake.ports import DroppedTable, VersionRange
 from txlake.system import System
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -87,7 +87,7 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
 
 def forget(user: User) -> None:
     user.ratify(names=(DroppedTable(id="a"),))
-    user.catalog.ledger.publishes({"a": Versions(0, 0)})
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 0)})
     user.catalog.ledger.forget("a")
 
 
@@ -133,7 +133,10 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         lambda user: user.write(version("a", 1)),
         ["sessions", "transactions, counters", "tables"],
     ),
-    "publish": (lambda user: user.catalog.ledger.publishes({"a": Versions(0, 0)}), ["tables"]),
+    "publish": (
+        lambda user: user.catalog.ledger.record_publication({"a": VersionRange(0, 0)}),
+        ["tables"],
+    ),
     "forget a table": (
         forget,
         ["sessions", "transactions, counters", "tables", "tables", "sequence"],

@@ -17,7 +17,7 @@ from tests.catalog.locking import until
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
-from txlake.ports import Moved, Ratified, TableCommit
+from txlake.ports import HeadsMoved, Ratified, TableCommit
 from txlake.system import System
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -27,7 +27,7 @@ WRITER = """
 import sys, threading
 from tests.catalog.ledgers import User, version
 from txlake.catalog import Catalog
-from txlake.ports import Ratified, Versions
+from txlake.ports import Ratified, VersionRange
 from txlake.system import System
 
 url, rounds = sys.argv[1], int(sys.argv[2])
@@ -44,7 +44,8 @@ def write():
             heads = {"a": heads["a"] + 1, "b": heads["b"] + 1}
             sys.stdout.write(f"{made.sequence} {heads['a']} {heads['b']}\\n")
             sys.stdout.flush()
-            user.catalog.ledger.publishes({name: Versions(0, head) for name, head in heads.items()})
+            published = {name: VersionRange(0, head) for name, head in heads.items()}
+            user.catalog.ledger.record_publication(published)
         else:
             heads.update(made.heads)
 
@@ -186,8 +187,8 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
     answers = [future.result(300) for future in asked]
     pool.shutdown()
     assert sum(isinstance(answer, Ratified) for answer in answers) == 1
-    late = [answer for answer in answers if isinstance(answer, Moved)]
-    assert late == [Moved(heads={"a": 1, "b": 1})] * 5
+    late = [answer for answer in answers if isinstance(answer, HeadsMoved)]
+    assert late == [HeadsMoved(heads={"a": 1, "b": 1})] * 5
 
 
 def test_what_the_database_refuses_of_one_is_not_held_against_the_others(

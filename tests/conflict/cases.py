@@ -115,7 +115,7 @@ def add(
 
 def gone(file: Add, *, data_change: bool = True) -> Remove:
     """The file's remove."""
-    return file.removed(timestamp_ms=1, data_change=data_change)
+    return file.tombstone(timestamp_ms=1, data_change=data_change)
 
 
 def restating(file: Add) -> Add:

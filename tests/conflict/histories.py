@@ -236,7 +236,7 @@ class Transaction:
 
     def _take(self, add: Add, places: BitMap64) -> None:
         every = self.disk.deleted(add) | places
-        remove = add.removed(timestamp_ms=1)
+        remove = add.tombstone(timestamp_ms=1)
         if len(every) == len(self.disk.files[add.path]):
             self.stage(remove)
         else:
@@ -255,7 +255,7 @@ class Transaction:
         output = self.disk.write(rows if recorded else rows[::-1], sources=sources)
         if not recorded:
             output = msgspec.structs.replace(output, tags=None)
-        removes = [add.removed(timestamp_ms=1, data_change=False) for add in files]
+        removes = [add.tombstone(timestamp_ms=1, data_change=False) for add in files]
         self.stage(*removes, output)
         self.replays.append(lambda _: None)
         self.answers.append(None)
@@ -279,7 +279,7 @@ class Transaction:
             self.stage(
                 self.disk.write([row for one in members for *_, row in one], sources=sources)
             )
-        self.stage(*[file.removed(timestamp_ms=1, data_change=False) for file in files])
+        self.stage(*[file.tombstone(timestamp_ms=1, data_change=False) for file in files])
         self.replays.append(lambda _: None)
         self.answers.append(None)
 
@@ -320,7 +320,7 @@ class Transaction:
             left = deleted - back
             listed = msgspec.structs.replace(file, deletion_vector=None, data_change=True)
             self.stage(
-                file.removed(timestamp_ms=1), self.disk.marked(listed, left) if left else listed
+                file.tombstone(timestamp_ms=1), self.disk.marked(listed, left) if left else listed
             )
         self.added += found
         self.replays.append(_inserting([row.values for row in found]))

@@ -66,5 +66,5 @@ def compacted(history: History, *parts: tuple[int, int, list[tuple[int, int, int
         ]
         output = history.disk.write(rows[start:end], sources=sources)
         compaction.stage(msgspec.structs.replace(output, data_change=False))
-    compaction.stage(*[file.removed(timestamp_ms=1, data_change=False) for file in files])
+    compaction.stage(*[file.tombstone(timestamp_ms=1, data_change=False) for file in files])
     return compaction

@@ -133,8 +133,8 @@ ROWS = table(
 )
 UNNUMBERED = table(file("a"), protocol=TRACKING)
 LOST = table(file("w", "gone", says=1))
-V_GONE = file("v", "1,2").removed(timestamp_ms=5)
-A_GONE = file("a", base=0, since=1).removed(timestamp_ms=5)
+V_GONE = file("v", "1,2").tombstone(timestamp_ms=5)
+A_GONE = file("a", base=0, since=1).tombstone(timestamp_ms=5)
 OTHER_CATALOG = DomainMetadata(domain="txlake.catalog", configuration="{}", removed=False)
 
 
@@ -282,7 +282,7 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
     "a vector after one that isn't there": (
         "deleted_rows_stay_deleted",
         LOST,
-        (info(), file("w", "gone", says=1).removed(timestamp_ms=5), file("w", "1,2")),
+        (info(), file("w", "gone", says=1).tombstone(timestamp_ms=5), file("w", "1,2")),
         "'w': its deletion vector can't be read: vector gone is missing",
     ),
     "no row id": ("row_ids_are_new", ROWS, (info(), file("b")), "expected a baseRowId"),
@@ -398,7 +398,7 @@ FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
         (info(), settings()),
     ),
     "an append": (PLAIN, (info(), file("b"))),
-    "more rows deleted": (PLAIN, (info(), file("a").removed(timestamp_ms=5), file("a", "1"))),
+    "more rows deleted": (PLAIN, (info(), file("a").tombstone(timestamp_ms=5), file("a", "1"))),
     "still more rows deleted": (PLAIN, (info(), V_GONE, file("v", "1,2,3"))),
     "a file listed anew as it was, its vector lost": (
         LOST,

@@ -120,10 +120,10 @@ def test_a_source_that_lost_all_rows_and_then_itself() -> None:
     rows = history.disk.files[file.path]
     emptied.removed += rows
     marked = history.disk.marked(file, BitMap64(range(len(rows))))
-    emptied.stage(file.removed(timestamp_ms=1), marked)
+    emptied.stage(file.tombstone(timestamp_ms=1), marked)
     assert history.commit(emptied)
     gone = history.begin("gone")
-    gone.stage(marked.removed(timestamp_ms=1))
+    gone.stage(marked.tombstone(timestamp_ms=1))
     assert history.commit(gone)
     assert history.commit(compaction)
     history.check_rows()
@@ -170,7 +170,7 @@ def test_a_file_that_is_listed_again_took_no_rows() -> None:
     delete(1)(ours)
     [file] = [one for one in history.newest.files.adds() if one.path == "f1"]
     again = msgspec.structs.replace(file, base_row_id=7)
-    listed = ConcurrentCommit(version=1, removed=(file.removed(timestamp_ms=1),), added=(again,))
+    listed = ConcurrentCommit(version=1, removed=(file.tombstone(timestamp_ms=1),), added=(again,))
     assert not reconcile_rows(ours.footprint(), listed, history.disk).carried
 
 
@@ -255,7 +255,7 @@ def test_a_larger_vector_may_bring_rows_back(
     read = bind(parse_predicate("id = 1"), ours.base.schema)
     ours.reads.append(Read(predicate=read, text="id = 1", files=False))
     [file] = [one for one in history.newest.files.adds() if one.deletion_vector]
-    other.stage(file.removed(timestamp_ms=1), history.disk.marked(file, BitMap64(now)))
+    other.stage(file.tombstone(timestamp_ms=1), history.disk.marked(file, BitMap64(now)))
     assert history.commit(other)
     assert history.commit(ours) is commits
 

@@ -112,7 +112,7 @@ def test_a_record_that_does_not_add_up_says_nothing(damage: Any) -> None:
     sources = list(parse_sources(str((output.tags or {})[SOURCES_TAG])))
     assert len(sources) == 2
     tags = {SOURCES_TAG: sources_text(damage(sources))}
-    sort.stage(output.removed(timestamp_ms=1, data_change=False))
+    sort.stage(output.tombstone(timestamp_ms=1, data_change=False))
     sort.stage(msgspec.structs.replace(output, tags=tags))
     assert history.commit(sort)
     assert not history.commit(late)

@@ -11,7 +11,7 @@ from tests.console.lakes import PlainLake
 from txlake.catalog import Catalog
 from txlake.console.now import LockRow, graph
 from txlake.errors import TxlakeError
-from txlake.ports import Moved, Ratification
+from txlake.ports import HeadsMoved, Ratification
 
 DEADLINE_S = 30
 
@@ -43,7 +43,7 @@ def test_attempts_to_commit_that_lost_are_counted(lake: PlainLake, browser: Brow
     assert table is not None
     for lost in (1, 2):
         request = Ratification(transaction_id=mine.id, commits=(), unchanged={table.id: 10**6})
-        assert isinstance(catalog.ledger.ratify(request), Moved)
+        assert isinstance(catalog.ledger.ratify(request), HeadsMoved)
         assert lake.sql("SELECT lost_attempts FROM txlake.transactions") == [(lost,)]
     assert "</td><td>2</td>" in browser.page("/now")
     lake.sql("ROLLBACK", session)

@@ -11,7 +11,7 @@ from txlake.log.block import totals_of_adds
 from txlake.log.file_columns import FileColumns
 from txlake.log.files import FILES_SCHEMA, Files, Totals, adds_of, files_table
 from txlake.protocol.actions import Add, DeletionVector, FileKey
-from txlake.protocol.lazy_stats import GivenStats, LazyStats
+from txlake.protocol.lazy_stats import DecodedStats, LazyStats
 
 
 def _both(adds: list[Add]) -> list[Files]:
@@ -171,7 +171,7 @@ def test_a_choice_of_files_is_that_from_all_of_them() -> None:
             for at in range(count)
         ]
         table = files_table(adds)
-        lazy = LazyStats([GivenStats(table["stats"])])
+        lazy = LazyStats([DecodedStats(table["stats"])])
         files = Files.of_columns(table.drop_columns("stats"), lazy)
         for step in range(chance.randrange(4)):
             path = f"f{chance.randrange(count)}"

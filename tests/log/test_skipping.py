@@ -45,7 +45,7 @@ from txlake.log.skipping import (
 )
 from txlake.protocol.actions import Add
 from txlake.protocol.file_rows import adds_of, files_table
-from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
+from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
 from txlake.protocol.partition_values import PartitionScalar, format_value
 from txlake.protocol.statistics import FileStatistics, loosen
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
@@ -745,7 +745,7 @@ def test_files_are_judged_the_same_alone_and_among_others(monkeypatch: pytest.Mo
             assert verdicts(text, files(*odd)) == expected[text]
 
 
-class CountedStats(GivenStats):
+class CountedStats(DecodedStats):
     """Counts how many texts are asked for."""
 
     asked = 0

@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from txlake.log.values import computed, parse_value
+from txlake.log.values import compute, parse_value
 from txlake.protocol.types import Struct, from_arrow_schema
 
 ROWS = pa.table(
@@ -26,7 +26,7 @@ SCHEMA: Struct = from_arrow_schema(ROWS.schema)
 
 def made(text: str, rows: pa.Table = ROWS) -> pa.ChunkedArray | None:
     value = parse_value(text, aliases=("t", "db.t"))
-    return None if value is None else computed(value, rows, SCHEMA)
+    return None if value is None else compute(value, rows, SCHEMA)
 
 
 @pytest.mark.parametrize(

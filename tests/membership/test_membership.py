@@ -209,15 +209,15 @@ def test_a_folder_that_cannot_be_removed_is_removed_later(
     assert lake.catalog.ledger.dropped_tables() == []
 
 
-@pytest.mark.parametrize("is_prompt", [True, False])
+@pytest.mark.parametrize("excludes_late_writes", [True, False])
 def test_where_a_deletion_may_arrive_late_it_is_noted_before(
-    lake: Offline, monkeypatch: pytest.MonkeyPatch, is_prompt: bool
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, excludes_late_writes: bool
 ) -> None:
     noted: list[str] = []
     monkeypatch.setattr(lake.catalog.ledger, "note_clearing", noted.append)
-    lake.instead["is_prompt"] = is_prompt
+    lake.instead["excludes_late_writes"] = excludes_late_writes
     lake.run("CREATE TABLE t (id INT); DROP TABLE t")
-    assert len(noted) == (0 if is_prompt else 1)
+    assert len(noted) == (0 if excludes_late_writes else 1)
 
 
 def test_what_another_has_cleared_is_left_alone(

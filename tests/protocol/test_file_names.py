@@ -13,7 +13,7 @@ from txlake.protocol.file_names import (
     StagedCommit,
     V2Checkpoint,
     commit_path,
-    list_from,
+    listing_start,
     log_path,
     parse_name,
     sidecar_path,
@@ -67,7 +67,7 @@ def test_other_names_are_none_of_ours(name: str) -> None:
 
 def test_a_listing_from_a_version_holds_all_of_its_files() -> None:
     paths = [commit_path(9), commit_path(10), log_path(ClassicCheckpoint(10)), commit_path(11)]
-    assert [path > list_from(10) for path in paths] == [False, True, True, True]
+    assert [path > listing_start(10) for path in paths] == [False, True, True, True]
 
 
 def test_sidecars_lie_in_their_folder_whatever_path_names_them() -> None:

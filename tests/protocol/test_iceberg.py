@@ -16,7 +16,7 @@ from txlake.protocol.column_mapping import (
     max_column_id,
     nested_ids,
 )
-from txlake.protocol.iceberg import ENABLE, new_widening, violation, with_settings
+from txlake.protocol.iceberg import ENABLE, violation, widening_violation, with_required_properties
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
 
@@ -143,19 +143,19 @@ def test_partition_columns_stay() -> None:
 
 def test_settings_that_come_and_go_with_the_rules() -> None:
     alone = metadata(configuration={ENABLE: "true"})
-    assert with_settings(alone, None, new=True).configuration == ON
-    assert with_settings(alone, None, new=False) == alone
+    assert with_required_properties(alone, None, new=True).configuration == ON
+    assert with_required_properties(alone, None, new=False) == alone
     off = metadata(configuration={ENABLE: "true", "delta.columnMapping.mode": "none"})
-    assert with_settings(off, None, new=True) == off
+    assert with_required_properties(off, None, new=True) == off
     on = metadata(configuration={**ON, FORMATS: "iceberg"})
     off = metadata(configuration={FORMATS: "hudi, iceberg"})
-    assert with_settings(off, on, new=False).configuration == {FORMATS: "hudi"}
+    assert with_required_properties(off, on, new=False).configuration == {FORMATS: "hudi"}
     only = metadata(configuration={FORMATS: "iceberg"})
-    assert with_settings(only, on, new=False).configuration == {}
-    assert with_settings(only, only, new=False) == only
+    assert with_required_properties(only, on, new=False).configuration == {}
+    assert with_required_properties(only, only, new=False) == only
 
 
 def test_new_widenings_are_told_from_old_ones() -> None:
     before = widened("integer", "double")
-    assert new_widening(before, before) is None
-    assert "from byte to double" in str(new_widening(widened("byte", "double"), before))
+    assert widening_violation(before, before) is None
+    assert "from byte to double" in str(widening_violation(widened("byte", "double"), before))

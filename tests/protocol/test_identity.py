@@ -64,7 +64,7 @@ def field(
     ],
 )
 def test_the_next_value(start: int, step: int, mark: int | None, next_one: int) -> None:
-    assert column(start, step).after(mark) == next_one
+    assert column(start, step).next_value(mark) == next_one
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_the_next_value(start: int, step: int, mark: int | None, next_one: int) 
 def test_the_further_mark(
     step: int, one: int | None, other: int | None, further: int | None
 ) -> None:
-    assert column(step=step).further(one, other) == further
-    assert column(step=step).further(other, one) == further
+    assert column(step=step).later_mark(one, other) == further
+    assert column(step=step).later_mark(other, one) == further
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_further_mark(
     ],
 )
 def test_how_many_values_are_left(step: int, first: int, count: int) -> None:
-    assert column(step=step).capacity(first) == count
+    assert column(step=step).values_left(first) == count
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_how_many_values_are_left(step: int, first: int, count: int) -> None:
     ],
 )
 def test_the_mark_for_a_value(start: int, step: int, value: int, mark: int | None) -> None:
-    assert column(start, step).reached(value) == mark
+    assert column(start, step).mark_covering(value) == mark
 
 
 def test_what_a_schema_says() -> None:

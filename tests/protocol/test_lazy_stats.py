@@ -13,7 +13,7 @@ from tests.transaction.log_of import with_damaged_stats
 from txlake.errors import CorruptTable
 from txlake.protocol import checkpoints
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint
-from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
+from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
 
 _GROUP = 4
 _ADD = pa.struct(
@@ -93,7 +93,7 @@ def test_rows_have_their_own_statistics_whichever_are_asked_for(pattern: str) ->
         keep: Mask = random.random(len(expected)) < random.random()
         kept = list(itertools.compress(expected, keep.tolist()))
         assert LazyStats([rows.stats]).filter(keep).to_pylist() == kept
-        several = LazyStats([rows.stats, GivenStats(pa.chunked_array([["x", None]])), rows.stats])
+        several = LazyStats([rows.stats, DecodedStats(pa.chunked_array([["x", None]])), rows.stats])
         every = np.concatenate([keep, [True, False], ~keep])
         others = list(itertools.compress(expected, (~keep).tolist()))
         assert several.filter(every).to_pylist() == [*kept, "x", *others]
@@ -135,14 +135,14 @@ def test_damage_is_mended_where_the_texts_are_known_from_elsewhere() -> None:
         errors.append(error)
         return pa.chunked_array([other[:3], other[3:]])
 
-    stats = LazyStats([rows.stats], instead=instead)
+    stats = LazyStats([rows.stats], fallback=instead)
     # Those that were given before the damage was met are not given again.
     first = _texts("aaaaaaaaa")[:4]
     assert [text for chunk in stats.chunks() for text in chunk.to_pylist()] == [*first, *other[4:]]
     assert stats.column().to_pylist() == other
     assert stats.filter(np.arange(9) > 6).to_pylist() == other[7:]
     assert len(errors) == 1
-    fresh = LazyStats([rows.stats], instead=instead)
+    fresh = LazyStats([rows.stats], fallback=instead)
     assert fresh.column().to_pylist() == [*first, *other[4:]]
     assert fresh.column() is fresh.column()
 

@@ -11,11 +11,11 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Metadata
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.mapping_change import (
-    Mapping,
+    ColumnMapping,
     check_mapped,
-    schema_asked_for,
+    schema_by_metadata,
     with_mapping,
-    with_mapping_back,
+    with_restored_mapping,
 )
 from txlake.protocol.types import parse_schema
 
@@ -49,7 +49,7 @@ def of(mode: str | None, *columns: dict[str, object], most: str | None = None) -
 
 def follow(new: Metadata, old: Metadata | None, mode: str | None = "none", **how: bool) -> Metadata:
     numbers = count(1)
-    before = None if old is None else Mapping(mode, old)
+    before = None if old is None else ColumnMapping(mode, old)
     given = {"replaces": False, **how}
     return with_mapping(new, before, lambda: f"new{next(numbers)}", table="t", **given)
 
@@ -202,7 +202,7 @@ def test_the_highest_id_only_grows() -> None:
 
 
 def back(new: Metadata, old: Metadata) -> Metadata:
-    return with_mapping_back(new, old, lambda: "new", table="t")
+    return with_restored_mapping(new, old, lambda: "new", table="t")
 
 
 def test_what_an_earlier_version_had_comes_back() -> None:
@@ -256,6 +256,6 @@ def test_ids_and_names_are_unique() -> None:
 
 
 def test_the_schema_as_the_metadata_asks_for_it() -> None:
-    assert schema_asked_for(BY_ID).fields[0].physical_name == "p-a"
-    left = schema_asked_for(of("none", column("a", 1, "p-a")))
+    assert schema_by_metadata(BY_ID).fields[0].physical_name == "p-a"
+    left = schema_by_metadata(of("none", column("a", 1, "p-a")))
     assert (left.fields[0].physical_name, left.fields[0].column_id) == ("a", None)

@@ -10,8 +10,8 @@ from txlake.protocol.times import (
     DAY,
     SECOND,
     FarTime,
-    civil_of,
-    days_of,
+    epoch_date,
+    epoch_days,
     is_zoned,
     micros_of,
     parse_time,
@@ -19,7 +19,7 @@ from txlake.protocol.times import (
     time_text,
 )
 
-FIRST, LAST = days_of(1, 1, 1) * DAY, days_of(10_000, 1, 1) * DAY - 1
+FIRST, LAST = epoch_days(1, 1, 1) * DAY, epoch_days(10_000, 1, 1) * DAY - 1
 MICROS = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -41,9 +41,9 @@ def test_times_are_as_many_microseconds(micros: int, zoned: bool) -> None:
 
 @given(st.dates())
 def test_days_are_pythons(day: date) -> None:
-    days = days_of(day.year, day.month, day.day)
+    days = epoch_days(day.year, day.month, day.day)
     assert date(1970, 1, 1) + timedelta(days=days) == day
-    assert civil_of(days) == (day.year, day.month, day.day)
+    assert epoch_date(days) == (day.year, day.month, day.day)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_days_are_pythons(day: date) -> None:
         (-1, "1969-12-31 23:59:59.999999"),
         (LAST + 1, "+10000-01-01 00:00:00"),
         (FIRST - 1, "0000-12-31 23:59:59.999999"),
-        (days_of(-1, 2, 28) * DAY, "-0001-02-28 00:00:00"),
+        (epoch_days(-1, 2, 28) * DAY, "-0001-02-28 00:00:00"),
         (2**63 - 1, "+294247-01-10 04:00:54.775807"),
     ],
 )

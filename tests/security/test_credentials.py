@@ -20,7 +20,7 @@ from tests.storage.conftest import s3_client, s3_options
 from txlake.cli.app import app
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.lake.lake import open_session
-from txlake.redaction import redacted
+from txlake.redaction import redact
 from txlake.storage import open_store
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def test_no_repr_shows_storage_options() -> None:
     ],
 )
 def test_what_looks_like_a_credential_is_hidden(text: str, shown: str) -> None:
-    assert redacted(text) == shown
+    assert redact(text) == shown
 
 
 # --- a lake on a bucket -----------------------------------------------------------------------

@@ -267,7 +267,7 @@ def test_another_tables_staged_file(client: Client) -> None:
 def test_what_would_corrupt_the_table_is_refused_with_the_reason(client: Client) -> None:
     twice = client.stage("t", file("x"), file("x"))
     failed(client.commit("t", twice), 409, CONFLICT, "is refused: ")
-    gone = client.stage("t", file("gone").removed(timestamp_ms=1))
+    gone = client.stage("t", file("gone").tombstone(timestamp_ms=1))
     failed(client.commit("t", gone), 409, CONFLICT, "it isn't in the table")
     assert client.version("t") == 1
 
@@ -326,7 +326,7 @@ def test_our_transaction_goes_on_over_a_foreign_append(client: Client) -> None:
 
 def test_our_transaction_loses_to_a_foreign_delete(client: Client) -> None:
     [added] = client.handle("t").log.latest().files.adds()
-    theirs = client.stage("t", added.removed(timestamp_ms=1))
+    theirs = client.stage("t", added.tombstone(timestamp_ms=1))
     tx = client.lake.begin()
     tx.sql("DELETE FROM t WHERE id = 1")
     assert client.commit("t", theirs).status_code == 200
@@ -339,7 +339,7 @@ def test_our_transaction_loses_to_a_foreign_delete(client: Client) -> None:
 def test_a_transaction_over_many_tables_is_all_or_nothing_beside_it(client: Client) -> None:
     client.lake.sql("CREATE TABLE other (id INT)")
     [added] = client.handle("t").log.latest().files.adds()
-    theirs = client.stage("t", added.removed(timestamp_ms=1))
+    theirs = client.stage("t", added.tombstone(timestamp_ms=1))
     tx = client.lake.begin()
     tx.sql("DELETE FROM t WHERE id = 1")
     tx.sql("INSERT INTO other VALUES (1)")

@@ -567,7 +567,7 @@ def test_deletion_vectors_are_dropped_when_no_file_has_one() -> None:
     )
     (first, *_) = start.files.adds()
     marked = msgspec.structs.replace(first, deletion_vector=vector)
-    found = start.apply((first.removed(timestamp_ms=1), marked))
+    found = start.apply((first.tombstone(timestamp_ms=1), marked))
     refused(DropFeature(T, "deletionVectors"), found, "found 1 of 2; set .*PURGE")
 
 

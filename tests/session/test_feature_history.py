@@ -23,8 +23,8 @@ def purged() -> LogOf:
     """A file gets a vector in version 1, and version 2 purges it."""
     table = LogOf().create(PLAIN)
     now = table.clock.time_ms
-    table.commit(1, PLAIN.removed(timestamp_ms=now), MARKED)
-    return table.commit(2, MARKED.removed(timestamp_ms=now), add("b"))
+    table.commit(1, PLAIN.tombstone(timestamp_ms=now), MARKED)
+    return table.commit(2, MARKED.tombstone(timestamp_ms=now), add("b"))
 
 
 def trace(table: LogOf, feature: str = VECTORS, up_to: int = 99) -> int | None:
@@ -42,7 +42,7 @@ def test_a_version_with_vectors_is_a_trace() -> None:
 
 def test_a_checkpoint_that_holds_vectors_is_one() -> None:
     table = LogOf().create(PLAIN)
-    table.commit(1, PLAIN.removed(timestamp_ms=table.clock.time_ms), MARKED)
+    table.commit(1, PLAIN.tombstone(timestamp_ms=table.clock.time_ms), MARKED)
     write_checkpoint(table.open())
     old = [path for path in table.paths if path.endswith(("0.json", "0.crc"))]
     table.remove_file(*old).commit(2, add("c"))

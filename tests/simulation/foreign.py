@@ -13,7 +13,7 @@ from typing import Any, cast
 from tests.simulation.history import Doubt
 from txlake.catalog import AnyCatalog, Catalog
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
-from txlake.ports import Ledger, Moved, Ratification, Ratified, Reserved
+from txlake.ports import HeadsMoved, Ledger, Ratification, Ratified, TurnTaken
 from txlake.protocol.actions import CommitInfo, decode_actions
 from txlake.session.bounded_cache import Recent
 from txlake.session.engine import Engine
@@ -69,7 +69,7 @@ class _Ledger:
     def __getattr__(self, name: str) -> object:
         return getattr(self._catalog.ledger, name)
 
-    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         """As `Ledger.ratify`. Raises Doubt where the server refuses what a sound client asks."""
         if request.names or any(one.staged is None for one in request.commits):
             return self._catalog.ledger.ratify(request)
@@ -92,9 +92,9 @@ class _Ledger:
             return self._ratified()
         match outcome.cause:
             case Overtaken():
-                return Moved(heads=self._heads([*logs, *request.unchanged]))
+                return HeadsMoved(heads=self._heads([*logs, *request.unchanged]))
             case Busy():
-                return Reserved(transaction_id="another")
+                return TurnTaken(transaction_id="another")
             case Refused(reason):
                 raise Doubt(f"{outcome.table}: a sound commit was refused: {reason}")
 

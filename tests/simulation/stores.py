@@ -18,7 +18,7 @@ from tests.simulation.luck import Misfortune
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage import join_url
-from txlake.storage.locations import checked_path, locate
+from txlake.storage.locations import locate, validate_path
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -138,7 +138,7 @@ class SimulatedStore:
         return join_url(ROOT, self._root) if self._root else ROOT
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         return self._storage.is_disk
 
     def get(self, path: str) -> bytes:
@@ -251,7 +251,7 @@ class SimulatedStore:
     def _key(self, path: str) -> str:
         if not path:
             return self._root
-        checked = checked_path(path)
+        checked = validate_path(path)
         return f"{self._root}/{checked}" if self._root else checked
 
     def _request(self, kind: str, path: str) -> str:

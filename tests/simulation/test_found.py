@@ -101,7 +101,7 @@ def test_a_folder_whose_clearing_may_arrive_late_isn_t_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A bucket repeats a delete that wasn't answered: it may be carried out twice."""
-    monkeypatch.setattr(BucketStore, "is_prompt", False)
+    monkeypatch.setattr(BucketStore, "excludes_late_writes", False)
     assert len(set(places_of(lake("late"), 2))) == 2
 
 

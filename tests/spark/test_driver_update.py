@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
-from txlake.log.values import computed, parse_value
+from txlake.log.values import compute, parse_value
 from txlake.spark import dml, driver_update
 from txlake.spark.writing import Written
 
@@ -69,7 +69,7 @@ def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: N
     for text in VALUES:
         value = parse_value(text, aliases=())
         assert value is not None, text
-        here = [computed(value, rows.slice(place, 1), full.snapshot.schema) for place in range(5)]
+        here = [compute(value, rows.slice(place, 1), full.snapshot.schema) for place in range(5)]
         for place, found in enumerate(here):
             if found is not None:
                 theirs = frame.where(f"id = {place + 1}").selectExpr(f"{text} AS v").toArrow()["v"]

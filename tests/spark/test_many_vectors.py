@@ -86,7 +86,7 @@ def test_inline_vectors(tmp_path: Path, spark: SparkSession) -> None:
     t.append(spark.range(0, 100, 1, 1))
     (add,) = t.adds()
     marked = msgspec.structs.replace(add, deletion_vector=codec.inline(BitMap64([0, 7])))
-    t.commit(Change(operation="DELETE", actions=(add.removed(timestamp_ms=1), marked)))
+    t.commit(Change(operation="DELETE", actions=(add.tombstone(timestamp_ms=1), marked)))
     assert _ids(t) == [i for i in range(100) if i not in {0, 7}]
 
 

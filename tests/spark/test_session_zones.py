@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from txlake.log.coercion import as_timestamp, as_wall_time
 from txlake.log.predicate_nodes import LocalTime
 from txlake.log.time_zones import ZoneRules, parse_rules
-from txlake.protocol.times import DAY, SECOND, days_of, micros_of, time_text
+from txlake.protocol.times import DAY, SECOND, epoch_days, micros_of, time_text
 from txlake.spark import session_zones
 from txlake.spark.session_zones import RemoteZone, session_zone
 
 NOT_LISTED = ("+05:30", "-09:00", "+1:15", "GMT+1", "UTC+01:00", "UT-3", "Z", "EST", "PST", "CTT")
-FIRST, LAST = days_of(1, 1, 1) * DAY, days_of(10_000, 1, 1) * DAY - SECOND
+FIRST, LAST = epoch_days(1, 1, 1) * DAY, epoch_days(10_000, 1, 1) * DAY - SECOND
 DRAWN_PER_ZONE = 60
 
 
@@ -40,7 +40,9 @@ def walls_of(rules: ZoneRules, chance: random.Random) -> Iterator[int]:
     yield from (FIRST, LAST)
     for year in (1, 1800, 1970, 2037):
         for _ in range(DRAWN_PER_ZONE // 4):
-            yield chance.randrange(days_of(year, 1, 1) * DAY, LAST if year == 2037 else 3 * 10**15)
+            yield chance.randrange(
+                epoch_days(year, 1, 1) * DAY, LAST if year == 2037 else 3 * 10**15
+            )
 
 
 def test_times_of_all_zones_are_the_instants_that_spark_reads(spark: SparkSession) -> None:

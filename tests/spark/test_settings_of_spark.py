@@ -107,7 +107,7 @@ def test_a_text_that_a_setting_may_change_is_left_to_spark(
     settings: dict[str, str], read: list[str], left: list[str]
 ) -> None:
     rules = _rules(**settings)
-    assert [text for text in (*read, *left) if rules.reads(text)] == read
+    assert [text for text in (*read, *left) if rules.agrees_on(text)] == read
     assert all(parse_predicate(text, rules=rules) == Opaque(text) for text in left)
     assert all(parse_value(text, rules=rules) is None for text in left)
 

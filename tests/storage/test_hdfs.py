@@ -21,7 +21,7 @@ from tests.storage.proxy import Fault, Proxy, Request, proxying, serving
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
-from txlake.storage.hdfs.store import HdfsStore, translated
+from txlake.storage.hdfs.store import HdfsStore, translate_error
 from txlake.storage.hdfs.webhdfs import (
     REFUSALS,
     REFUSING_STATUSES,
@@ -345,7 +345,7 @@ def test_each_error(
     status: int | None, kind: str, expected: type[TxlakeError], advice: str
 ) -> None:
     error = WebHdfsError(f"{kind}: reason\nmore", kind=kind, status=status, may_be_done=True)
-    found = translated(error, "write", "hdfs://c/t/x")
+    found = translate_error(error, "write", "hdfs://c/t/x")
     assert type(found) is expected
     assert re.fullmatch(rf"can't write hdfs://c/t/x: .*reason more; .*{advice}.*", str(found))
 
@@ -354,11 +354,11 @@ def test_each_refusal_has_its_advice() -> None:
     for kind in REFUSALS:
         error = WebHdfsError(kind, kind=kind, status=403, may_be_done=True)
         assert not error.may_be_done
-        assert isinstance(translated(error, "write", "hdfs://c/t/x"), InvalidRequest)
+        assert isinstance(translate_error(error, "write", "hdfs://c/t/x"), InvalidRequest)
     for status in REFUSING_STATUSES:
         error = WebHdfsError("", status=status, may_be_done=True)
         assert not error.may_be_done
-        assert isinstance(translated(error, "write", "hdfs://c/t/x"), InvalidRequest)
+        assert isinstance(translate_error(error, "write", "hdfs://c/t/x"), InvalidRequest)
 
 
 def test_a_file_where_a_folder_is_needed(node: NameNode) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from txlake.storage import canonical_url, led_out
+from txlake.storage import canonical_url, symlink_target
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def led(root: Path, folder: Path) -> str | None:
-    return led_out(canonical_url(root), canonical_url(folder))
+    return symlink_target(canonical_url(root), canonical_url(folder))
 
 
 def test_a_folder_without_links_is_at_its_place(root: Path) -> None:
@@ -58,10 +58,10 @@ def test_what_is_not_below_the_root_is_elsewhere(root: Path) -> None:
 
 
 def test_other_stores_have_no_links(root: Path) -> None:
-    assert led_out("s3://bucket/root", "s3://bucket/root/t") is None
-    assert led_out("memory://root", "memory://other/t") is None
-    assert led_out(canonical_url(root), "s3://bucket/t") is None
+    assert symlink_target("s3://bucket/root", "s3://bucket/root/t") is None
+    assert symlink_target("memory://root", "memory://other/t") is None
+    assert symlink_target(canonical_url(root), "s3://bucket/t") is None
 
 
 def test_the_root_of_the_file_system(root: Path) -> None:
-    assert led_out("file:///", canonical_url(root / "t")) is None
+    assert symlink_target("file:///", canonical_url(root / "t")) is None

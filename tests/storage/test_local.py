@@ -18,7 +18,7 @@ import pytest
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
-from txlake.storage.local import translated
+from txlake.storage.local import translate_error
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -407,7 +407,7 @@ TABLE: list[tuple[int, type[TxlakeError]]] = [
 
 @pytest.mark.parametrize(("number", "expected"), TABLE, ids=lambda value: str(value))
 def test_the_systems_errors(number: int, expected: type[TxlakeError]) -> None:
-    found = translated(OSError(number, os.strerror(number)), "write", "/data/t/x")
+    found = translate_error(OSError(number, os.strerror(number)), "write", "/data/t/x")
     assert type(found) is expected
     assert "/data/t/x" in str(found)
     assert os.strerror(number) in str(found)

@@ -13,7 +13,7 @@ from tests.storage.conftest import Scripted, s3_client
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
-from txlake.storage.locations import Kind, Place
+from txlake.storage.locations import StoreKind, StoreRoot
 from txlake.storage.objects import Backend, BucketStore
 
 CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
@@ -190,7 +190,7 @@ def test_a_store_whose_deletion_stops_at_what_is_gone(tmp_path: Path) -> None:
     folder = obstore.store.LocalStore(tmp_path)  # as Azure and Google do
     with pytest.raises(FileNotFoundError):
         obstore.delete(folder, ["gone"])
-    store = BucketStore(Place(Kind.MEMORY, "x", ""), Backend(folder, folder))
+    store = BucketStore(StoreRoot(StoreKind.MEMORY, "x", ""), Backend(folder, folder))
     for name in ("a", "b", "c"):
         store.put(name, b"")
     store.delete(["gone", "a", "gone too", "c"])

@@ -6,11 +6,11 @@ import obstore.exceptions
 import pytest
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
-from txlake.redaction import redacted, secrets_of
-from txlake.storage.store_errors import Verdict, translated, verdict_of
+from txlake.redaction import redact, secrets_of
+from txlake.storage.store_errors import RequestOutcome, request_outcome, translate_error
 
 E = obstore.exceptions
-REFUSED, NOT_SENT, LOST = Verdict.REFUSED, Verdict.NOT_SENT, Verdict.LOST
+REFUSED, NOT_SENT, LOST = RequestOutcome.REFUSED, RequestOutcome.NOT_SENT, RequestOutcome.LOST
 
 
 def _answer(status: int, body: str = "") -> str:
@@ -19,7 +19,7 @@ def _answer(status: int, body: str = "") -> str:
     )
 
 
-TABLE: list[tuple[Exception, Verdict, type[TxlakeError]]] = [
+TABLE: list[tuple[Exception, RequestOutcome, type[TxlakeError]]] = [
     (E.PermissionDeniedError(_answer(403)), REFUSED, InvalidRequest),
     (E.UnauthenticatedError(_answer(401)), REFUSED, InvalidRequest),
     (E.NotSupportedError("no"), REFUSED, InvalidRequest),
@@ -54,9 +54,9 @@ TABLE: list[tuple[Exception, Verdict, type[TxlakeError]]] = [
 @pytest.mark.parametrize(
     ("error", "verdict", "expected"), TABLE, ids=lambda value: repr(value)[:50]
 )
-def test_each_error(error: Exception, verdict: Verdict, expected: type[TxlakeError]) -> None:
-    assert verdict_of(error) is verdict
-    found = translated(error, "write", "s3://bucket/t/x", frozenset())
+def test_each_error(error: Exception, verdict: RequestOutcome, expected: type[TxlakeError]) -> None:
+    assert request_outcome(error) is verdict
+    found = translate_error(error, "write", "s3://bucket/t/x", frozenset())
     assert type(found) is expected
     message = str(found)
     assert message.startswith("can't write s3://bucket/t/x: ")
@@ -103,7 +103,7 @@ def test_the_table_is_complete() -> None:
     ],
 )
 def test_redacted(text: str, shown: str) -> None:
-    assert redacted(text, frozenset({"opensesame"})) == shown
+    assert redact(text, frozenset({"opensesame"})) == shown
 
 
 def test_which_options_are_secret() -> None:

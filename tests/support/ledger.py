@@ -10,15 +10,15 @@ from txlake.errors import InvalidRequest
 from txlake.ports import (
     DroppedTable,
     Head,
-    Moved,
+    HeadsMoved,
     NameChange,
     NewTable,
     Ratification,
     Ratified,
     RenamedTable,
-    Reserved,
     TableCommit,
-    Versions,
+    TurnTaken,
+    VersionRange,
 )
 
 
@@ -93,19 +93,19 @@ class SimulatedLedger:
         versions = [version for version, since in table.since.items() if since <= instant]
         return max(versions, default=min(table.since, default=None))
 
-    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         self._request("ratify")
         answer = self._ratified(request)
         self.hook("ratify done")
         return answer
 
-    def _ratified(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def _ratified(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         if request.transaction_id in self.ended:
             raise InvalidRequest(f"transaction {request.transaction_id} was ended")
         for commit in request.commits:
             holder = self.reserved.get(commit.table_id, request.transaction_id)
             if holder != request.transaction_id:
-                return Reserved(transaction_id=holder)
+                return TurnTaken(transaction_id=holder)
         for name in request.names:
             self._check(name)
         new = {name.id: name for name in request.names if isinstance(name, NewTable)}
@@ -123,7 +123,7 @@ class SimulatedLedger:
                 moved[table_id] = table.head
         if moved:
             self.losses[request.transaction_id] += 1
-            return Moved(heads=moved)
+            return HeadsMoved(heads=moved)
         self.ratified.append(request.transaction_id)
         self.end(request.transaction_id)
         for name in request.names:
@@ -173,17 +173,17 @@ class SimulatedLedger:
         self.hook("reserve done")
         return True
 
-    def publishes(self, versions: Mapping[str, Versions]) -> None:
-        self._request("publishes")
+    def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
+        self._request("record_publication")
         self._note(versions)
-        self.hook("publishes done")
+        self.hook("record_publication done")
 
-    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+    def record_publication_soon(self, transaction_id: str, versions: Mapping[str, int]) -> None:
         assert transaction_id in self.ratified
-        self._request("has_published")
-        self._note({one: Versions(version, version) for one, version in versions.items()})
+        self._request("record_publication_soon")
+        self._note({one: VersionRange(version, version) for one, version in versions.items()})
 
-    def _note(self, versions: Mapping[str, Versions]) -> None:
+    def _note(self, versions: Mapping[str, VersionRange]) -> None:
         for table_id, some in versions.items():
             table = self.tables[table_id]
             if some.first <= table.published + 1:

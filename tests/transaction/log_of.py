@@ -86,7 +86,7 @@ class FakeStore:
         return self._url
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         return True
 
     def get(self, path: str) -> bytes:

@@ -116,7 +116,7 @@ def test_settings_come_before_files_and_removes_before_adds() -> None:
     transaction.stage(
         [
             add("b"),
-            file.removed(timestamp_ms=1),
+            file.tombstone(timestamp_ms=1),
             Txn(app_id="app", version=1),
             metadata({"delta.appendOnly": "false"}),
         ],
@@ -162,7 +162,7 @@ def test_every_winner_is_checked_where_old_commits_were_cleaned_up() -> None:
     for one in (ours, theirs):
         file = one.base.files.get(("a", None))
         assert file is not None
-        one.stage([file.removed(timestamp_ms=1)], operation="DELETE")
+        one.stage([file.tombstone(timestamp_ms=1)], operation="DELETE")
     theirs.commit()
     append(table, "later")
     table.remove_file(commit_path(0))

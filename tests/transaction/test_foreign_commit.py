@@ -147,7 +147,7 @@ def test_our_transaction_that_it_gets_in_the_way_of_loses() -> None:
     lake = lake_of_open()
     lake.append("a", add("x"))
     tx = lake.begin()
-    gone = add("x").removed(timestamp_ms=1)
+    gone = add("x").tombstone(timestamp_ms=1)
     tx.table("a").stage([gone], operation="DELETE")
     theirs = stage(lake.store("a"), 2, now_ms(lake), gone)
     assert isinstance(ask(lake, theirs), Accepted)
@@ -187,7 +187,7 @@ def test_what_would_corrupt_is_refused(what: str, reason: str) -> None:
     )
     cases = {
         "twice": stage(store, 1, time, add("x"), add("x")),
-        "not live": stage(store, 1, time, add("y").removed(timestamp_ms=1)),
+        "not live": stage(store, 1, time, add("y").tombstone(timestamp_ms=1)),
         "old": stage(store, 1, 1, add("x")),
         "without times": stage(store, 1, time, changed),
     }

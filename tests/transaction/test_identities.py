@@ -24,7 +24,7 @@ ID = IdentityColumn(
 
 @dataclass
 class Book:
-    """An IdentityBook in memory."""
+    """An IdentityMarks in memory."""
 
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     is_reached: bool = True
@@ -90,7 +90,7 @@ def test_who_draws_more_than_it_needs_leaves_some(identities: Identities) -> Non
     wide = replace(ID, step=10**6)
     sizes = [identities.draw("t", "m", wide, at_least=1, at_most=2**44).count for _ in range(20)]
     assert sizes == sorted(sizes, reverse=True)
-    assert sum(sizes) < wide.capacity(wide.start)
+    assert sum(sizes) < wide.values_left(wide.start)
     assert draw(identities, wide).count == 2
     assert identities.draw("t", "other", ID, at_least=1, at_most=2**44).count == 2**44
 

@@ -105,7 +105,9 @@ def test_values_of_a_table_that_is_replaced_say_nothing_of_the_next(table: LogOf
     file = transaction.view.files.get(("a", None))
     assert file is not None
     replaced = msgspec.structs.replace(of_identity(), id="another-id")
-    transaction.stage([replaced, file.removed(timestamp_ms=1)], operation="CREATE OR REPLACE TABLE")
+    transaction.stage(
+        [replaced, file.tombstone(timestamp_ms=1)], operation="CREATE OR REPLACE TABLE"
+    )
     insert(transaction, "b", 1)
     transaction.commit()
     assert mark(table) == 1
@@ -135,7 +137,7 @@ def test_who_gives_none_goes_on_with_the_mark_of_others(table: LogOf) -> None:
     file = transaction.base.files.get(("a", None))
     assert file is not None
     transaction.read(text="id = 1")
-    transaction.stage([file.removed(timestamp_ms=1)], operation="DELETE")
+    transaction.stage([file.tombstone(timestamp_ms=1)], operation="DELETE")
     inserted(table, "b", 5)
     assert transaction.commit().rebased_over == (2,)
     assert mark(table) == 5

@@ -38,7 +38,7 @@ def remove_from(tx: LakeTransaction, name: str, path: str) -> None:
     table = tx.table(name)
     file = table.base.files.get((path, None))
     assert file is not None
-    table.stage([file.removed(timestamp_ms=1)], operation="DELETE")
+    table.stage([file.tombstone(timestamp_ms=1)], operation="DELETE")
 
 
 # --- what becomes true ----------------------------------------------------------------------------

@@ -155,8 +155,8 @@ def test_every_write_of_the_protocol_was_a_place_to_die() -> None:
     for name in BOTH:
         assert {f"{name}.put_if_absent", f"{name}.put", f"{name}.delete"} <= kinds
     assert inline.count("ledger.ratify") == 1
-    assert inline.count("ledger.has_published") == 1
-    assert staged.count("ledger.publishes") == 1
+    assert inline.count("ledger.record_publication_soon") == 1
+    assert staged.count("ledger.record_publication") == 1
     assert staged.count("a.put") == inline.count("a.put") + 1
 
 

@@ -155,7 +155,7 @@ def test_threads_that_share_a_log_commit_in_turn() -> None:
     lake.ledger.hook = looking
     tx.commit()
     assert free["ratify", "a"] is False
-    assert free["has_published", "a"] is False
+    assert free["record_publication_soon", "a"] is False
     assert free["ratify", "b"] is True  # a table that is only read keeps nobody waiting
     with logs["a"].turn() as is_mine:
         assert is_mine
@@ -178,7 +178,7 @@ def test_what_a_thread_of_this_process_commits_is_left_to_it_to_publish() -> Non
 def test_a_ledger_that_is_away_after_the_ratification_fails_nothing() -> None:
     lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
     tx = write_both(lake)
-    when(lake, "publishes", failing(Unavailable("away")))
+    when(lake, "record_publication", failing(Unavailable("away")))
     assert tx.commit().sequence == 2
     assert lake.ledger.tables["a"].published == 0
     assert paths(lake, "a") == ["a1"]
@@ -189,7 +189,7 @@ def test_all_tables_of_a_transaction_are_noted_as_published_at_once() -> None:
     lake = lake_of()
     del lake.ledger.requests[:]
     write_both(lake).commit()
-    assert lake.ledger.requests.count("has_published") == 1
+    assert lake.ledger.requests.count("record_publication_soon") == 1
     assert [lake.ledger.tables[name].published for name in BOTH] == [1, 1]
 
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_comes_after_the_publication_alone() -> None:
 def test_a_publication_that_cannot_be_noted_is_followed_by_its_checkpoint() -> None:
     staging = Settings(inline_commit_bytes_max=0)  # what is staged is noted at once
     lake = LakeOf(settings=staging).create("a", configuration={"delta.checkpointInterval": "1"})
-    when(lake, "publishes", failing(Unavailable("away")))
+    when(lake, "record_publication", failing(Unavailable("away")))
     lake.append("a", add("a1"))
     assert lake.ledger.tables["a"].published == 0
     assert "_delta_log/00000000000000000001.checkpoint.parquet" in lake.fake("a").files

@@ -16,7 +16,7 @@ A_DV2 = add("a", vector=vector(offset=2))
 
 
 def gone(file: Add, *, data_change: bool = True) -> Remove:
-    return file.removed(timestamp_ms=1, data_change=data_change)
+    return file.tombstone(timestamp_ms=1, data_change=data_change)
 
 
 def moved(path: str) -> Add:

@@ -322,7 +322,7 @@ def test_another_table_takes_the_place_of_one_whose_files_all_go() -> None:
     plain = msgspec.structs.replace(of(column("a")), id="another")
     with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
         transaction.stage([plain], operation="REPLACE TABLE")
-    gone = add("f").removed(timestamp_ms=1)
+    gone = add("f").tombstone(timestamp_ms=1)
     with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
         transaction.stage([of(column("a")), gone], operation="REPLACE TABLE")
     renamed = TableTransaction(transaction.log, transaction.base)
@@ -359,7 +359,7 @@ def test_files_come_and_go_where_it_is_known_what_the_table_asks(odd: dict[str, 
     table = LogOf()
     table.commit(0, Protocol(min_reader_version=1, min_writer_version=2), of(column("a")), add("f"))
     table.commit(1, having(column("a"), **odd))
-    for change in (add("g"), add("f").removed(timestamp_ms=1)):
+    for change in (add("g"), add("f").tombstone(timestamp_ms=1)):
         transaction = begin(table)
         with pytest.raises(CorruptTable, match="SET TBLPROPERTIES"):
             transaction.stage([change], operation="WRITE")

@@ -75,7 +75,7 @@ def change(
     after: Sequence[Add],
     **origins: Origins,
 ) -> None:
-    removes = [one.removed(timestamp_ms=1) for one in before]
+    removes = [one.tombstone(timestamp_ms=1) for one in before]
     transaction.stage([*removes, *after], operation="UPDATE", origins=origins)
 
 
@@ -85,7 +85,7 @@ def pack(transaction: TableTransaction, *sources: Add, into: str = "c", told: bo
         Source(path=one.path, vector_id=one.key[1], first=0, rows=_live(one)) for one in sources
     ]
     tags = {"txlake.sources": sources_text(runs)} if told else None
-    removes = [replace(one.removed(timestamp_ms=1), data_change=False) for one in sources]
+    removes = [replace(one.tombstone(timestamp_ms=1), data_change=False) for one in sources]
     packed = replace(file(into, tags=tags), data_change=False)
     transaction.stage([*removes, packed], operation="OPTIMIZE")
 
@@ -212,7 +212,7 @@ def test_through_a_sorted_file() -> None:
         Source(path="a", vector_id=None, first=0, rows=2, positions_id="x@02"),
     ]
     transaction = begin(table())
-    removes = [replace(one.removed(timestamp_ms=1), data_change=False) for one in (A, B)]
+    removes = [replace(one.tombstone(timestamp_ms=1), data_change=False) for one in (A, B)]
     packed = replace(file("c", tags={"txlake.sources": sources_text(runs)}), data_change=False)
     transaction.stage([*removes, packed], operation="OPTIMIZE")
     change(

@@ -27,7 +27,7 @@ class Distant(FakeStore):
         self.meets: Callable[[], object] | None = None
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         return False
 
     def _request(self, kind: str, path: str) -> None:

@@ -47,7 +47,7 @@ def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note
     lake.ledger.requests.clear()
     lake.fake("a").requests.clear()
     tx.commit()
-    assert lake.ledger.requests == ["ratify", "has_published"]
+    assert lake.ledger.requests == ["ratify", "record_publication_soon"]
     kinds = [kind for kind, path in lake.fake("a").requests if path.endswith(".json")]
     # Is the next version free, the one before there, and still so after the ratification? The put
     # is how the fake store makes what is absent.
@@ -60,7 +60,7 @@ def test_of_a_new_table_there_is_no_version_before() -> None:
     tx.create("c", metadata())
     lake.ledger.requests.clear()
     tx.commit()
-    assert lake.ledger.requests == ["ratify", "publishes"]
+    assert lake.ledger.requests == ["ratify", "record_publication"]
     assert ("head", commit_path(-1)) not in lake.fake("c").requests
 
 
@@ -69,7 +69,7 @@ def test_what_was_staged_is_noted_at_once() -> None:
     tx = write_both(lake)
     lake.ledger.requests.clear()
     tx.commit()
-    assert lake.ledger.requests == ["ratify", "publishes"]
+    assert lake.ledger.requests == ["ratify", "record_publication"]
 
 
 def test_what_came_before_is_noted_at_once() -> None:
@@ -82,7 +82,7 @@ def test_what_came_before_is_noted_at_once() -> None:
     lake.ledger.tables["a"].commits[2] = ahead.commit
     lake.ledger.tables["a"].head = 2
     assert publish_ratified(lake.ledger, [ahead], soon=ratified).tables == frozenset({"a"})
-    assert lake.ledger.requests == ["head", "publishes"]
+    assert lake.ledger.requests == ["head", "record_publication"]
 
 
 def test_nothing_to_publish_is_nothing_to_note() -> None:
@@ -141,7 +141,7 @@ def test_what_could_not_be_published_is_logged(caplog: pytest.LogCaptureFixture)
 def test_what_could_not_be_noted_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     lake = lake_of(settings=STAGING)  # what is staged is noted at once
     tx = write_both(lake)
-    when(lake, "publishes", away)
+    when(lake, "record_publication", away)
     with caplog.at_level(logging.WARNING):
         tx.commit()
     assert [text.partition(":")[0] for text in caplog.messages] == ["a", "b"]

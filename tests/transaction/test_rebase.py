@@ -38,7 +38,7 @@ def deleting(table: LogOf, *positions: int) -> TableTransaction:
     (vector,) = write_vectors(table.store, table.clock, [BitMap64(positions)])
     marked = add("a", stats=json.dumps({"numRecords": 6, "tightBounds": False}), vector=vector)
     transaction.read(None, None, deletes_all=True)
-    transaction.stage([file.removed(timestamp_ms=1), marked], operation="DELETE")
+    transaction.stage([file.tombstone(timestamp_ms=1), marked], operation="DELETE")
     return transaction
 
 
@@ -70,7 +70,7 @@ def test_rows_shown_in_two_versions_have_to_be_the_same() -> None:
     older = table.open().latest()
     compacting_away = begin(table)
     (file,) = older.files.adds()
-    removed = file.removed(timestamp_ms=1, data_change=False)
+    removed = file.tombstone(timestamp_ms=1, data_change=False)
     packed = msgspec.structs.replace(add("b"), data_change=False)
     compacting_away.stage([removed, packed], operation="OPTIMIZE")
     compacting_away.commit()
@@ -95,7 +95,7 @@ def compacting(table: LogOf, output: str) -> TableTransaction:
         stats=ROWS,
         tags={"txlake.sources": json.dumps([["a", None, 0, 6]])},
     )
-    removed = file.removed(timestamp_ms=1, data_change=False)
+    removed = file.tombstone(timestamp_ms=1, data_change=False)
     transaction.stage([removed, moved], operation="OPTIMIZE")
     return transaction
 

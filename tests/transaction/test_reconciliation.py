@@ -9,7 +9,7 @@ import pytest
 
 from tests.transaction.log_of import LogOf, add, metadata
 from txlake.errors import CorruptTable, Unavailable
-from txlake.ports import Found, PutOutcome, StoredObject, TableCommit
+from txlake.ports import LoggedVersion, PutOutcome, StoredObject, TableCommit
 from txlake.protocol.actions import CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.settings import Settings
@@ -247,7 +247,7 @@ def test_versions_are_judged_by_themselves_where_older_ones_are_gone() -> None:
     write_checkpoint(table.open())
     table.remove_file(commit_path(0))
     settled = reconcile_log(table.open(), 0, 0, (), still)
-    assert settled.found == (Found(1, None, "WRITE"),)
+    assert settled.found == (LoggedVersion(1, None, "WRITE"),)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -271,7 +271,7 @@ def test_what_is_taken_in_outlives_a_power_cut(is_lost: bool) -> None:
 def test_a_version_that_says_nothing_of_itself_is_taken_in() -> None:
     table = LogOf().create()
     table.store.put(commit_path(1), encode_actions([add("x")]))
-    assert reconcile_log(table.open(), 0, 0, (), still).found == (Found(1),)
+    assert reconcile_log(table.open(), 0, 0, (), still).found == (LoggedVersion(1),)
 
 
 def test_a_version_that_needs_a_feature_is_for_who_has_it() -> None:

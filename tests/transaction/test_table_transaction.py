@@ -33,7 +33,7 @@ def paths(transaction: TableTransaction) -> list[str]:
 
 
 def gone(path: str) -> Remove:
-    return add(path).removed(timestamp_ms=1)
+    return add(path).tombstone(timestamp_ms=1)
 
 
 def stage(transaction: TableTransaction, *actions: Action, operation: str = "WRITE") -> None:
@@ -442,7 +442,7 @@ def test_deletion_vectors_of_two_statements_are_one() -> None:
         add("a", vector=vector(offset=number), stats='{"numRecords": 9}') for number in (1, 2)
     )
     stage(transaction, gone("a"), one, operation="DELETE")
-    stage(transaction, one.removed(timestamp_ms=1), two, operation="DELETE")
+    stage(transaction, one.tombstone(timestamp_ms=1), two, operation="DELETE")
     snapshot = transaction.commit().snapshot
     assert list(snapshot.files.adds()) == [two]
     assert list(snapshot.tombstones) == [("a", None)]

@@ -96,8 +96,8 @@ def domain(name: str) -> DomainMetadata:
     return DomainMetadata(domain=name, configuration="{}", removed=False)
 
 
-GONE = A.removed(timestamp_ms=1)
-MOVED = A.removed(timestamp_ms=1, data_change=False)
+GONE = A.tombstone(timestamp_ms=1)
+MOVED = A.tombstone(timestamp_ms=1, data_change=False)
 WITH_DOMAIN = PLAIN.apply([domain("d")])
 NO_DOMAINS = msgspec.structs.replace(
     FULL,
@@ -196,13 +196,13 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
     "a file that isn't there": (
         "removed_files_are_live",
         PLAIN,
-        [add("x").removed(timestamp_ms=1)],
+        [add("x").tombstone(timestamp_ms=1)],
         "at version 3: file 'x': it can't be removed: it isn't in the table",
     ),
     "a file with another vector": (
         "removed_files_are_live",
         WITH_VECTORS,
-        [A_DV.removed(timestamp_ms=1)],
+        [A_DV.tombstone(timestamp_ms=1)],
         "it isn't in the table",
     ),
     "a path that is there with another vector": (
@@ -365,7 +365,7 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     ),
     "vectors that go as Iceberg's rules come": (
         table(metadata(MAPPED), A_DV, protocol=WITH_ICEBERG),
-        [A_DV.removed(timestamp_ms=1), FOR_ICEBERG],
+        [A_DV.tombstone(timestamp_ms=1), FOR_ICEBERG],
     ),
     "an old vector that Iceberg's rules found": (
         table(FOR_ICEBERG, A_DV, protocol=WITH_ICEBERG),

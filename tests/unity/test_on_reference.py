@@ -128,8 +128,8 @@ def test_what_another_client_did_not_publish_is_read(
 ) -> None:
     ledger = type(uc._session.engine.catalog.ledger)
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "publishes", lambda *told: None)
-        patch.setattr(ledger, "has_published", lambda *told: None)
+        patch.setattr(ledger, "record_publication", lambda *told: None)
+        patch.setattr(ledger, "record_publication_soon", lambda *told: None)
         run(uc, "INSERT INTO t VALUES (3, 30)")
     [pending] = [one["version"] for one in reference.loaded("t")["commits"]][:1]
     assert pending == reference.loaded("t")["latest-table-version"]

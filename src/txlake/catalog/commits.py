@@ -25,7 +25,15 @@ from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, 
 from txlake.catalog.relations import bare, commits, databases, locks, tables, transactions
 from txlake.catalog.shielding import shielded
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit, Versions
+from txlake.ports import (
+    Head,
+    HeadsMoved,
+    Ratification,
+    Ratified,
+    TableCommit,
+    TurnTaken,
+    VersionRange,
+)
 
 _ATTEMPTS = 6
 _WAIT_MS = 50
@@ -132,7 +140,7 @@ class CommitLedger:
         self._on = on
         self._fence = fence
         self._ratifier = Ratifier(on, fence)
-        self._group: GroupCommit[Ratification, Ratified | Moved | Reserved] = GroupCommit(
+        self._group: GroupCommit[Ratification, Ratified | HeadsMoved | TurnTaken] = GroupCommit(
             self._ratify_batch, turn=on.turn
         )
         self._publications = Publications(on, fence)
@@ -171,7 +179,7 @@ class CommitLedger:
                 found = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
             return found
 
-    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         while True:
             try:
                 return self._group.submit(request)
@@ -215,10 +223,10 @@ class CommitLedger:
                 connection.execute(sa.insert(locks).values(rows))
         return True
 
-    def publishes(self, versions: Mapping[str, Versions]) -> None:
+    def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
         self._publications.note(versions)
 
-    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+    def record_publication_soon(self, transaction_id: str, versions: Mapping[str, int]) -> None:
         self._publications.defer(transaction_id, versions)
 
     def close(self) -> None:

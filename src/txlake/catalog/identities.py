@@ -18,7 +18,7 @@ from txlake.catalog.shielding import shielded
 
 @shielded()
 class IdentityMarks:
-    """`IdentityBook` of one lake."""
+    """`IdentityMarks` of one lake."""
 
     def __init__(self, on: Database) -> None:
         self._on = on

@@ -334,30 +334,30 @@ def drop_table(
     table_id: str,
     sequence: int,
     *,
-    stays: bool = False,
+    keeps_files: bool = False,
     dropped_ms: int = 0,
-    kept_ms: int = 0,
+    retention_ms: int = 0,
 ) -> None:
-    """Takes a table's name away at that instant; what `stays` isn't the lake's any more.
+    """Takes a table's name away at that instant; if `keeps_files`, its folder leaves the lake.
 
-    `kept_ms`: for how long after `dropped_ms` it may come back. Raises InvalidRequest when it is
-    gone already.
+    `retention_ms`: for how long after `dropped_ms` it may come back. Raises InvalidRequest when it
+    is gone already.
     """
     dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
     if dropped.rowcount != 1:
         raise dropped_error(connection, table_id)
-    if kept_ms > 0:
+    if retention_ms > 0:
         owner = sa.select(databases.c.folded_name).where(databases.c.id == tables.c.database_id)
         kept = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(
             kept.values(
                 dropped_ms=dropped_ms,
-                kept_until_ms=dropped_ms + kept_ms,
+                kept_until_ms=dropped_ms + retention_ms,
                 dropped_from=owner.scalar_subquery(),
                 is_told=False,
             )
         )
-    if stays:
+    if keeps_files:
         kept = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(kept.values(managed=False))
     # A name alone leaves nothing to publish or to clean.

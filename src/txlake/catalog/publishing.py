@@ -23,7 +23,7 @@ from txlake.catalog.heartbeat import DelayedCall
 from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import commits, tables
 from txlake.errors import TxlakeError
-from txlake.ports import Versions
+from txlake.ports import VersionRange
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class PublicationNote:
 
 def confirmed_versions(
     connection: Connection, notes: Collection[PublicationNote]
-) -> dict[str, list[Versions]]:
+) -> dict[str, list[VersionRange]]:
     """What the notes vouch for, by table.
 
     A version that isn't the noting transaction's any more is left out: its table has gone back
@@ -83,10 +83,10 @@ def confirmed_versions(
         return {}
     ids = sorted({note.transaction_id for note in notes})
     made = {PublicationNote(*row) for row in _MADE_BY.rows(connection, ids=ids)}
-    vouched: dict[str, list[Versions]] = {}
+    vouched: dict[str, list[VersionRange]] = {}
     for note in notes:
         if note in made:
-            vouched.setdefault(note.table_id, []).append(Versions(note.version, note.version))
+            vouched.setdefault(note.table_id, []).append(VersionRange(note.version, note.version))
     return vouched
 
 
@@ -100,7 +100,7 @@ class PublicationStep:
 
 
 def publication_step(
-    table_id: str, published: int, head: int | None, vouched: Sequence[Versions]
+    table_id: str, published: int, head: int | None, vouched: Sequence[VersionRange]
 ) -> PublicationStep | None:
     """How far a table's published versions grow: those that follow one another are vouched for."""
     if head is None:
@@ -109,7 +109,7 @@ def publication_step(
     return PublicationStep(table_id, published, until) if until > published else None
 
 
-def _last_contiguous(published: int, vouched: Sequence[Versions]) -> int:
+def _last_contiguous(published: int, vouched: Sequence[VersionRange]) -> int:
     for some in sorted(vouched, key=lambda one: one.first):
         if some.first <= published + 1:
             published = max(published, some.last)
@@ -129,14 +129,14 @@ class Publications:
     def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
         self._fence = fence
-        self._group: GroupCommit[Mapping[str, Versions], bool] = GroupCommit(
+        self._group: GroupCommit[Mapping[str, VersionRange], bool] = GroupCommit(
             self._write_batch, turn=on.turn
         )
         self._deferred: list[PublicationNote] = []
         self._writing = threading.Lock()  # for those at the beginning
         self._later = DelayedCall(self._write_later, DEFERRED_MS)
 
-    def note(self, versions: Mapping[str, Versions]) -> None:
+    def note(self, versions: Mapping[str, VersionRange]) -> None:
         """Notes them now."""
         while True:
             try:
@@ -186,8 +186,8 @@ class Publications:
         except TxlakeError as error:
             _log.warning("who opens these tables next notes their publication: %s", error)
 
-    def _write_batch(self, requests: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
-        vouched: dict[str, list[Versions]] = {}
+    def _write_batch(self, requests: Sequence[Mapping[str, VersionRange]]) -> Sequence[bool]:
+        vouched: dict[str, list[VersionRange]] = {}
         for versions in requests:
             for table_id, some in versions.items():
                 vouched.setdefault(table_id, []).append(some)
@@ -206,7 +206,7 @@ class Publications:
         self,
         connection: Connection,
         rows: Sequence[Row],
-        vouched: Mapping[str, Sequence[Versions]],
+        vouched: Mapping[str, Sequence[VersionRange]],
     ) -> None:
         steps = [
             publication_step(row.id, row.published, row.head, vouched.get(row.id, ()))

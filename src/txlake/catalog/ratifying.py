@@ -39,18 +39,18 @@ from txlake.catalog.relations import (
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import (
     DroppedTable,
-    Moved,
+    HeadsMoved,
     NewTable,
     Ratification,
     Ratified,
     RenamedTable,
-    Reserved,
     TableCommit,
+    TurnTaken,
     UndroppedTable,
-    Versions,
+    VersionRange,
 )
 
-Decision = Ratified | Moved | Reserved | TxlakeError
+Decision = Ratified | HeadsMoved | TurnTaken | TxlakeError
 
 # The resource that a transaction holds in `locks` while it has its turn to commit to a table.
 RESERVED_TYPE, RESERVED_SUBTYPE = "OBJECT", "COMMIT"
@@ -212,7 +212,7 @@ class _Batch:
         self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
 
-    def _apply_notes(self, vouched: Mapping[str, Sequence[Versions]]) -> list[PublicationStep]:
+    def _apply_notes(self, vouched: Mapping[str, Sequence[VersionRange]]) -> list[PublicationStep]:
         """What notes make known as published; from here on the tables stand so."""
         steps: list[PublicationStep] = []
         for table_id, versions in vouched.items():
@@ -235,11 +235,11 @@ class _Batch:
                 self._check_attached(table_id)
             holder = self._holder(there, request.transaction_id)
             if holder is not None:
-                return Reserved(transaction_id=holder)
+                return TurnTaken(transaction_id=holder)
             moved = self._moved_heads(there, request.unchanged)
             if moved:
                 self._lost.append(request.transaction_id)
-                return Moved(heads=moved)
+                return HeadsMoved(heads=moved)
             if request.names:
                 self._write_commits()  # names look at what is in the database
                 with self._connection.begin_nested():
@@ -328,9 +328,9 @@ class _Batch:
                         self._connection,
                         change.id,
                         self._sequence + 1,
-                        stays=change.stays,
+                        keeps_files=change.keeps_files,
                         dropped_ms=self._now_ms if change.dropped_ms is None else change.dropped_ms,
-                        kept_ms=change.kept_ms,
+                        retention_ms=change.retention_ms,
                     )
                     known = self._tables.get(change.id)
                     published = -1 if known is None else known.published

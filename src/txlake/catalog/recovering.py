@@ -25,7 +25,7 @@ from txlake.catalog.relations import commits, databases, sessions, tables
 from txlake.catalog.sessions import SESSION_COUNTER
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import Found, TableCommit
+from txlake.ports import LoggedVersion, TableCommit
 
 _LAKE = "lake"
 _RECOVERING = "recovering"
@@ -160,7 +160,7 @@ class Recovery:
             )
         return found
 
-    def settle(self, epoch: int, table_id: str, kept: int, found: Sequence[Found]) -> None:
+    def settle(self, epoch: int, table_id: str, kept: int, found: Sequence[LoggedVersion]) -> None:
         """Makes a table's versions those of its log, all of them published.
 
         Of the versions that the catalog has, those up to `kept` stay; `found` are those that follow

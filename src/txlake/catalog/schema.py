@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.database import Database
 from txlake.catalog.relations import REVISION
 from txlake.errors import InvalidRequest
-from txlake.packages import missing
+from txlake.packages import missing_package
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISIONS = "txlake_revision"
@@ -55,7 +55,7 @@ def upgrade(on: Database, connection: Connection) -> None:
         from alembic import command
         from alembic.config import Config
     except ModuleNotFoundError as error:
-        raise InvalidRequest(missing(f"catalog {on.display_url}", error)) from error
+        raise InvalidRequest(missing_package(f"catalog {on.display_url}", error)) from error
 
     if not on.is_sqlite:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")

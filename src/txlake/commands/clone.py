@@ -115,7 +115,7 @@ def clone(
         "removedFilesSize": sum(add.size for add in removed),
         "copiedFilesSize": sum(add.size for add in copied),
     }
-    removes = [add.removed(timestamp_ms=environment.now_ms) for add in removed]
+    removes = [add.tombstone(timestamp_ms=environment.now_ms) for add in removed]
     return Change(
         operation="CLONE",
         parameters={"source": source.table, "sourceVersion": source.version},

@@ -16,7 +16,7 @@ from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
-from txlake.log.cubes import Clustering, plan_clustering
+from txlake.log.cubes import ClusteringPlan, plan_clustering
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.clustering import FEATURE, clustered_by
@@ -102,7 +102,7 @@ class OptimizeResult:
     """The result of an OPTIMIZE or REORG: one row of metrics."""
 
     def __init__(
-        self, handle: Handle, considered: int, change: Change, plan: Clustering | None = None
+        self, handle: Handle, considered: int, change: Change, plan: ClusteringPlan | None = None
     ) -> None:
         self._place = local_path(handle.store.url) or handle.store.url
         self._considered = considered
@@ -139,7 +139,7 @@ class OptimizeResult:
         return ("all", (0, 0), merged, 0, merged, partitions, None)
 
 
-def _clustering_counts(plan: Clustering) -> tuple[object, ...]:
+def _clustering_counts(plan: ClusteringPlan) -> tuple[object, ...]:
     merged = (len(plan.files), sum(add.size for add in plan.files))
     return (
         (plan.in_cubes.number, plan.in_cubes.size),
@@ -174,7 +174,7 @@ def optimize(context: Context, statement: Optimize) -> OptimizeResult:
     return OptimizeResult(handle, _considered(work, statement.where), change, plan)
 
 
-def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clustering | None:
+def _clustering(context: Context, statement: Optimize, table: Snapshot) -> ClusteringPlan | None:
     """Return the plan by which OPTIMIZE clusters the table; None without clustering columns."""
     columns = clustered_by(table.schema, table.domains, table=table.table)
     column_names = ", ".join(map(column_text, columns))

@@ -75,7 +75,7 @@ def restore(
     if metadata != current.metadata:
         actions.append(metadata)
     actions += _clustering(current, target)
-    actions += [add.removed(timestamp_ms=now_ms) for add in removed]
+    actions += [add.tombstone(timestamp_ms=now_ms) for add in removed]
     actions += [msgspec.structs.replace(add, data_change=True) for add in restored]
     counts = {
         "table_size_after_restore": sum(add.size for add in target.files.adds()),

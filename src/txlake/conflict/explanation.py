@@ -155,14 +155,14 @@ class _Scenario:
             case Effect.CHANGES if self._base.properties.enable_deletion_vectors:
                 return self._deleting(ours, _TAKEN)
             case Effect.CHANGES | Effect.REPLACES:
-                return replace(ours, removed=(self._first.removed(timestamp_ms=0),), added=(new,))
+                return replace(ours, removed=(self._first.tombstone(timestamp_ms=0),), added=(new,))
             case Effect.COMPACTS | Effect.SORTS:
                 return self._rewriting(ours, "ours")
 
     def _deleting(self, footprint: Footprint, row: int) -> Footprint:
         return replace(
             footprint,
-            removed=(self._first.removed(timestamp_ms=0),),
+            removed=(self._first.tombstone(timestamp_ms=0),),
             added=(self._vectors.marked(self._first, row),),
         )
 
@@ -170,7 +170,7 @@ class _Scenario:
         source = Source(path=self._first.path, vector_id=None, first=0, rows=_ROWS)
         tags: dict[str, str | None] = {SOURCES_TAG: sources_text([source])}
         output = msgspec.structs.replace(_file(path), data_change=False, tags=tags)
-        gone = self._first.removed(timestamp_ms=0, data_change=False)
+        gone = self._first.tombstone(timestamp_ms=0, data_change=False)
         return replace(footprint, removed=(gone,), added=(output,))
 
     def _winner(self) -> ConcurrentCommit:
@@ -202,7 +202,7 @@ class _Scenario:
                     added=(*left, _file("new")) if is_update else left,
                 )
             case ConcurrentWriter.OTHER_FILES:
-                gone = self._second.removed(timestamp_ms=0)
+                gone = self._second.tombstone(timestamp_ms=0)
                 return ConcurrentCommit(version=1, operation="DELETE", removed=(gone,))
             case ConcurrentWriter.OPTIMIZE | ConcurrentWriter.ZORDER:
                 theirs = self._rewriting(nothing, "theirs")

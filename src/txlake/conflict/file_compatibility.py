@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata
-from txlake.protocol.iceberg import is_on
-from txlake.protocol.mapping_change import schema_asked_for
+from txlake.protocol.iceberg import is_enabled
+from txlake.protocol.mapping_change import schema_by_metadata
 from txlake.protocol.properties import CONSTRAINT_PREFIX
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE
 from txlake.protocol.type_widening import is_widening, same_primitive
@@ -29,12 +29,12 @@ def incompatibility(before: Metadata, after: Metadata) -> str | None:
     if before == after:
         return None
     try:
-        old, new = schema_asked_for(before), schema_asked_for(after)
+        old, new = schema_by_metadata(before), schema_by_metadata(after)
     except CorruptTable:
         return "its schema can't be read"
     if _partitioning(old, before) != _partitioning(new, after):
         return "the table is partitioned by other columns"
-    if is_on(after) and not is_on(before):
+    if is_enabled(after) and not is_enabled(before):
         return "the table is to be one that Iceberg's readers know"
     constraint = next(_new_constraints(before.configuration, after.configuration), None)
     if constraint is not None:

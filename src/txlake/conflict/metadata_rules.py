@@ -20,9 +20,9 @@ from txlake.protocol.actions import Metadata
 from txlake.protocol.features import (
     ICEBERG,
     MATERIALIZED_PARTITIONS,
-    in_use,
     protocol_for,
     supported_features,
+    uses_feature,
 )
 from txlake.protocol.identity import marks_differ
 
@@ -97,7 +97,7 @@ def feature_came_into_force(
     asking = _OF_ROWS if footprint.changes_data else frozenset[str]()
     if footprint.writes_files:
         asking |= _OF_FILES
-    found = [name for name in sorted(added & asking) if in_use(name, context.metadata)]
+    found = [name for name in sorted(added & asking) if uses_feature(name, context.metadata)]
     if not found:
         return None
     return Finding(

@@ -167,7 +167,7 @@ class _Reconciliation:
 
     def _delete_rows(self, path: str, listed: Add, positions: BitMap64) -> None:
         """Delete rows of a file as the winner lists it."""
-        self._removed[path] = listed.removed(timestamp_ms=self._now_ms(), data_change=True)
+        self._removed[path] = listed.tombstone(timestamp_ms=self._now_ms(), data_change=True)
         self._added[path] = msgspec.structs.replace(_loose(listed), data_change=True)
         self._unwritten[path] = positions
         if FileStatistics.from_json(listed.stats).num_records == len(positions):
@@ -222,7 +222,7 @@ class _Reconciliation:
             places = [(run.output, run.places(positions, self._vectors)) for run in runs]
             if sum(len(found) for _, found in places) != len(positions):
                 return self._drop_outputs(path, theirs)
-            after = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
+            after = theirs.after.tombstone(timestamp_ms=self._now_ms(), data_change=False)
             self._removed[path] = after
         for output, found in places:
             self._remove_from_output(canonical_path(output), found)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from txlake.datafiles.partition_texts import partition_texts, partition_values
 from txlake.datafiles.write_task import WriteTask, run
 from txlake.errors import InvalidRequest
-from txlake.log.conversion import converted
+from txlake.log.conversion import convert
 from txlake.protocol.types import Field
 
 _SORTED_BYTES = 64 * 1024 * 1024
@@ -105,7 +105,7 @@ class StageTask:
         if array.type.equals(item.type):
             return array
         try:
-            return converted(array, item.type)
+            return convert(array, item.type)
         except pa.ArrowException as error:
             raise InvalidRequest(
                 f"{self.table}: column {column.name!r} can't hold a value: {error}; cast it in "

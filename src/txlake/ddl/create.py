@@ -292,7 +292,7 @@ def _creation_change(
     removes: tuple[Action, ...] = ()
     if existing is not None:
         removes = tuple(
-            add.removed(timestamp_ms=environment.now_ms) for add in existing.files.adds()
+            add.tombstone(timestamp_ms=environment.now_ms) for add in existing.files.adds()
         )
     return Change(
         operation=f"{name} AS SELECT" if as_select else name,

@@ -38,7 +38,7 @@ def sync_identity(
 
     Raises InvalidRequest when no BIGINT is left beyond the value.
     """
-    reached = None if value is None else column.reached(value)
+    reached = None if value is None else column.mark_covering(value)
     if reached is not None and not LONG_MIN <= reached <= LONG_MAX:
         raise InvalidRequest(
             f"{table.table}: identity column {column.name!r} (START WITH {column.start} INCREMENT "

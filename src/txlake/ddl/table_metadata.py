@@ -30,7 +30,7 @@ from txlake.protocol.properties import (
     KEY_PREFIX,
     column_list,
     is_true,
-    is_understood,
+    is_valid_property,
     validate_set,
 )
 from txlake.protocol.schema_rules import column_text
@@ -292,7 +292,7 @@ def _complete(
 
 def _check_stats_columns(metadata: Metadata, before: Snapshot | None) -> None:
     text = metadata.configuration.get(_STATS_COLUMNS)
-    if text is None or not is_understood(_STATS_COLUMNS, text):
+    if text is None or not is_valid_property(_STATS_COLUMNS, text):
         return
     known = None if before is None else before.metadata
     same_text = known is not None and known.configuration.get(_STATS_COLUMNS) == text

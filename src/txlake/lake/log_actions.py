@@ -28,9 +28,9 @@ from txlake.protocol.actions import (
     Sidecar,
     actions_from_object,
 )
-from txlake.protocol.mapping_change import schema_asked_for
+from txlake.protocol.mapping_change import schema_by_metadata
 from txlake.protocol.paths import decode_path, encode_path
-from txlake.protocol.reach import climbs
+from txlake.protocol.reach import has_dot_parts
 
 _NO_JSON = "it can't be written as JSON"
 # What a path in the log may hold as it is; `%` starts an escape already.
@@ -130,7 +130,7 @@ def require_partitions(before: Snapshot, after: Snapshot) -> None:
 
 
 def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
-    schema = schema_asked_for(snapshot.metadata)
+    schema = schema_by_metadata(snapshot.metadata)
     return frozenset(
         item.physical_name for item in schema if item.name in snapshot.partition_columns
     )
@@ -152,7 +152,7 @@ def _check(action: Action, where: str) -> None:
             f"{where}: domainMetadata {action.domain!r}: domains that start with delta. are the "
             "system's; choose another name"
         )
-    if isinstance(action, Cdc) and climbs(action.path):
+    if isinstance(action, Cdc) and has_dot_parts(action.path):
         raise InvalidRequest(
             f"{where}: cdc: expected a path without '.' and '..', found {action.path!r}"
         )
@@ -160,7 +160,7 @@ def _check(action: Action, where: str) -> None:
 
 def _check_add(file: Add, where: str) -> None:
     """Refuses what no reader could read back."""
-    if climbs(file.path):
+    if has_dot_parts(file.path):
         raise InvalidRequest(
             f"{where}: add: expected a path without '.' and '..', found {file.path!r}"
         )

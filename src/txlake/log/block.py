@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from txlake.protocol.actions import Add, FileKey
 from txlake.protocol.file_rows import FILES_SCHEMA, adds_of, files_table, vector_of
-from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
+from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
 
 _LOCAL_ROOTS = ("/", "file:")
 _SCANS_BEFORE_INDEX = 16
@@ -74,12 +74,12 @@ class Block:
         "_adds",
         "_columns",
         "_hashes",
-        "_known",
         "_order",
         "_plain",
         "_rows",
         "_scans",
         "_stats",
+        "_stats_cache",
         "_table",
         "_totals",
     )
@@ -104,12 +104,12 @@ class Block:
         self._hashes: array[int] | None = None
         self._order: npt.NDArray[np.int64] | None = None
         self._totals: Totals | None = None
-        self._known: dict[str, object] = {}
+        self._stats_cache: dict[str, object] = {}
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Block:
         """Return the rows of a table in FILES_SCHEMA. Nothing is copied."""
-        stats = LazyStats((GivenStats(table["stats"]),))
+        stats = LazyStats((DecodedStats(table["stats"]),))
         block = cls(columns=table.drop_columns("stats"), stats=stats)
         block._table = table
         return block
@@ -138,7 +138,7 @@ class Block:
     def stats(self) -> LazyStats:
         """The statistics, a text or null for each row."""
         if self._stats is None:
-            self._stats = LazyStats((GivenStats(self.table["stats"]),))
+            self._stats = LazyStats((DecodedStats(self.table["stats"]),))
         return self._stats
 
     @property
@@ -178,11 +178,11 @@ class Block:
         return adds_of(_with_stats(self.columns.slice(row, 1), stats))[0]
 
     @property
-    def known(self) -> dict[str, object]:
+    def stats_cache(self) -> dict[str, object]:
         """A cache for what other modules compute from the statistics of all rows, by a key of
         theirs.
         """
-        return self._known
+        return self._stats_cache
 
     def row_keys(self) -> Iterator[FileKey]:
         """Return the canonical key of each row."""
@@ -276,10 +276,10 @@ class BlockRows:
         self._keep = keep
         self.num_rows = len(block) if keep is None else int(np.count_nonzero(keep))
 
-    def column(self, name: str) -> pa.ChunkedArray | StatsOfRows:
+    def column(self, name: str) -> pa.ChunkedArray | RowStats:
         """Return one column. Statistics can only be iterated, chunk by chunk."""
         if name == "stats":
-            return StatsOfRows(self._block, self._keep)
+            return RowStats(self._block, self._keep)
         column = self._block.columns[name]
         return column if self._keep is None else column.filter(pa.array(self._keep))
 
@@ -301,7 +301,7 @@ class BlockRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StatsOfRows:
+class RowStats:
     """The statistics of some rows of a block; of all rows when `keep` is None."""
 
     block: Block
@@ -312,7 +312,7 @@ class StatsOfRows:
         return self.block.stats.chunks(self.keep)
 
     @property
-    def are_most(self) -> bool:
+    def covers_most_rows(self) -> bool:
         """Whether the rows are so many that decoding the statistics of all rows is no waste."""
         return self.keep is None or 2 * int(np.count_nonzero(self.keep)) > len(self.keep)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import CorruptTable
-from txlake.log.block import StatsOfRows
+from txlake.log.block import RowStats
 from txlake.log.file_columns import Chunks, FileColumns
 from txlake.log.partitions import partition_texts
 from txlake.log.predicate_nodes import ColumnPath
@@ -246,20 +246,20 @@ def _wide(values: pa.Array) -> pa.Array:
 
 
 def _from_statistics(
-    column: Chunks | StatsOfRows, wanted: Sequence[_Wanted]
+    column: Chunks | RowStats, wanted: Sequence[_Wanted]
 ) -> Sequence[ColumnBounds]:
     """Return the bounds of the wanted columns. Those of a whole block are cached in the block."""
-    if not isinstance(column, StatsOfRows):
+    if not isinstance(column, RowStats):
         return _decoded_bounds(column, wanted)
-    known = column.block.known
+    known = column.block.stats_cache
     names = [repr(each) for each in wanted]
     found = [known.get(name) for name in names]
     if not all(found):
-        if not column.are_most:
+        if not column.covers_most_rows:
             return _decoded_bounds(column, wanted)
         if len(known) + len(wanted) > _REMEMBERED_MAX:
             known.clear()
-        found = list(_decoded_bounds(StatsOfRows(column.block, None), wanted))
+        found = list(_decoded_bounds(RowStats(column.block, None), wanted))
         known.update(zip(names, found))
     bounds = [item for item in found if isinstance(item, ColumnBounds)]
     return bounds if column.keep is None else [item.filter(column.keep) for item in bounds]

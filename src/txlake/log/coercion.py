@@ -32,7 +32,7 @@ from txlake.protocol.times import (
 )
 from txlake.protocol.types import Field, Primitive
 
-Coerced: TypeAlias = tuple[Operator, PartitionScalar | LocalTime]
+CoercedComparison: TypeAlias = tuple[Operator, PartitionScalar | LocalTime]
 
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT_IN_DOUBLE = 1 << 53
@@ -58,7 +58,7 @@ def has_plain_text(item: Field) -> bool:
     return collated_type(item) == Primitive("string") and not declared.startswith("char")
 
 
-def coerced(operator: Operator, value: LiteralValue, item: Field) -> Coerced | None:
+def coerce(operator: Operator, value: LiteralValue, item: Field) -> CoercedComparison | None:
     """Return the equal comparison with a value of the column's own type; None when there is none.
 
     A `LocalTime` stays one where the column is a timestamp. If no value of the type equals `value`,
@@ -89,7 +89,9 @@ def coerced(operator: Operator, value: LiteralValue, item: Field) -> Coerced | N
     return None
 
 
-def _with_integer(operator: Operator, value: LiteralValue, low: int, high: int) -> Coerced | None:
+def _with_integer(
+    operator: Operator, value: LiteralValue, low: int, high: int
+) -> CoercedComparison | None:
     match value:
         case bool():
             return None
@@ -110,7 +112,7 @@ def _with_integer(operator: Operator, value: LiteralValue, low: int, high: int) 
 
 def _with_decimal(
     operator: Operator, value: LiteralValue, precision: int, scale: int
-) -> Coerced | None:
+) -> CoercedComparison | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     exact = Decimal(value)
@@ -128,7 +130,7 @@ def _with_decimal(
 
 def _stepped(
     operator: Operator, exact: Decimal, scale: int, low: Decimal, high: Decimal, *, whole: bool
-) -> Coerced:
+) -> CoercedComparison:
     """Return the comparison on a type's steps: multiples of 10^-scale from low to high."""
     step = exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR, context=_WIDE)
     between = step != exact
@@ -152,7 +154,9 @@ def _value(step: Decimal, whole: bool) -> int | Decimal:
     return int(step) if whole else step
 
 
-def _with_float(operator: Operator, value: LiteralValue, *, single: bool) -> Coerced | None:
+def _with_float(
+    operator: Operator, value: LiteralValue, *, single: bool
+) -> CoercedComparison | None:
     match value:
         case bool():
             return None
@@ -176,7 +180,7 @@ def _is_single(number: float) -> bool:
         return math.isinf(number)
 
 
-def _with_date(operator: Operator, value: LiteralValue) -> Coerced | None:
+def _with_date(operator: Operator, value: LiteralValue) -> CoercedComparison | None:
     match value:
         case datetime():
             return None
@@ -188,7 +192,7 @@ def _with_date(operator: Operator, value: LiteralValue) -> Coerced | None:
     return None
 
 
-def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> Coerced | None:
+def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> CoercedComparison | None:
     found: Time | LocalTime | None = None
     match value:
         case LocalTime():
@@ -214,14 +218,14 @@ def is_canonical(text: str, kind: str) -> bool:
     return day is not None and day.isoformat() == text
 
 
-def at_zone(local: LocalTime, zone: TimeZone) -> Time | None:
+def instant_in_zone(local: LocalTime, zone: TimeZone) -> Time | None:
     """Return the instant of a local time in a zone; None where the zone's rules don't give it."""
     found = zone.day_starts if local.starts_day else zone.instants
     (instant,) = found([micros_of(local.wall)])
     return None if instant is None else time_of(instant, zoned=True)
 
 
-def around(local: LocalTime) -> tuple[Time, Time]:
+def instant_range(local: LocalTime) -> tuple[Time, Time]:
     """Return the earliest and the latest instant that a local time can be in any zone."""
     wall = micros_of(local.wall)
     return time_of(wall - OFFSET_MAX, zoned=True), time_of(wall + OFFSET_MAX, zoned=True)

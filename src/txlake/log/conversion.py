@@ -12,8 +12,8 @@ import pyarrow as pa
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 
-def is_alike(source: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether `converted` and Spark give the same for every value that `converted` accepts.
+def converts_as_spark(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether `convert` and Spark give the same for every value that `convert` accepts.
 
     Arrow rounds a float to a decimal by its binary value, Spark by its shortest text; a date begins
     at midnight of the session's time zone, which is unknown here.
@@ -26,8 +26,11 @@ def is_alike(source: pa.DataType, target: pa.DataType) -> bool:
     return not (t.is_floating(source) and t.is_decimal(target))
 
 
-def converted(values: _Values, target: pa.DataType) -> _Values:
-    """Convert the values to a type, see `is_alike`. Raises ArrowException for an inexact value."""
+def convert(values: _Values, target: pa.DataType) -> _Values:
+    """Convert the values to a type. Raises ArrowException for an inexact value.
+
+    `converts_as_spark` says where Spark gives the same.
+    """
     if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
         values = values.cast(pa.string())  # Arrow's own cast doesn't give the nearest number
     return values.cast(target, safe=True)

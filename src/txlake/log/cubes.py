@@ -28,7 +28,7 @@ class FileCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clustering:
+class ClusteringPlan:
     """The files that OPTIMIZE rewrites, and the counts of the files it chose from.
 
     Attributes:
@@ -57,7 +57,7 @@ class Clustering:
 
 def plan_clustering(
     files: Iterable[Add], columns: Sequence[Path], *, full: bool, target_file_bytes: int
-) -> Clustering:
+) -> ClusteringPlan:
     """Return the plan of an OPTIMIZE for a table that is clustered by these columns.
 
     Cubes below CUBE_FILES_MIN files of the target size are joined with unclustered files, into
@@ -75,7 +75,7 @@ def plan_clustering(
         chosen = []
     in_cubes = [one for one in every if one[1] and (full or one[1].columns == names)]
     others = [one for one in every if not one[1] or not (full or one[1].columns == names)]
-    return Clustering(
+    return ClusteringPlan(
         columns=tuple(columns),
         names=names,
         full=full,

@@ -85,7 +85,7 @@ class NotLiteral(Exception):
     """The expression is no literal, or no construct, that is modelled."""
 
 
-def parsed(text: str, aliases: Iterable[str]) -> Predicate:
+def parse(text: str, aliases: Iterable[str]) -> Predicate:
     """Implement `predicates.parse_predicate`."""
     try:
         return Reader(aliases).predicate(condition_of(text))

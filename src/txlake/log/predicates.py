@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from txlake.errors import InvalidRequest
-from txlake.log.coercion import around, at_zone, coerced, has_plain_text, is_canonical
+from txlake.log.coercion import coerce, has_plain_text, instant_in_zone, instant_range, is_canonical
 from txlake.log.predicate_nodes import (
     Always,
     And,
@@ -31,7 +31,7 @@ from txlake.log.predicate_nodes import (
 )
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.log.time_zones import TimeZone
-from txlake.packages import missing
+from txlake.packages import missing_package
 from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.times import FarTime, is_zoned, micros_of, time_text
 from txlake.protocol.types import Field, Primitive, Struct
@@ -56,8 +56,8 @@ __all__ = [
     "columns_of",
     "conjuncts",
     "is_deterministic",
-    "is_spelled",
-    "is_spelled_path",
+    "has_schema_spelling",
+    "path_has_schema_spelling",
     "may_depend_on_zone",
     "parse_or_opaque",
     "parse_predicate",
@@ -80,13 +80,13 @@ def parse_predicate(
     stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
     one condition, and where sqlglot isn't installed.
     """
-    if not rules.reads(text):
+    if not rules.agrees_on(text):
         return Opaque(text)
     try:
         from txlake.log import predicate_parser
     except ModuleNotFoundError as error:
-        raise InvalidRequest(missing(f"the condition {text!r:.80}", error)) from error
-    return predicate_parser.parsed(text, aliases)
+        raise InvalidRequest(missing_package(f"the condition {text!r:.80}", error)) from error
+    return predicate_parser.parse(text, aliases)
 
 
 def parse_or_opaque(
@@ -105,18 +105,18 @@ def parse_or_opaque(
         return Opaque(text)
 
 
-def is_spelled(predicate: Predicate, schema: Struct, rules: TextRules) -> bool:
+def has_schema_spelling(predicate: Predicate, schema: Struct, rules: TextRules) -> bool:
     """Return whether a case-sensitive session finds the columns: they have the schema's letter
     case.
 
     True for other sessions, and for columns that the schema doesn't have.
     """
     return not rules.case_sensitive or all(
-        is_spelled_path(path, schema) for path in columns_of(predicate)
+        path_has_schema_spelling(path, schema) for path in columns_of(predicate)
     )
 
 
-def is_spelled_path(path: ColumnPath, schema: Struct) -> bool:
+def path_has_schema_spelling(path: ColumnPath, schema: Struct) -> bool:
     """Return whether a path has the schema's letter case, as far as its columns exist."""
     level: Struct | None = schema
     for name in path:
@@ -194,7 +194,7 @@ def _comparison(
     time_zone: Zone,
 ) -> Predicate:
     asked = Operator(operator)
-    result = coerced(asked, value, item)
+    result = coerce(asked, value, item)
     if result is None:
         return _opaque(Comparison(column, asked, value))
     operator, typed = result
@@ -203,7 +203,7 @@ def _comparison(
     if not isinstance(typed, LocalTime):
         return Comparison(column, operator, typed)
     zone = time_zone() if callable(time_zone) else time_zone
-    instant = None if zone is None else at_zone(typed, zone)
+    instant = None if zone is None else instant_in_zone(typed, zone)
     if instant is not None:
         return Comparison(column, operator, instant)
     return _in_any_zone(column, operator, typed)
@@ -212,7 +212,7 @@ def _comparison(
 def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Predicate:
     """Return what a comparison with a local time implies in every zone, and an opaque remainder."""
     doubt = _opaque(Comparison(column, operator, local))
-    earliest, latest = around(local)
+    earliest, latest = instant_range(local)
     above = Comparison(column, Operator.GREATER_OR_EQUAL, earliest)
     below = Comparison(column, Operator.LESS_OR_EQUAL, latest)
     match operator:

@@ -85,10 +85,10 @@ def state_of_checkpoint(
         )
     columns = pa.concat_tables([part.columns for part in rows])
 
-    def instead(error: CorruptTable) -> pa.ChunkedArray:
+    def fallback(error: CorruptTable) -> pa.ChunkedArray:
         return _stats_from(columns, rebuild(error), error)
 
-    stats = LazyStats([part.stats for part in rows], instead=instead)
+    stats = LazyStats([part.stats for part in rows], fallback=fallback)
     return Snapshot(
         table=table,
         version=checkpoint.version,
@@ -121,10 +121,10 @@ def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Se
     """
     changes = Changes()
     for entry, data in deltas:
-        changes.take(decode_actions(data, file=f"{base.table}: {entry.path}"))
+        changes.add(decode_actions(data, file=f"{base.table}: {entry.path}"))
     newest = segment.newest
     timestamp = base.timestamp_ms if newest is None else newest.modified_ms
-    state = changes.applied_to(base, version=segment.version, timestamp_ms=timestamp)
+    state = changes.apply_to(base, version=segment.version, timestamp_ms=timestamp)
     require_created(state, segment)
     return state
 

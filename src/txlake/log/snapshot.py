@@ -31,7 +31,7 @@ from txlake.protocol.actions import (
     Remove,
     Txn,
 )
-from txlake.protocol.column_mapping import schema_in_force
+from txlake.protocol.column_mapping import effective_schema
 from txlake.protocol.features import (
     check_writable,
     column_mapping_mode,
@@ -125,7 +125,7 @@ class Snapshot:
 
         Raises CorruptTable when `schemaString` is no schema, or the mapping mode is invalid.
         """
-        return schema_in_force(
+        return effective_schema(
             self.metadata.schema_string,
             self.column_mapping_mode != "none",
             file=f"{self.table}: metaData",
@@ -259,8 +259,8 @@ class Snapshot:
         if not actions and version is None and timestamp_ms is None:
             return self
         changes = Changes()
-        changes.take(actions)
-        return changes.applied_to(self, version=version, timestamp_ms=timestamp_ms)
+        changes.add(actions)
+        return changes.apply_to(self, version=version, timestamp_ms=timestamp_ms)
 
 
 class Changes:
@@ -276,7 +276,7 @@ class Changes:
         self.in_commit_timestamp_ms: int | None = None
         self.in_commit_before_ms: int | None = None
 
-    def take(self, actions: Iterable[Action]) -> None:
+    def add(self, actions: Iterable[Action]) -> None:
         """Add the actions of the next commit (or compaction)."""
         adds, removes = self.adds, self.removes
         self.in_commit_before_ms = _latest(self.in_commit_before_ms, self.in_commit_timestamp_ms)
@@ -304,7 +304,7 @@ class Changes:
                 info = info or action
         self.in_commit_timestamp_ms = None if info is None else info.in_commit_timestamp_ms
 
-    def applied_to(
+    def apply_to(
         self, base: Snapshot, *, version: int | None, timestamp_ms: int | None
     ) -> Snapshot:
         """Return the state after these changes."""

@@ -22,7 +22,7 @@ class StoreAssignment(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Divergence:
     """A class of texts that a session may read differently from txlake.
 
     Attributes:
@@ -43,11 +43,11 @@ class Refusal:
 
     Attributes:
         setting: the setting and its value, `key=value`.
-        instead: what to do instead.
+        advice: what to do instead.
     """
 
     setting: str
-    instead: str
+    advice: str
 
 
 SUBSTITUTED = re.compile(r"\$\{")
@@ -59,45 +59,45 @@ class TextRules:
     """A session's rules for reading SQL text. The defaults are those of Spark.
 
     Attributes:
-        doubts: the texts that only Spark can parse and evaluate.
+        divergences: the texts that only Spark can parse and evaluate.
         names_in_double_quotes: whether `"a"` is a name, not a string.
         zoned: whether the type TIMESTAMP is one with a time zone.
         case_sensitive: whether letter case distinguishes columns.
         assignment: which values a column of another type takes.
-        bounded_texts: why CHAR and VARCHAR can't be declared; None: they can.
-        partition_texts: why a number or NULL can't be the value of a partition; None: it can.
-        backquotes: why an expression can't have names in backquotes; None: it can.
-        defaults: why DEFAULT can't be declared; None: it can.
+        char_varchar_refusal: why CHAR and VARCHAR can't be declared; None: they can.
+        partition_value_refusal: why a number or NULL can't be a partition's value; None: it can.
+        backquotes_refusal: why an expression can't have names in backquotes; None: it can.
+        default_refusal: why DEFAULT can't be declared; None: it can.
     """
 
-    doubts: tuple[Doubt, ...] = (
-        Doubt("spark.sql.variable.substitute=true", SUBSTITUTED, in_stored=True),
+    divergences: tuple[Divergence, ...] = (
+        Divergence("spark.sql.variable.substitute=true", SUBSTITUTED, in_stored=True),
     )
     names_in_double_quotes: bool = False
     zoned: bool = True
     case_sensitive: bool = False
     assignment: StoreAssignment = StoreAssignment.ANSI
-    bounded_texts: Refusal | None = None
-    partition_texts: Refusal | None = None
-    backquotes: Refusal | None = None
-    defaults: Refusal | None = None
+    char_varchar_refusal: Refusal | None = None
+    partition_value_refusal: Refusal | None = None
+    backquotes_refusal: Refusal | None = None
+    default_refusal: Refusal | None = None
 
-    def reads(self, text: str) -> bool:
+    def agrees_on(self, text: str) -> bool:
         """Return whether txlake reads the text as the session does."""
-        return not any(doubt.pattern.search(text) for doubt in self.doubts)
+        return not any(divergence.pattern.search(text) for divergence in self.divergences)
 
     def check_stored(self, text: str, what: str) -> None:
         """Check that a stored text means the same in this session as in every other.
 
         Raises InvalidRequest, naming the setting, where it doesn't; `what` names the text.
         """
-        for doubt in self.doubts:
-            if doubt.in_stored and doubt.pattern.search(text):
-                key = doubt.setting.partition("=")[0]
+        for divergence in self.divergences:
+            if divergence.in_stored and divergence.pattern.search(text):
+                key = divergence.setting.partition("=")[0]
                 raise InvalidRequest(
-                    f"{what}: {doubt.setting} of this session changes what {text!r:.200} means, "
-                    "and a stored expression means the same in every session; unset it for this "
-                    f"statement (SET {key}=... or spark.conf.unset({key!r})), or write the "
+                    f"{what}: {divergence.setting} of this session changes what {text!r:.200} "
+                    "means, and a stored expression means the same in every session; unset it for "
+                    f"this statement (SET {key}=... or spark.conf.unset({key!r})), or write the "
                     "expression without what the setting changes"
                 )
 
@@ -105,6 +105,6 @@ class TextRules:
 DEFAULT_RULES = TextRules()
 
 
-def refused(what: str, refusal: Refusal) -> InvalidRequest:
+def refusal_error(what: str, refusal: Refusal) -> InvalidRequest:
     """Return the error for something that is refused while a setting has its value."""
-    return InvalidRequest(f"{what}: not with {refusal.setting}; {refusal.instead}")
+    return InvalidRequest(f"{what}: not with {refusal.setting}; {refusal.advice}")

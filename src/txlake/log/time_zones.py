@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from txlake.protocol.times import SECOND, civil_of, days_of
+from txlake.protocol.times import SECOND, epoch_date, epoch_days
 
 _NAME = b"java.time.zone.Ser"
 _BLOCK, _LONG_BLOCK = 0x77, 0x7A
@@ -93,9 +93,9 @@ class YearlyRule:
         """Return the change in one year."""
         if self.day < 0:
             following = (year + 1, 1) if self.month == 12 else (year, self.month + 1)
-            days = days_of(*following, 1) + self.day
+            days = epoch_days(*following, 1) + self.day
         else:
-            days = days_of(year, self.month, self.day)
+            days = epoch_days(year, self.month, self.day)
         if self.weekday is not None:
             on = (days + 3) % 7 + 1  # 1970-01-01 was a Thursday
             days += (self.weekday - on) % 7 if self.day > 0 else -((on - self.weekday) % 7)
@@ -152,7 +152,7 @@ class ZoneRules:
             return self.transitions[place]
         if not self.yearly:
             return None
-        year, _, _ = civil_of(wall_s // _DAY_S)
+        year, _, _ = epoch_date(wall_s // _DAY_S)
         changes = [rule.transition(year) for rule in self.yearly]
         return next((one for one in changes if wall_s < one.end_s), None)
 

@@ -52,11 +52,11 @@ class Tombstones(Mapping[FileKey, Remove]):
         return Tombstones(earlier=self._earlier, changed={**self._changed, **change})
 
     @property
-    def seen(self) -> int:
+    def loaded_count(self) -> int:
         """The approximate number of the tombstones that were loaded already."""
         if self._all is not None:
             return len(self._all)
-        return len(self._changed) + (0 if self._earlier is None else self._earlier.seen)
+        return len(self._changed) + (0 if self._earlier is None else self._earlier.loaded_count)
 
     def _merged(self) -> dict[FileKey, Remove]:
         if self._all is None:

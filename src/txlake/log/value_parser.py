@@ -24,7 +24,7 @@ _BY_SETTINGS = ("\\", '"')
 """Characters whose meaning in a text depends on Spark's settings."""
 
 
-def parsed(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | None:
+def parse(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | None:
     """Implement `values.parse_value`. Raises InvalidRequest for no expression."""
     if any(sign in text for sign in _BY_SETTINGS):
         return None

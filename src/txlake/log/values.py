@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import InvalidRequest
-from txlake.log.conversion import converted
+from txlake.log.conversion import convert
 from txlake.log.predicate_nodes import LiteralValue
 from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.value_nodes import ColumnValue, Literal, Negated, Operation, Value
@@ -28,7 +28,7 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _DECIMAL_DIGITS = 38
 
 
-class _NotHere(Exception):
+class _NotComputable(Exception):
     """Only Spark can compute the expression."""
 
 
@@ -48,25 +48,25 @@ def parse_value(
     """
     if rules.case_sensitive or rules.assignment is not StoreAssignment.ANSI:
         return None
-    if not rules.reads(text):
+    if not rules.agrees_on(text):
         return None
     from txlake.log import value_parser
 
     try:
-        return value_parser.parsed(text, aliases, is_qualified=is_qualified)
+        return value_parser.parse(text, aliases, is_qualified=is_qualified)
     except InvalidRequest:
         return None  # Spark reports what is wrong
 
 
-def computed(value: Value, rows: pa.Table, schema: Struct) -> pa.ChunkedArray | None:
+def compute(value: Value, rows: pa.Table, schema: Struct) -> pa.ChunkedArray | None:
     """Return the value for each row; None where only Spark can compute it.
 
     `rows` have the schema's columns by logical name. The Arrow type is that of the value's type in
     Spark.
     """
     try:
-        return _Rows(rows, schema).computed(value)
-    except (_NotHere, pa.ArrowException):
+        return _Rows(rows, schema).compute(value)
+    except (_NotComputable, pa.ArrowException):
         return None
 
 
@@ -75,22 +75,22 @@ class _Rows:
     rows: pa.Table
     schema: Struct
 
-    def computed(self, value: Value) -> pa.ChunkedArray:
+    def compute(self, value: Value) -> pa.ChunkedArray:
         match value:
             case Literal(constant):
                 scalar = _scalar(constant)
                 return pa.chunked_array([pa.repeat(scalar, self.rows.num_rows)], scalar.type)
             case ColumnValue(name, qualifier):
                 if qualifier is not None:
-                    raise _NotHere
+                    raise _NotComputable
                 item = self.schema.find(name)
                 if item is None:
-                    raise _NotHere
+                    raise _NotComputable
                 return self.rows.column(item.name)
             case Negated(part):
-                return _negated(self.computed(part))
+                return _negated(self.compute(part))
             case Operation(operator, left, right):
-                return _operated(operator, self.computed(left), self.computed(right))
+                return _operated(operator, self.compute(left), self.compute(right))
 
 
 def _scalar(value: LiteralValue) -> pa.Scalar:
@@ -107,7 +107,7 @@ def _scalar(value: LiteralValue) -> pa.Scalar:
             return _decimal(value)
         case date() if not isinstance(value, datetime):
             return pa.scalar(value, pa.date32())
-    raise _NotHere
+    raise _NotComputable
 
 
 def _decimal(value: Decimal) -> pa.Scalar:
@@ -117,7 +117,7 @@ def _decimal(value: Decimal) -> pa.Scalar:
     scale = max(0, -exponent)
     precision = max(len(digits) + max(exponent, 0), scale)
     if precision > _DECIMAL_DIGITS:
-        raise _NotHere
+        raise _NotComputable
     return pa.scalar(value, pa.decimal128(precision, scale))
 
 
@@ -126,13 +126,13 @@ def _negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.negate_checked(values)
     if pa.types.is_float64(values.type):
         return pc.negate(values)
-    raise _NotHere
+    raise _NotComputable
 
 
 def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     if operator == "||":
         if not (pa.types.is_string(left.type) and pa.types.is_string(right.type)):
-            raise _NotHere
+            raise _NotComputable
         return pc.binary_join_element_wise(left, right, "")
     wide = _wider(left.type, right.type, divides=operator == "/")
     left, right = _widened(left, wide), _widened(right, wide)
@@ -145,7 +145,7 @@ def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> p
             return pc.multiply_checked(left, right)
     assert operator == "/", operator
     if pc.any(pc.equal(right, 0.0)).as_py():
-        raise _NotHere  # an error or null, by Spark's settings
+        raise _NotComputable  # an error or null, by Spark's settings
     return pc.divide(left, right)
 
 
@@ -155,7 +155,7 @@ def _wider(left: pa.DataType, right: pa.DataType, *, divides: bool) -> pa.DataTy
         return pa.float64() if divides else max(left, right, key=lambda one: one.bit_width)
     if pa.float64() in (left, right) and all(map(_is_number, (left, right))):
         return pa.float64()
-    raise _NotHere
+    raise _NotComputable
 
 
 def _is_number(data_type: pa.DataType) -> bool:
@@ -167,4 +167,4 @@ def _is_number(data_type: pa.DataType) -> bool:
 def _widened(values: pa.ChunkedArray, wide: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_integer(values.type) and pa.types.is_floating(wide):
         return values.cast(wide, safe=False)  # the nearest double, as in Java
-    return converted(values, wide)
+    return convert(values, wide)

@@ -69,7 +69,7 @@ def detach(session: Session, name: str) -> str:
         handle = context.require(table)
         if not handle.in_lake:
             raise InvalidRequest(f"{name} is no table of the lake: there is nothing to detach")
-        remove_table(context.transaction, handle, stays=True)
+        remove_table(context.transaction, handle, keeps_files=True)
         context.transaction.commit()
     return handle_entry(handle).location
 

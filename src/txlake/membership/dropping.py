@@ -19,13 +19,13 @@ from txlake.membership.drop_note import (
     write_drop_note,
 )
 from txlake.membership.ownership import owner_of
-from txlake.ports import DroppedTable, Store, Versions
+from txlake.ports import DroppedTable, Store, VersionRange
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.catalog_access import handle_entry
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TablePath
-from txlake.storage import led_out
+from txlake.storage import symlink_target
 from txlake.transaction.change import Change
 from txlake.transaction.membership import DETACH, detach_actions
 from txlake.transaction.publication import publish
@@ -43,7 +43,7 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     engine, entry = transaction.engine, handle_entry(handle)
     if not engine.catalog.is_lake:  # what becomes of its folder is its catalog's business
         transaction.discard(handle)
-        gone = DroppedTable(id=entry.id, stays=True)
+        gone = DroppedTable(id=entry.id, keeps_files=True)
         transaction.change_name(gone, {(entry.database, entry.name): None})
         return
     if entry.managed:
@@ -51,25 +51,25 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     kept_ms = (
         0 if purge else retention_ms(engine.catalog.of_lake(), engine.settings, entry.database)
     )
-    remove_table(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
+    remove_table(transaction, handle, keeps_files=not entry.managed, retention_ms=kept_ms)
 
 
 def remove_table(
-    transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: int = 0
+    transaction: Transaction, handle: Handle, *, keeps_files: bool, retention_ms: int = 0
 ) -> None:
-    """Takes a table out of the lake. What `stays` is a path table from then on.
+    """Takes a table out of the lake. With `keeps_files` it is a path table from then on.
 
-    `kept_ms`: for how long it may come back. Raises CorruptTable for a log that is ahead of the
-    catalog: the name may be another table's now.
+    `retention_ms`: for how long it may come back. Raises CorruptTable for a log that is ahead of
+    the catalog: the name may be another table's now.
     """
     entry = handle_entry(handle)
     handle.log.exists()  # raises where it is ahead
     transaction.discard(handle)
-    dropped = DroppedTable(id=entry.id, stays=stays, kept_ms=kept_ms)
+    dropped = DroppedTable(id=entry.id, keeps_files=keeps_files, retention_ms=retention_ms)
     transaction.change_name(dropped, {(entry.database, entry.name): None})
     if handle.is_new:
         return
-    if stays:
+    if keeps_files:
         try:
             handle.log.require_published()  # its files may have been removed before its name
             actions = detach_actions(transaction.open(handle).view)
@@ -77,10 +77,12 @@ def remove_table(
             _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)
         else:
             transaction.stage(handle, Change(operation=DETACH, actions=actions))
-    if kept_ms:
+    if retention_ms:
         transaction.after_commit(partial(_retain_folder, transaction.engine, handle))
     else:
-        transaction.after_commit(partial(_remove_folder, transaction.engine, handle, stays=stays))
+        transaction.after_commit(
+            partial(_remove_folder, transaction.engine, handle, keeps_files=keeps_files)
+        )
 
 
 def _retain_folder(engine: Engine, handle: Handle) -> None:
@@ -104,14 +106,14 @@ def _retain_folder(engine: Engine, handle: Handle) -> None:
         _logger.warning("%s: what its drop leaves to do is done later: %s", handle.name, error)
 
 
-def _remove_folder(engine: Engine, handle: Handle, *, stays: bool) -> None:
+def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None:
     """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
     engine.forget(handle)
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
-        if not stays:
+        if not keeps_files:
             # Another process that finishes this notes it first, and finds no row when we're done.
-            if not handle.store.is_prompt:
+            if not handle.store.excludes_late_writes:
                 ledger.note_clearing(table_id)
             ledger.sequence()  # raises where this isn't the lake's catalog any more
             _delete_files(engine, handle.store, table_id)
@@ -230,7 +232,7 @@ def _forget_replaced(engine: Engine) -> set[str]:
             )
             if table.pending:
                 first, last = table.pending[0].version, table.pending[-1].version
-                ledger.publishes({table.table_id: Versions(first, last)})
+                ledger.record_publication({table.table_id: VersionRange(first, last)})
             ledger.forget(table.table_id)
         except TxlakeError as error:
             skipped.add(table.table_id)
@@ -259,7 +261,7 @@ def _require_in_warehouse(engine: Engine, store: Store, name: str) -> None:
     """Raises InvalidRequest unless a folder is in the warehouse where its path says."""
     warehouse = engine.warehouse
     assert warehouse is not None, "who has a catalog has a warehouse"
-    found = led_out(warehouse.url, store.url)
+    found = symlink_target(warehouse.url, store.url)
     if found is not None:
         raise InvalidRequest(
             f"{name}: expected its folder {store.url} in the warehouse {warehouse.url} without a "

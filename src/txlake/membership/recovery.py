@@ -263,7 +263,7 @@ def _reconcile(session: Session, epoch: int, state: TableState, report: _Report)
     own = owner_of(engine, entry.location, log.latest())
     if own is None or (own.lake, own.table) != (catalog.lake_id, entry.id):
         with transaction_of(engine, session.number) as transaction:
-            transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
+            transaction.change_name(DroppedTable(id=entry.id, keeps_files=True), {})
         report.done.append(f"{name}: the log at {log.store.url} isn't this table's any more")
     elif (note := _note(log.store, entry.id)) is not None:
         _drop_again(session, state, note)
@@ -281,7 +281,7 @@ def _drop_again(session: Session, state: TableState, note: DropNote) -> None:
     """Drops a table of which the catalog forgot that it was dropped; it is kept as long."""
     dropped = DroppedTable(
         id=state.entry.id,
-        kept_ms=note.kept_until_ms - note.dropped_ms,
+        retention_ms=note.kept_until_ms - note.dropped_ms,
         dropped_ms=note.dropped_ms,
     )
     with transaction_of(session.engine, session.number) as transaction:

@@ -123,7 +123,7 @@ class Add(ActionStruct, frozen=True, kw_only=True):
         vector = self.deletion_vector
         return (self.path, None if vector is None else vector.unique_id)
 
-    def removed(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
+    def tombstone(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
         """Return the tombstone of this logical file."""
         return Remove(
             path=self.path,
@@ -295,13 +295,13 @@ def decode_actions(data: bytes, *, file: str) -> list[Action]:
         if len(data) <= _PIECE_BYTES:
             return _decode_piece(data, file)
         return [action for piece in _pieces(data) for action in _decode_piece(piece, file)]
-    except _Spread:
+    except _MultiLineValue:
         return _decode_whole(data, file)
     except RecursionError as error:
         raise CorruptTable(f"{file}: JSON that is nested too deeply") from error
 
 
-class _Spread(Exception):
+class _MultiLineValue(Exception):
     """A value spans several lines, or a line is damaged."""
 
 
@@ -379,7 +379,7 @@ def _decode_each_line(data: bytes, file: str) -> list[Action]:
             try:
                 values = _json_values(line.decode("utf-8"))
             except ValueError as error:
-                raise _Spread from error
+                raise _MultiLineValue from error
             actions += _actions_of_values(values, file)
     return actions
 

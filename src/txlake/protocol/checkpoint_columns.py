@@ -121,14 +121,14 @@ def _is_storable(kind: pa.DataType) -> bool:
     return not pa.types.is_null(kind)
 
 
-def conformed(value: object, kind: pa.DataType) -> object:
+def to_arrow_value(value: object, kind: pa.DataType) -> object:
     """Return a JSON value in the form that Arrow takes for a type: maps as pairs, JSON text for
     strings.
     """
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        return {item.name: conformed(value.get(item.name), item.type) for item in kind}
+        return {item.name: to_arrow_value(value.get(item.name), item.type) for item in kind}
     if pa.types.is_map(kind) and isinstance(value, dict):
         return list(value.items())
     if pa.types.is_string(kind) and not isinstance(value, str):

@@ -34,8 +34,8 @@ from txlake.protocol.actions import (
 from txlake.protocol.checkpoint_columns import (
     CHECKPOINT_TYPES,
     CHECKPOINT_VECTOR_TYPE,
-    conformed,
     extra_types,
+    to_arrow_value,
     with_extras,
 )
 from txlake.protocol.checkpoint_stats import (
@@ -245,7 +245,7 @@ class _Writer:
         """Write the rows of actions other than adds and removes."""
         for name, objects in _by_name(actions).items():
             kind = self._types[name]
-            rows = pa.array([conformed(item, kind) for item in objects], kind)
+            rows = pa.array([to_arrow_value(item, kind) for item in objects], kind)
             self._rows(name, rows)
 
     def adds(self, files: pa.Table) -> None:
@@ -308,7 +308,7 @@ class _Writer:
             extras = list(_extras_of(batch))
             for name, kind in self._layout.extra_types.items():
                 column = [None if extra is None else extra.get(name) for extra in extras]
-                values[name] = pa.array([conformed(item, kind) for item in column], kind)
+                values[name] = pa.array([to_arrow_value(item, kind) for item in column], kind)
         kind = self._types["add"]
         return pa.StructArray.from_arrays([values[item.name] for item in kind], fields=list(kind))
 
@@ -341,7 +341,7 @@ def _remove_structs(removes: Sequence[Remove], kind: pa.StructType) -> pa.Struct
     for item in kind:
         read = _REMOVE_FIELDS.get(item.name)
         values = (
-            [conformed((one.extra or {}).get(item.name), item.type) for one in removes]
+            [to_arrow_value((one.extra or {}).get(item.name), item.type) for one in removes]
             if read is None
             else [read(one) for one in removes]
         )

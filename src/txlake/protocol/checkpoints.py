@@ -31,10 +31,10 @@ from txlake.protocol.file_rows import FILES_SCHEMA, STRING_MAP, VECTOR_TYPE, fil
 from txlake.protocol.lazy_stats import (
     BATCH_ROWS,
     PARQUET_ERRORS,
-    GivenStats,
+    DecodedStats,
     Mask,
-    StatsPart,
-    damaged,
+    ParquetStats,
+    unreadable_checkpoint,
 )
 from txlake.protocol.parquet_sizes import require_bounded
 
@@ -83,7 +83,7 @@ class CheckpointRows:
     """
 
     columns: pa.Table
-    stats: StatsPart | GivenStats
+    stats: ParquetStats | DecodedStats
     others: tuple[Action, ...]
 
 
@@ -98,7 +98,7 @@ def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
         actions = decode_actions(data, file=file)
         files = files_table([action for action in actions if isinstance(action, Add)])
         rest = tuple(action for action in actions if not isinstance(action, Add | Remove))
-        return CheckpointRows(files.drop_columns("stats"), GivenStats(files["stats"]), rest)
+        return CheckpointRows(files.drop_columns("stats"), DecodedStats(files["stats"]), rest)
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data))
         fields = _add_fields(parquet)
@@ -108,7 +108,7 @@ def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
         files, present = _read_files(parquet, fields)
         return CheckpointRows(files, _stats(data, parquet, fields, present, file), others)
     except PARQUET_ERRORS as error:
-        raise damaged(file, error) from error
+        raise unreadable_checkpoint(file, error) from error
 
 
 def read_removes(data: bytes, *, file: str) -> list[Remove]:
@@ -125,7 +125,7 @@ def read_removes(data: bytes, *, file: str) -> list[Remove]:
             for action in _actions(parquet.read(["remove"])["remove"], "remove", "path", file)
         ]
     except PARQUET_ERRORS as error:
-        raise damaged(file, error) from error
+        raise unreadable_checkpoint(file, error) from error
 
 
 def _read_others(parquet: pq.ParquetFile, file: str) -> Iterator[Action]:
@@ -211,11 +211,11 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
 
 def _stats(
     data: bytes, parquet: pq.ParquetFile, fields: AbstractSet[str], present: Mask, file: str
-) -> StatsPart | GivenStats:
+) -> ParquetStats | DecodedStats:
     names = [name for name in ("stats", "stats_parsed") if name in fields]
     if names and present.any():
-        return StatsPart(data, parquet.metadata, names, present, file)
-    return GivenStats(pa.chunked_array([_nulls(pa.string(), int(np.count_nonzero(present)))]))
+        return ParquetStats(data, parquet.metadata, names, present, file)
+    return DecodedStats(pa.chunked_array([_nulls(pa.string(), int(np.count_nonzero(present)))]))
 
 
 def _rows_of_adds(chunk: pa.StructArray) -> pa.StructArray:

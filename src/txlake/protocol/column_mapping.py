@@ -71,7 +71,7 @@ def all_fields(data_type: DataType) -> Iterator[Field]:
 
 
 @lru_cache(maxsize=256)
-def schema_in_force(schema_string: str | None, is_mapped: bool, *, file: str) -> Struct:
+def effective_schema(schema_string: str | None, is_mapped: bool, *, file: str) -> Struct:
     """Parse the schema text; ids and physical names are kept only where columns are mapped.
 
     Raises CorruptTable naming `file`.

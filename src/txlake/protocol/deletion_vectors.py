@@ -15,11 +15,11 @@ from txlake.errors import CorruptTable, UnsupportedFeature
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.paths import absolute_url, decode_path, normalise_url
 from txlake.protocol.roaring import (
-    counted,
     decode_bitmap,
     encode_bitmap,
     framed_length,
     read_at,
+    require_cardinality,
 )
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -86,7 +86,9 @@ def decode_inline(vector: DeletionVector, *, file: str = "inline deletion vector
         raise CorruptTable(f"{file}: {error}") from error
     if not 0 <= len(data) - vector.size_in_bytes < 4:
         raise CorruptTable(f"{file}: expected {vector.size_in_bytes} bytes, found {len(data)}")
-    return counted(decode_bitmap(data[: vector.size_in_bytes], file=file), vector.cardinality, file)
+    return require_cardinality(
+        decode_bitmap(data[: vector.size_in_bytes], file=file), vector.cardinality, file
+    )
 
 
 def slice_range(vector: DeletionVector) -> tuple[int, int]:

@@ -20,9 +20,9 @@ from txlake.protocol.collations import collated_columns
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
     FEATURE_PREFIX,
+    invalid_property,
     is_true,
-    not_understood,
-    parsed,
+    parse_property,
 )
 from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.protocol.types import (
@@ -195,7 +195,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
         )
 
 
-def in_use(feature: str, metadata: Metadata) -> bool:
+def uses_feature(feature: str, metadata: Metadata) -> bool:
     """Return whether the metadata uses a feature, listed or not; True for one that metadata can't
     show.
     """
@@ -310,7 +310,7 @@ def protocol_of(features: Iterable[str]) -> Protocol:
     return _least(frozenset(features), 1, 1)
 
 
-def needed_by_others(feature: str, protocol: Protocol) -> bool:
+def is_required_by_others(feature: str, protocol: Protocol) -> bool:
     """Return whether another feature that the protocol supports depends on this one."""
     return any(feature in _needed(name) for name in supported_features(protocol))
 
@@ -490,6 +490,6 @@ def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str], *,
     if text is None or "columnMapping" not in supported_features(protocol):
         return "none"
     try:
-        return str(parsed(_MODE, text))
+        return str(parse_property(_MODE, text))
     except ValueError as error:
-        raise not_understood(table, _MODE, text) from error
+        raise invalid_property(table, _MODE, text) from error

@@ -176,7 +176,7 @@ def checksum_path(version: int) -> str:
     return log_path(Checksum(version))
 
 
-def list_from(version: int) -> str:
+def listing_start(version: int) -> str:
     """Return the `start_after` for a listing of all files of `version` and later."""
     return f"{LOG_FOLDER}/{max(version, 0):020d}"
 

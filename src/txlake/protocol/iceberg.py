@@ -50,21 +50,26 @@ _INTEGERS = ("byte", "short", "integer", "long")
 _CLASS = "DELTA_ICEBERG_COMPAT_VIOLATION"
 
 
-def is_on(metadata: Metadata) -> bool:
+def is_enabled(metadata: Metadata) -> bool:
     """Return whether the table's property enables the rules."""
     return is_true(metadata.configuration, ENABLE)
 
 
-def with_settings(metadata: Metadata, before: Metadata | None, *, new: bool) -> Metadata:
+def with_required_properties(metadata: Metadata, before: Metadata | None, *, new: bool) -> Metadata:
     """Return the metadata with the properties that Delta Spark sets and removes with the rules.
 
     A new table's columns are mapped by name, unless a mode is set. Disabling the rules removes
     Iceberg from the formats that other engines maintain for the table.
     """
     configuration = dict(metadata.configuration)
-    if is_on(metadata) and new:
+    if is_enabled(metadata) and new:
         configuration.setdefault(MODE_PROPERTY, "name")
-    if before is not None and is_on(before) and not is_on(metadata) and _FORMATS in configuration:
+    if (
+        before is not None
+        and is_enabled(before)
+        and not is_enabled(metadata)
+        and _FORMATS in configuration
+    ):
         formats = [one.strip() for one in configuration.pop(_FORMATS).split(",")]
         others = [one for one in formats if one and one.lower() != "iceberg"]
         if others:
@@ -74,7 +79,7 @@ def with_settings(metadata: Metadata, before: Metadata | None, *, new: bool) -> 
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
-def promises_too_much(metadata: Metadata) -> str | None:
+def uniform_violation(metadata: Metadata) -> str | None:
     """Return why the table can't promise Iceberg's format as its properties do; None if it can."""
     formats = metadata.configuration.get(_FORMATS, "")
     if "iceberg" not in [one.strip().lower() for one in formats.split(",")]:
@@ -133,7 +138,7 @@ def _violations(metadata: Metadata, schema: Struct, before: Metadata | None) -> 
     yield from _unnumbered(schema)
 
 
-def new_widening(metadata: Metadata, before: Metadata) -> str | None:
+def widening_violation(metadata: Metadata, before: Metadata) -> str | None:
     """Return why these types can't be widened in a table that lists the feature, active or not."""
     known = set(_widened(parse_schema(before.schema_string)))
     found = _widened(parse_schema(metadata.schema_string))

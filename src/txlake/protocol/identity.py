@@ -39,24 +39,24 @@ class IdentityColumn:
     mark: int | None
     allows_explicit: bool
 
-    def after(self, mark: int | None) -> int:
+    def next_value(self, mark: int | None) -> int:
         """Return the first value beyond a mark; it may exceed the range of a long."""
         if mark is None:
             return self.start
         return self.start + max(0, (mark - self.start) // self.step + 1) * self.step
 
-    def further(self, one: int | None, other: int | None) -> int | None:
+    def later_mark(self, one: int | None, other: int | None) -> int | None:
         """Return the mark that leaves fewer values; None only if both are None."""
         if one is None or other is None:
             return other if one is None else one
         return max(one, other) if self.step > 0 else min(one, other)
 
-    def capacity(self, first: int) -> int:
+    def values_left(self, first: int) -> int:
         """Return how many values there are from `first` on."""
         last = LONG_MAX if self.step > 0 else LONG_MIN
         return max(0, (last - first) // self.step + 1)
 
-    def reached(self, value: int) -> int | None:
+    def mark_covering(self, value: int) -> int | None:
         """Return the mark for a column that holds `value`: the generated value at it or next beyond
         it.
 
@@ -146,12 +146,12 @@ def _with_mark(item: Field, marks: Mapping[str, int], table: str) -> Field:
     column = None if given is None else identity_of(item, table)
     if column is None or given is None:
         return item
-    reached = column.reached(given)
+    reached = column.mark_covering(given)
     if reached is None:
         return item
     if not LONG_MIN <= reached <= LONG_MAX:
         reached -= column.step  # no value is left beyond it
-    mark = column.further(column.mark, reached)
+    mark = column.later_mark(column.mark, reached)
     if mark == column.mark:
         return item
     return replace(item, metadata={**item.metadata, HIGH_WATER_MARK: mark})

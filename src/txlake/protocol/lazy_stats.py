@@ -27,12 +27,12 @@ BATCH_ROWS = 65_536
 _PASSES_BEFORE_KEPT = 3
 
 
-def damaged(file: str, error: Exception) -> CorruptTable:
+def unreadable_checkpoint(file: str, error: Exception) -> CorruptTable:
     """Return the error for a file of a checkpoint that can't be decoded."""
     return CorruptTable(f"{file}: not a readable checkpoint: {error}")
 
 
-class StatsPart:
+class ParquetStats:
     """The statistics in one Parquet file, of the rows where `present` is true."""
 
     __slots__ = ("_columns", "_data", "_file", "_metadata", "_present", "rows")
@@ -58,7 +58,7 @@ class StatsPart:
         try:
             yield from self._chunks(keep)
         except PARQUET_ERRORS as error:
-            raise damaged(self._file, error) from error
+            raise unreadable_checkpoint(self._file, error) from error
 
     def _chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
         wanted = self._present
@@ -92,7 +92,7 @@ def _texts(adds: pa.StructArray) -> pa.Array:
     return parsed if texts is None else pc.coalesce(texts, parsed)
 
 
-class GivenStats:
+class DecodedStats:
     """Statistics that are decoded already."""
 
     __slots__ = ("_column", "rows")
@@ -115,31 +115,31 @@ class LazyStats:
     """The statistics of many files, as JSON texts or null, in order.
 
     They are decoded at each use, until keeping the texts is cheaper. Using them raises CorruptTable
-    naming the damaged file, unless `instead` returns, for that error, the texts from another
+    naming the damaged file, unless `fallback` returns, for that error, the texts from another
     source. Reading from several threads is safe.
     """
 
-    __slots__ = ("_instead", "_passes", "_source", "rows")
+    __slots__ = ("_fallback", "_passes", "_source", "rows")
 
     def __init__(
         self,
-        parts: Sequence[StatsPart | GivenStats],
+        parts: Sequence[ParquetStats | DecodedStats],
         *,
-        instead: Callable[[CorruptTable], pa.ChunkedArray] | None = None,
+        fallback: Callable[[CorruptTable], pa.ChunkedArray] | None = None,
     ) -> None:
         # Replaced as a whole when the texts are kept, so that no thread sees an intermediate state.
-        self._source: tuple[StatsPart | GivenStats, ...] | GivenStats = tuple(parts)
-        self._instead = instead
+        self._source: tuple[ParquetStats | DecodedStats, ...] | DecodedStats = tuple(parts)
+        self._fallback = fallback
         self._passes = 0
         self.rows = sum(part.rows for part in parts)
 
     def column(self) -> pa.ChunkedArray:
-        """Return the texts of all rows, and keep them from now on instead of the checkpoint's
+        """Return the texts of all rows, and keep them from now on fallback of the checkpoint's
         bytes.
         """
         source = self._source
-        if not isinstance(source, GivenStats):
-            source = GivenStats(pa.chunked_array(self._decoded(source, None), pa.string()))
+        if not isinstance(source, DecodedStats):
+            source = DecodedStats(pa.chunked_array(self._decoded(source, None), pa.string()))
             self._source = source
         return source.column()
 
@@ -151,13 +151,13 @@ class LazyStats:
         """Yield the texts of the kept rows chunk by chunk: only one chunk need be in memory."""
         self._passes += 1
         source = self._source
-        if not isinstance(source, GivenStats) and self._passes <= _PASSES_BEFORE_KEPT:
+        if not isinstance(source, DecodedStats) and self._passes <= _PASSES_BEFORE_KEPT:
             yield from self._decoded(source, keep)
         else:
-            yield from GivenStats(self.column()).chunks(keep)
+            yield from DecodedStats(self.column()).chunks(keep)
 
     def _decoded(
-        self, parts: Sequence[StatsPart | GivenStats], keep: Mask | None
+        self, parts: Sequence[ParquetStats | DecodedStats], keep: Mask | None
     ) -> Iterator[pa.Array]:
         done = start = 0
         try:
@@ -168,9 +168,9 @@ class LazyStats:
                     yield chunk
                     done += len(chunk)
         except CorruptTable as error:
-            if self._instead is None:
+            if self._fallback is None:
                 raise
-            known = GivenStats(self._instead(error))
+            known = DecodedStats(self._fallback(error))
             self._source = known
             for chunk in known.chunks(keep):
                 # The texts before the damage were yielded already.

@@ -21,10 +21,10 @@ from txlake.protocol.column_mapping import (
     all_fields,
     assign_column_ids,
     assign_nested_ids,
-    schema_in_force,
+    effective_schema,
     without_column_ids,
 )
-from txlake.protocol.properties import is_understood
+from txlake.protocol.properties import is_valid_property
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import (
     COLUMN_ID,
@@ -40,7 +40,7 @@ from txlake.protocol.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class ColumnMapping:
     """A table's column mapping.
 
     Attributes:
@@ -55,21 +55,21 @@ class Mapping:
 def mode_of(metadata: Metadata) -> str | None:
     """Return the metadata's mapping mode: `none`, `name` or `id`; None for an invalid one."""
     mode = metadata.configuration.get(MODE_PROPERTY, "none")
-    return mode.strip().lower() if is_understood(MODE_PROPERTY, mode) else None
+    return mode.strip().lower() if is_valid_property(MODE_PROPERTY, mode) else None
 
 
-def schema_asked_for(metadata: Metadata) -> Struct:
+def schema_by_metadata(metadata: Metadata) -> Struct:
     """Return the schema by the metadata's own mapping mode, whether or not the protocol lets it
     count.
 
     Raises CorruptTable.
     """
-    return schema_in_force(metadata.schema_string, mode_of(metadata) != "none", file="metaData")
+    return effective_schema(metadata.schema_string, mode_of(metadata) != "none", file="metaData")
 
 
 def with_mapping(
     metadata: Metadata,
-    before: Mapping | None,
+    before: ColumnMapping | None,
     new_id: Callable[[], str],
     *,
     replaces: bool,
@@ -102,7 +102,7 @@ def with_mapping(
     return _mapped(metadata, before.metadata, new_id, keep_names=before.mode == "none", table=table)
 
 
-def with_mapping_back(
+def with_restored_mapping(
     metadata: Metadata, before: Metadata, new_id: Callable[[], str], *, table: str
 ) -> Metadata:
     """Return metadata restored from an earlier version, with its ids; no id is assigned twice.
@@ -149,7 +149,7 @@ def _same_columns(metadata: Metadata, before: Metadata) -> bool:
 
 
 def _of_new_table(
-    metadata: Metadata, mode: str | None, before: Mapping | None, new_id: Callable[[], str]
+    metadata: Metadata, mode: str | None, before: ColumnMapping | None, new_id: Callable[[], str]
 ) -> Metadata:
     highest = 0 if before is None else _max_id(before.metadata) or 0
     if mode != "none":
@@ -158,7 +158,7 @@ def _of_new_table(
     return _with_highest(plain, highest)
 
 
-def _check_change(metadata: Metadata, mode: str, before: Mapping, table: str) -> None:
+def _check_change(metadata: Metadata, mode: str, before: ColumnMapping, table: str) -> None:
     """Raise InvalidRequest unless the existing files can be read in the new mode."""
     schema = parse_schema(metadata.schema_string)
     if before.mode is None:

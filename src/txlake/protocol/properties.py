@@ -351,16 +351,16 @@ def _checked(key: str, value: str, parse: _Parser, expected: str) -> str:
     return value if parse is _anything else value.strip()
 
 
-def is_understood(key: str, text: str) -> bool:
+def is_valid_property(key: str, text: str) -> bool:
     """Return whether the value is valid; True for every value of an unknown key."""
     try:
-        parsed(key, text)
+        parse_property(key, text)
     except ValueError:
         return False
     return True
 
 
-def parsed(key: str, text: str) -> object:
+def parse_property(key: str, text: str) -> object:
     """Return the typed value of a known property, or the text of an unknown one. Raises
     ValueError.
     """
@@ -368,7 +368,7 @@ def parsed(key: str, text: str) -> object:
     return text if known is None else known[0](text)
 
 
-def not_understood(table: str, key: str, text: str) -> CorruptTable:
+def invalid_property(table: str, key: str, text: str) -> CorruptTable:
     """Return the error for a property with an invalid value."""
     _, expected = _KNOWN.get(key) or _INTERNAL[key]
     advice = f"Mend it with ALTER TABLE ... SET TBLPROPERTIES ({key!r} = ...), or UNSET it"

@@ -20,7 +20,7 @@ ANYWHERE = "*"
 """In a list of allowed places: every place."""
 
 
-def nowhere() -> Iterable[str]:
+def no_other_places() -> Iterable[str]:
     """Return no place, so that only the table's own folder is allowed."""
     return ()
 
@@ -36,7 +36,7 @@ class Reach:
     """
 
     root: str
-    allowed: Callable[[], Iterable[str]] = nowhere
+    allowed: Callable[[], Iterable[str]] = no_other_places
 
     def url(self, path_in_log: str) -> str:
         """Return the encoded URL of a file, from its path in the log.
@@ -44,7 +44,7 @@ class Reach:
         Raises CorruptTable for a path with dot parts, and InvalidRequest for a place that isn't
         allowed. Both name the table and the path.
         """
-        if climbs(path_in_log):
+        if has_dot_parts(path_in_log):
             raise CorruptTable(
                 f"{self.root}: the log names the file {path_in_log!r}: expected a path without "
                 "'.' and '..'; who wrote it is no Delta writer. Restore the log from a backup"
@@ -84,7 +84,7 @@ class Reach:
         )
 
 
-def climbs(path_in_log: str) -> bool:
+def has_dot_parts(path_in_log: str) -> bool:
     """Return whether a path, decoded, has a part `.` or `..`, or a NUL, which no writer
     produces.
     """

@@ -121,7 +121,7 @@ def read_at(data: bytes, offset: int, size: int, cardinality: int, *, file: str)
             f"{file}: deletion vector at {offset}: the log says {size} bytes, the file {found}"
         )
     bitmap = read_framed(piece, file=f"{file}: deletion vector at {offset}")
-    return counted(bitmap, cardinality, file)
+    return require_cardinality(bitmap, cardinality, file)
 
 
 def framed_size(data: bytes, *, file: str) -> int:
@@ -149,7 +149,7 @@ def read_framed(data: bytes, *, file: str) -> BitMap64:
     return decode_bitmap(content, file=file)
 
 
-def counted(bitmap: BitMap64, cardinality: int, file: str) -> BitMap64:
+def require_cardinality(bitmap: BitMap64, cardinality: int, file: str) -> BitMap64:
     """Return the bitmap. Raises CorruptTable when it doesn't have `cardinality` positions."""
     if len(bitmap) != cardinality:
         raise CorruptTable(

@@ -86,7 +86,7 @@ def loosen(stats_json: str) -> str:
     return _ENCODER.encode(values).decode()
 
 
-def counted(stats_json: str | None, num_records: int) -> str:
+def with_num_records(stats_json: str | None, num_records: int) -> str:
     """Return the statistics with `numRecords` set; without a text, only `numRecords`.
 
     Raises CorruptTable when the text is no JSON object.

@@ -12,9 +12,9 @@ from typing import Generic, TypeVar, cast
 
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
-    is_understood,
-    not_understood,
-    parsed,
+    invalid_property,
+    is_valid_property,
+    parse_property,
 )
 
 _DAY_MS = 86_400_000
@@ -71,11 +71,11 @@ class _Property(Generic[_T]):
         if text is None:
             return self._default
         try:
-            return cast("_T", parsed(key, text))
+            return cast("_T", parse_property(key, text))
         except ValueError as error:
             if key in _TUNING:
                 return self._default
-            raise not_understood(of.table, key, text) from error
+            raise invalid_property(of.table, key, text) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,11 @@ class TableProperties:
     def require_writable(self) -> None:
         """Raise CorruptTable when a property that binds writers has an invalid value."""
         for key in _BINDING:
-            require_understood(self.configuration, key, table=self.table)
+            require_valid_property(self.configuration, key, table=self.table)
 
 
-def require_understood(configuration: Mapping[str, str], key: str, *, table: str) -> None:
+def require_valid_property(configuration: Mapping[str, str], key: str, *, table: str) -> None:
     """Raise CorruptTable when this property is set to an invalid value."""
     text = configuration.get(key)
-    if text is not None and not is_understood(key, text):
-        raise not_understood(table, key, text)
+    if text is not None and not is_valid_property(key, text):
+        raise invalid_property(table, key, text)

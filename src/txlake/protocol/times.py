@@ -52,7 +52,7 @@ Time: TypeAlias = datetime | FarTime
 
 
 @dataclass(frozen=True, slots=True)
-class TimeText:
+class ParsedTime:
     """A parsed time: its wall clock in microseconds, and its zone's offset if it has one.
 
     The wall clock is that of the zone: the instant is `wall - offset_s * SECOND`.
@@ -67,7 +67,7 @@ class TimeText:
         return None if self.offset_s is None else self.wall - self.offset_s * SECOND
 
 
-def parse_time(text: str) -> TimeText:
+def parse_time(text: str) -> ParsedTime:
     """Parse the text of a time as Spark's cast to TIMESTAMP does.
 
     `2020-01-31`, `2020-1-31 9:05`, `2020-01-31T09:05:00.25+02:00`. Regions and Spark's other forms
@@ -79,11 +79,11 @@ def parse_time(text: str) -> TimeText:
     hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"no time: {text!r}")
-    days = days_of(int(found["year"]), int(found["month"]), int(found["day"]))
+    days = epoch_days(int(found["year"]), int(found["month"]), int(found["day"]))
     micros = int((found["fraction"] or "").ljust(6, "0")[:6])
     wall = days * DAY + (hour * 3600 + minute * 60 + second) * SECOND + micros
     zone = found["zone"]
-    result = TimeText(wall, None if zone is None else _offset_s(zone))
+    result = ParsedTime(wall, None if zone is None else _offset_s(zone))
     if not -_LIMIT <= (result.wall if result.instant is None else result.instant) < _LIMIT:
         raise ValueError(f"out of range: {text}")
     return result
@@ -108,7 +108,7 @@ def time_text(micros: int, *, zoned: bool) -> str:
     digits unless they are zero. Years above 9999 have a sign.
     """
     days, of_day = divmod(micros, DAY)
-    year, month, day = civil_of(days)
+    year, month, day = epoch_date(days)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     seconds, fraction = divmod(of_day, SECOND)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -140,14 +140,14 @@ def is_zoned(time: Time) -> bool:
     return time.zoned if isinstance(time, FarTime) else time.tzinfo is not None
 
 
-def days_of(year: int, month: int, day: int) -> int:
+def epoch_days(year: int, month: int, day: int) -> int:
     """Return the days from 1970-01-01 to a date, Gregorian in all years. Raises ValueError."""
     cycle = (year - 2000) // 400
     near = date(year - 400 * cycle, month, day)
     return near.toordinal() - _EPOCH_DAY + cycle * _DAYS_OF_400_YEARS
 
 
-def civil_of(days: int) -> tuple[int, int, int]:
+def epoch_date(days: int) -> tuple[int, int, int]:
     """Return year, month and day of the date `days` after 1970-01-01."""
     cycle, rest = divmod(days, _DAYS_OF_400_YEARS)
     near = date.fromordinal(rest + _EPOCH_DAY)

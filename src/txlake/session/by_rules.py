@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.log.text_rules import TextRules, refused
+from txlake.log.text_rules import TextRules, refusal_error
 from txlake.protocol.type_text import parse_type, sql_text
 from txlake.statements import (
     AddColumns,
@@ -84,15 +84,15 @@ def _changed_column(part: AlterColumn, rules: TextRules) -> AlterColumn:
 def _check_default(default: str | None, what: str, rules: TextRules) -> None:
     if default is None:
         return
-    if rules.defaults is not None:
-        raise refused(f"{what}: DEFAULT {default}", rules.defaults)
+    if rules.default_refusal is not None:
+        raise refusal_error(f"{what}: DEFAULT {default}", rules.default_refusal)
     rules.check_stored(default, f"the default of {what}")
 
 
 def _type(kind: str | NativeType, what: str, rules: TextRules) -> str | NativeType:
     shown = str(kind.data_type) if isinstance(kind, NativeType) else kind
-    if rules.bounded_texts is not None and _BOUNDED.search(shown):
-        raise refused(f"{what}: {shown}", rules.bounded_texts)
+    if rules.char_varchar_refusal is not None and _BOUNDED.search(shown):
+        raise refusal_error(f"{what}: {shown}", rules.char_varchar_refusal)
     if isinstance(kind, NativeType) or rules.zoned or "timestamp" not in kind.lower():
         return kind
     try:
@@ -123,12 +123,12 @@ def _with_definitions(part: T, rules: TextRules) -> T:
 
 def _check_expressions(statement: Statement, rules: TextRules) -> None:
     """Raises InvalidRequest for names in backquotes where Spark takes them for patterns."""
-    if rules.backquotes is None:
+    if rules.backquotes_refusal is None:
         return
     for text in _parts_of(statement, SqlText, but=Query):
         found = _ODD_NAME.search(text.text)
         if found is not None:
-            raise refused(f"{found[0]} in {text.text!r:.200}", rules.backquotes)
+            raise refusal_error(f"{found[0]} in {text.text!r:.200}", rules.backquotes_refusal)
 
 
 def _parts_of(part: object, kind: type[T], but: type | tuple[type, ...] = ()) -> Iterator[T]:

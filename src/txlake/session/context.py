@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.predicates import Predicate, bind, is_spelled, parse_predicate
+from txlake.log.predicates import Predicate, bind, has_schema_spelling, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.log.time_zones import TimeZone
@@ -337,7 +337,7 @@ class Context:
             sql = metadata_column.exclude_metadata(sql, places)
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
-        condition = condition_of(sql) if self.rules.reads(sql.text) else None
+        condition = condition_of(sql) if self.rules.agrees_on(sql.text) else None
         mark = "\u2987"
         while mark in sql.text:
             mark += "\u2987"
@@ -535,7 +535,7 @@ class Context:
         """The condition over a table's columns; None where it isn't understood that far."""
         try:
             predicate = parse_predicate(text, aliases=names, rules=self.rules)
-            if not is_spelled(predicate, schema, self.rules):
+            if not has_schema_spelling(predicate, schema, self.rules):
                 return None
             return bind(predicate, schema, time_zone=self.zone)
         except InvalidRequest:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from txlake.errors import InvalidRequest
-from txlake.log.coercion import as_timestamp, at_zone
+from txlake.log.coercion import as_timestamp, instant_in_zone
 from txlake.log.predicates import LocalTime
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.times import micros_of
@@ -94,7 +94,7 @@ def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
     """The moment of a text that is plainly one; None where Spark has to read it."""
     found = as_timestamp(text)
     if isinstance(found, LocalTime):
-        found = at_zone(found, zone())
+        found = instant_in_zone(found, zone())
     return None if found is None else micros_of(found) // 1000
 
 

@@ -53,7 +53,7 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
     """
     if context.plane.is_started or query.session_functions:
         return None
-    if context.rules != DEFAULT_RULES or not context.rules.reads(query.text):
+    if context.rules != DEFAULT_RULES or not context.rules.agrees_on(query.text):
         return None
     plain = _plain(query)
     if plain is None:

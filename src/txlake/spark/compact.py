@@ -310,7 +310,9 @@ def optimize_change(
 ) -> Change:
     """Return the change of `operation` that replaces files by others with the same rows."""
     now_ms = work.system.now_ms()
-    removes: list[Action] = [add.removed(timestamp_ms=now_ms, data_change=False) for add in sources]
+    removes: list[Action] = [
+        add.tombstone(timestamp_ms=now_ms, data_change=False) for add in sources
+    ]
     metrics = {
         "numRemovedFiles": len(sources),
         "numRemovedBytes": sum(add.size for add in sources),

@@ -17,7 +17,7 @@ from txlake.datafiles.vectors import write_vectors
 from txlake.datafiles.write_task import COPY
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.statistics import FileStatistics, counted, loosen
+from txlake.protocol.statistics import FileStatistics, loosen, with_num_records
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
 from txlake.transaction.row_origins import Origins, origins_of
@@ -74,7 +74,7 @@ def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
     """Remove whole files."""
     now_ms = work.system.now_ms()
     return Deletions(
-        actions=tuple(add.removed(timestamp_ms=now_ms) for add in adds),
+        actions=tuple(add.tombstone(timestamp_ms=now_ms) for add in adds),
         files_removed=len(adds),
         vectors_removed=sum(add.deletion_vector is not None for add in adds),
         bytes_removed=sum(add.size for add in adds),
@@ -88,7 +88,7 @@ def _with_row_count(work: TableAccess, add: Add) -> Add:
     """
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
-    return structs.replace(add, stats=counted(add.stats, work.footer(add).num_rows))
+    return structs.replace(add, stats=with_num_records(add.stats, work.footer(add).num_rows))
 
 
 def _covers_file(add: Add, deleted: BitMap64) -> bool:
@@ -121,7 +121,7 @@ def _with_vectors(
             default_row_commit_version=add.default_row_commit_version,
             clustering_provider=add.clustering_provider,
         )
-        actions += [add.removed(timestamp_ms=now_ms), marked]
+        actions += [add.tombstone(timestamp_ms=now_ms), marked]
     return Deletions(
         actions=tuple(actions),
         vectors_added=len(ordinals),
@@ -142,7 +142,7 @@ def _rewrite_files(
     deleted_by_place = {place: deleted[ordinal] for place, ordinal in enumerate(ordinals)}
     written = work.copied(selected(files, ordinals), deleted_by_place)
     now_ms = work.system.now_ms()
-    removes = [adds[ordinal].removed(timestamp_ms=now_ms) for ordinal in ordinals]
+    removes = [adds[ordinal].tombstone(timestamp_ms=now_ms) for ordinal in ordinals]
     return Deletions(
         actions=(*removes, *written.adds),
         files_removed=len(removes),

@@ -20,7 +20,7 @@ from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.log.coercion import has_plain_text
 from txlake.log.predicates import Predicate
 from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
-from txlake.log.values import computed, parse_value
+from txlake.log.values import compute, parse_value
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_type, to_arrow_type
 from txlake.spark import candidate_rows, rows
@@ -415,7 +415,7 @@ class _ClauseRows:
     def _computed(
         self, value: Value, item: Field, rows: pa.Table, schema: Struct
     ) -> pa.ChunkedArray | None:
-        values = computed(value, rows, schema)
+        values = compute(value, rows, schema)
         if values is None:
             return None
         return self._stored(values, Field(item.name, from_arrow_type(values.type)), item)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from txlake.log.value_nodes import Value
-from txlake.log.values import computed, parse_value
+from txlake.log.values import compute, parse_value
 from txlake.protocol.types import Field, from_arrow_type
 from txlake.spark import rows
 from txlake.spark.candidate_rows import Candidates, arrow_rows_at
@@ -67,7 +67,7 @@ def _images(work: TableAccess, old_rows: pa.Table, values: Mapping[str, Value]) 
     for name, value in values.items():
         item = snapshot.schema.find(name)
         assert item is not None, "it was resolved"
-        computed_value = computed(value, old_rows, snapshot.schema)
+        computed_value = compute(value, old_rows, snapshot.schema)
         if computed_value is None:
             return None
         source = Field(name, from_arrow_type(computed_value.type))

@@ -164,7 +164,7 @@ class IdentityValues:
         for add in adds:
             value = self._furthest(column, add)
             if value is not None:
-                furthest = column.further(furthest, value)
+                furthest = column.later_mark(furthest, value)
         if furthest is None or (furthest - drawn.first) * column.step < 0:
             return None
         place = -((drawn.first - furthest) // column.step)
@@ -187,7 +187,7 @@ class IdentityValues:
                 if chunk.statistics is None or not chunk.statistics.has_min_max:
                     continue
                 chunk_bound = chunk.statistics.max if column.step > 0 else chunk.statistics.min
-                furthest = column.further(furthest, int(chunk_bound))
+                furthest = column.later_mark(furthest, int(chunk_bound))
         return furthest
 
 
@@ -229,7 +229,7 @@ def next_value(snapshot: Snapshot, item: Field) -> Column:
     """Return the first value that an identity column's next row may get, without drawing it."""
     column = identity_of(item, snapshot.table)
     assert column is not None
-    return F.lit(column.after(column.mark)).cast("bigint")
+    return F.lit(column.next_value(column.mark)).cast("bigint")
 
 
 def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:

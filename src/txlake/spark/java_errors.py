@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from txlake.redaction import redacted
+from txlake.redaction import redact
 
 _TRACE = re.compile(r"\n\t+(?:at |\.\.\. \d)[^\n]*")
 _NEXT = re.compile(
@@ -70,7 +70,7 @@ def causes_of(error: BaseException) -> list[Cause]:
         trace = value() if callable(value) else value
         if trace and trace not in text:
             text = f"{text}\n\nJVM stacktrace:\n{trace}"
-    parts = _NEXT.split(_TRACE.sub("", _CALLING.sub("", redacted(text), count=1)))
+    parts = _NEXT.split(_TRACE.sub("", _CALLING.sub("", redact(text), count=1)))
     causes = [_cause(part) for part in parts if part.strip()]
     distinct = list(dict.fromkeys(causes))
     # A stack trace begins with the class of the error whose message came before.

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.datafiles.partition_texts import partition_values
 from txlake.errors import InvalidRequest
-from txlake.log.conversion import converted, is_alike
+from txlake.log.conversion import convert, converts_as_spark
 from txlake.log.predicates import LocalTime
 from txlake.log.snapshot import Snapshot
 from txlake.log.time_zones import TimeZone
@@ -205,10 +205,10 @@ def _convert_exactly(
         return column if column.type.equals(target_type) else column.cast(target_type)
     if not isinstance(source.type, Primitive) or not isinstance(target.type, Primitive):
         return None
-    if not is_alike(column.type, target_type):
+    if not converts_as_spark(column.type, target_type):
         return None
     try:
-        return converted(column, target_type)
+        return convert(column, target_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -55,7 +55,9 @@ class SparkProbe:
                 work.time_zone.name,
             ):  # it was set since the statement ran
                 return None
-            if not work.rules.reads(condition_text(condition.expression)):  # it may mean another
+            if not work.rules.agrees_on(
+                condition_text(condition.expression)
+            ):  # it may mean another
                 return None
             with spark_errors(), self.active():
                 found = _matches(work, condition, rows, others)

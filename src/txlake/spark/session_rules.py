@@ -17,7 +17,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.text_rules import (
     ANY_TEXT,
     SUBSTITUTED,
-    Doubt,
+    Divergence,
     Refusal,
     StoreAssignment,
     TextRules,
@@ -65,7 +65,7 @@ class _Text:
         key: the setting.
         plain: its value by which texts mean what txlake takes them to mean.
         pattern: texts that it may concern.
-        in_stored: as `Doubt.in_stored`.
+        in_stored: as `Divergence.in_stored`.
     """
 
     key: str
@@ -122,34 +122,34 @@ def rules_of(settings: Mapping[str, str]) -> TextRules:
     quoted = ansi and _is(settings.get(DOUBLE_QUOTES, "false"))
     doubts = list(_doubts(settings))
     if quoted:
-        doubts.append(Doubt(f"{DOUBLE_QUOTES}=true", re.compile('"'), True))
+        doubts.append(Divergence(f"{DOUBLE_QUOTES}=true", re.compile('"'), True))
     return TextRules(
-        doubts=tuple(doubts),
+        divergences=tuple(doubts),
         names_in_double_quotes=quoted,
         zoned=settings.get(TIMESTAMP_TYPE, "").upper() != "TIMESTAMP_NTZ",
         case_sensitive=_is(settings.get(CASE_SENSITIVE, "false")),
         assignment=_assignment(settings.get(STORE_ASSIGNMENT, "ANSI")),
-        bounded_texts=_refusal(
+        char_varchar_refusal=_refusal(
             settings, (BOUNDED_AS_STRING, CHAR_AS_VARCHAR), "declare the column as STRING"
         ),
-        partition_texts=_refusal(
+        partition_value_refusal=_refusal(
             settings, (PARTITION_NUMBERS, PARTITION_NULLS), "write the value as a string"
         ),
-        backquotes=_refusal(
+        backquotes_refusal=_refusal(
             settings, (REGEX_NAMES,), "unset it for this statement, or leave the backquotes out"
         ),
-        defaults=_refusal(settings, (DEFAULTS,), "leave DEFAULT out", value="false"),
+        default_refusal=_refusal(settings, (DEFAULTS,), "leave DEFAULT out", value="false"),
     )
 
 
-def _doubts(settings: Mapping[str, str]) -> Iterator[Doubt]:
+def _doubts(settings: Mapping[str, str]) -> Iterator[Divergence]:
     for one in _TEXTS:
         default = "true" if one.key == SUBSTITUTE else one.plain
         value = settings.get(one.key, default).strip()
         if value.lower() != one.plain:
-            yield Doubt(f"{one.key}={value}", one.pattern, one.in_stored)
+            yield Divergence(f"{one.key}={value}", one.pattern, one.in_stored)
     for key in sorted(unclassified(settings)):
-        yield Doubt(f"{key}={settings[key]}", ANY_TEXT)
+        yield Divergence(f"{key}={settings[key]}", ANY_TEXT)
 
 
 def _refusal(
@@ -158,7 +158,7 @@ def _refusal(
     for key in keys:
         found = settings.get(key, "")
         if found.strip().lower() == value:
-            return Refusal(setting=f"{key}={found}", instead=instead)
+            return Refusal(setting=f"{key}={found}", advice=instead)
     return None
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.cubes import Clustering
+from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of, files_table
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Add
@@ -63,7 +63,7 @@ def zordered(
 
 
 @translating
-def cluster(work: TableAccess, plan: Clustering) -> Change:
+def cluster(work: TableAccess, plan: ClusteringPlan) -> Change:
     """`TableData.cluster`."""
     outputs: list[Add] = []
     for files in plan.cubes:
@@ -73,7 +73,7 @@ def cluster(work: TableAccess, plan: Clustering) -> Change:
     return clustered(work, plan, tuple(outputs))
 
 
-def clustered(work: TableAccess, plan: Clustering, outputs: tuple[Add, ...]) -> Change:
+def clustered(work: TableAccess, plan: ClusteringPlan, outputs: tuple[Add, ...]) -> Change:
     """The change by which the plan's files become cubes."""
     parameters = {
         "predicate": [],

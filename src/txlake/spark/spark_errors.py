@@ -37,7 +37,7 @@ from pyspark.errors import (
 )
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
-from txlake.redaction import redacted
+from txlake.redaction import redact
 from txlake.spark.java_errors import Cause, causes_of
 from txlake.spark.log_levels import without_query_logs
 from txlake.spark.manifest import TEMPORARY
@@ -281,7 +281,7 @@ def spark_errors(table: str | None = None) -> Iterator[None]:
 def _away(table: str | None, error: Exception) -> Unavailable:
     where = "" if table is None else f"{table}: "
     return Unavailable(
-        f"{where}Spark can't be reached, or was stopped ({redacted(str(error))}); start it again, "
+        f"{where}Spark can't be reached, or was stopped ({redact(str(error))}); start it again, "
         "and open the lake with txlake.connect(...)"
     )
 

@@ -28,19 +28,19 @@ from txlake.log.predicates import (
     bind,
     columns_of,
     conjuncts,
+    has_schema_spelling,
     is_deterministic,
-    is_spelled,
-    is_spelled_path,
     may_depend_on_zone,
     parse_or_opaque,
     parse_predicate,
+    path_has_schema_spelling,
 )
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.time_zones import TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.reach import Reach, nowhere
+from txlake.protocol.reach import Reach, no_other_places
 from txlake.protocol.types import DataType, Field, Primitive
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
@@ -93,7 +93,7 @@ class TableAccess:
     snapshot: Snapshot
     store: Store
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    allowed: Callable[[], Iterable[str]] = nowhere
+    allowed: Callable[[], Iterable[str]] = no_other_places
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
     identities: Identities = field(default_factory=LocalIdentities)
@@ -218,7 +218,7 @@ class TableAccess:
         try:
             text = expression.rewritten(lambda _: None)  # `db.t.id` is `t.id` there
             predicate = parse_or_opaque(text, aliases=aliases, rules=self.rules)
-            if not is_spelled(predicate, self.snapshot.schema, self.rules):
+            if not has_schema_spelling(predicate, self.snapshot.schema, self.rules):
                 return Opaque(text)
             return self.bound(predicate)
         except InvalidRequest as error:
@@ -235,7 +235,7 @@ class TableAccess:
 
         Raises InvalidRequest for one in another letter case, where that tells columns apart.
         """
-        if self.rules.case_sensitive and not is_spelled_path(path, self.snapshot.schema):
+        if self.rules.case_sensitive and not path_has_schema_spelling(path, self.snapshot.schema):
             raise unknown_column(".".join(path), self.snapshot)
 
     def require_assignable(self, source: DataType, item: Field) -> None:

@@ -38,7 +38,7 @@ def values_rows(cursor: Cursor) -> Values | None:
     if not cursor.at("VALUES"):
         return None
     rules, text = cursor.source.rules, cursor.source.text[cursor.token.start : cursor.last.start]
-    if not rules.reads(text) or rules.assignment is not StoreAssignment.ANSI:
+    if not rules.agrees_on(text) or rules.assignment is not StoreAssignment.ANSI:
         return None
     cursor.expect("VALUES")
     rows: list[tuple[Constant | Default, ...]] = []

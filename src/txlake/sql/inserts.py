@@ -299,7 +299,7 @@ def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
     """Raise InvalidRequest for a literal that a session setting gives another value."""
     rules = cursor.source.rules
     text = cursor.source.text[start.start : cursor.token.start]
-    for doubt in rules.doubts:
+    for doubt in rules.divergences:
         if doubt.pattern.search(text):
             cursor.refuse(
                 f"{doubt.setting} of this session changes what this value means; unset it for "
@@ -307,10 +307,9 @@ def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
                 start,
             )
     is_text = isinstance(value, str | bytes | datetime.date)
-    if rules.partition_texts is not None and not is_text:
-        cursor.refuse(
-            f"not with {rules.partition_texts.setting}; {rules.partition_texts.instead}", start
-        )
+    refusal = rules.partition_value_refusal
+    if refusal is not None and not is_text:
+        cursor.refuse(f"not with {refusal.setting}; {refusal.advice}", start)
 
 
 def _at_query(cursor: Cursor) -> bool:

@@ -180,7 +180,7 @@ def _string_literal(value: str, rules: TextRules) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     literal = f"'{escaped}'"
     # A literal of bytes means the same under every setting.
-    return literal if rules.reads(literal) else f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return literal if rules.agrees_on(literal) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
 def _markers(

@@ -11,12 +11,12 @@ import os
 from collections.abc import Mapping
 
 from txlake.ports import Store
-from txlake.storage.links import led_out
+from txlake.storage.links import symlink_target
 from txlake.storage.local import LocalStore
-from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
+from txlake.storage.locations import StoreKind, canonical_url, join_url, local_path, locate
 from txlake.storage.proof import Proof
 
-__all__ = ["canonical_url", "join_url", "led_out", "local_path", "open_store"]
+__all__ = ["canonical_url", "join_url", "symlink_target", "local_path", "open_store"]
 
 
 def open_store(
@@ -36,18 +36,18 @@ def open_store(
     """
     place = locate(location)
     match place.kind:
-        case Kind.LOCAL:
+        case StoreKind.LOCAL:
             return LocalStore(place, _local_proof(place.folder))
-        case Kind.HDFS:
+        case StoreKind.HDFS:
             # Imported here: HDFS is rare, and other stores need nothing of it.
             from txlake.storage.hdfs.store import HdfsStore, cluster_at
 
             return HdfsStore(place, cluster_at(place.base, storage_options or {}))
-        case Kind.MEMORY | Kind.CLOUD:
+        case StoreKind.MEMORY | StoreKind.CLOUD:
             # Imported here: Spark's machines need no obstore for tables in folders.
             from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
 
-            if place.kind is Kind.MEMORY:
+            if place.kind is StoreKind.MEMORY:
                 return BucketStore(place, memory_backend(place.base))
             return BucketStore(place, cloud_backend(place.base, storage_options or {}))
 

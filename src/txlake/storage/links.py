@@ -10,7 +10,7 @@ import os
 from txlake.storage.locations import canonical_url, local_path
 
 
-def led_out(root: str, folder: str) -> str | None:
+def symlink_target(root: str, folder: str) -> str | None:
     """Return the real URL of a folder that a symbolic link moves from its place below `root`; else
     None.
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
-from txlake.storage.locations import Kind, Place, checked_path, joined
+from txlake.storage.locations import StoreKind, StoreRoot, join_path, validate_path
 from txlake.storage.proof import PROBE_FOLDER, Proof
 from txlake.storage.temporary import is_temporary, temporary_name
 
@@ -53,7 +53,7 @@ class LocalStore:
 
     __slots__ = ("_proof", "_root", "_url")
 
-    def __init__(self, place: Place, proof: Proof) -> None:
+    def __init__(self, place: StoreRoot, proof: Proof) -> None:
         self._root = place.folder
         self._url = place.url
         self._proof = proof
@@ -63,7 +63,7 @@ class LocalStore:
         return self._url
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         return True
 
     def get(self, path: str) -> bytes:
@@ -155,7 +155,8 @@ class LocalStore:
     def at(self, path: str) -> LocalStore:
         folder = path.rstrip("/")
         return LocalStore(
-            Place(Kind.LOCAL, "", self._file(folder) if folder else self._root), self._proof
+            StoreRoot(StoreKind.LOCAL, "", self._file(folder) if folder else self._root),
+            self._proof,
         )
 
     def __repr__(self) -> str:
@@ -167,10 +168,10 @@ class LocalStore:
         return os.path.commonpath((root, os.path.realpath(folder))) != root
 
     def _file(self, path: str) -> str:
-        return os.path.join(self._root, checked_path(path))
+        return os.path.join(self._root, validate_path(path))
 
 
-def translated(error: OSError, action: str, file: str) -> TxlakeError:
+def translate_error(error: OSError, action: str, file: str) -> TxlakeError:
     """Return txlake's error for one of the operating system's, after a failed `action` on
     `file`.
     """
@@ -194,7 +195,7 @@ class _Translating:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
-            raise translated(error, self._action, self._file) from error
+            raise translate_error(error, self._action, self._file) from error
 
 
 class _Reading(_Translating):
@@ -236,7 +237,7 @@ def _listed(
     if identity in above:
         return
     for name, entry in entries:
-        below = joined(path, name)
+        below = join_path(path, name)
         if name.endswith("/"):
             yield from _listed(entry.path, below[:-1], start_after, above | {identity})
         elif not is_temporary(name):

@@ -35,7 +35,7 @@ _MEMORY_NAME = "default"
 _HOST = re.compile(r"([^:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
-class Kind(Enum):
+class StoreKind(Enum):
     """The kind of storage that holds the bytes."""
 
     LOCAL = "local"
@@ -45,7 +45,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreRoot:
     """The root folder of a store.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
             without slashes at its ends.
     """
 
-    kind: Kind
+    kind: StoreKind
     base: str
     folder: str
 
@@ -64,15 +64,15 @@ class Place:
     def url(self) -> str:
         """The canonical URL, encoded, without a trailing slash (but `file:///` for the root)."""
         match self.kind:
-            case Kind.LOCAL:
+            case StoreKind.LOCAL:
                 return "file://" + _encoded(self.folder)
-            case Kind.MEMORY:
+            case StoreKind.MEMORY:
                 return join_url(f"memory://{_encoded(self.base)}", self.folder)
-            case Kind.CLOUD | Kind.HDFS:
+            case StoreKind.CLOUD | StoreKind.HDFS:
                 return join_url(self.base, self.folder)
 
 
-def locate(location: str | os.PathLike[str]) -> Place:
+def locate(location: str | os.PathLike[str]) -> StoreRoot:
     """Parse a path or URL. Touches no store.
 
     Local paths are literal: spaces, percent signs, `#`, quotes and `~` mean themselves. URLs have
@@ -133,7 +133,7 @@ def join_url(url: str, path: str) -> str:
     return f"{url.removesuffix('/')}/{_encoded(path)}" if path else url
 
 
-def checked_path(path: str) -> str:
+def validate_path(path: str) -> str:
     """Return `path` if it names something below a root: relative, no part empty, `.` or `..`.
 
     Raises:
@@ -147,17 +147,17 @@ def checked_path(path: str) -> str:
     return path
 
 
-def joined(folder: str, path: str) -> str:
+def join_path(folder: str, path: str) -> str:
     """Return `path` below `folder`, where either may be empty; not encoded."""
     return f"{folder}/{path}" if folder and path else folder or path
 
 
-def _local(path: str) -> Place:
+def _local(path: str) -> StoreRoot:
     # abspath keeps two leading slashes, which POSIX leaves undefined
-    return Place(Kind.LOCAL, "", re.sub("^/+", "/", os.path.abspath(path)))
+    return StoreRoot(StoreKind.LOCAL, "", re.sub("^/+", "/", os.path.abspath(path)))
 
 
-def _file_url(url: str, rest: str) -> Place:
+def _file_url(url: str, rest: str) -> StoreRoot:
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
         if host not in {"", "localhost"}:
@@ -173,7 +173,7 @@ def _file_url(url: str, rest: str) -> Place:
     return _local(posixpath.normpath(path))
 
 
-def _memory_url(url: str, rest: str) -> Place:
+def _memory_url(url: str, rest: str) -> StoreRoot:
     if rest and not rest.startswith("/"):
         raise InvalidRequest(
             f"{url!r} is ambiguous: write memory://{rest} for a store in memory, "
@@ -183,10 +183,10 @@ def _memory_url(url: str, rest: str) -> Place:
         name, _, path = rest[2:].partition("/")
     else:
         name, path = "", rest
-    return Place(Kind.MEMORY, unquote(name) or _MEMORY_NAME, _folder(url, path))
+    return StoreRoot(StoreKind.MEMORY, unquote(name) or _MEMORY_NAME, _folder(url, path))
 
 
-def _cloud_url(url: str, scheme: str, rest: str) -> Place:
+def _cloud_url(url: str, scheme: str, rest: str) -> StoreRoot:
     bucket, _, path = rest.partition("/")
     user, at, host = bucket.rpartition("@")
     if (at and scheme != "abfss") or ":" in user:
@@ -195,10 +195,10 @@ def _cloud_url(url: str, scheme: str, rest: str) -> Place:
         )
     if not host or (at and not user):
         raise InvalidRequest(f"{url!r} names no bucket: write {scheme}://bucket/folder")
-    return Place(Kind.CLOUD, f"{scheme}://{bucket}", _folder(url, path))
+    return StoreRoot(StoreKind.CLOUD, f"{scheme}://{bucket}", _folder(url, path))
 
 
-def _hdfs_url(url: str, scheme: str, rest: str) -> Place:
+def _hdfs_url(url: str, scheme: str, rest: str) -> StoreRoot:
     host, _, path = rest.partition("/")
     if "@" in host:
         raise InvalidRequest(
@@ -206,7 +206,7 @@ def _hdfs_url(url: str, scheme: str, rest: str) -> Place:
         )
     if not _HOST.fullmatch(host):
         raise InvalidRequest(f"{url!r} names no name node: write {scheme}://host:port/folder")
-    return Place(Kind.HDFS, f"{scheme}://{host}", _folder(url, path))
+    return StoreRoot(StoreKind.HDFS, f"{scheme}://{host}", _folder(url, path))
 
 
 def _folder(url: str, path: str) -> str:
@@ -214,7 +214,7 @@ def _folder(url: str, path: str) -> str:
     if not folder:
         return ""
     try:
-        return checked_path(folder)
+        return validate_path(folder)
     except InvalidRequest as error:
         raise InvalidRequest(f"{_without_user(url)!r} can't be used: {error}") from error
 

@@ -24,18 +24,18 @@ from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
 from txlake.redaction import secrets_of
-from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
+from txlake.storage.locations import StoreKind, StoreRoot, join_path, join_url, validate_path
 from txlake.storage.options import RETRIES, is_of_hdfs, retries_of
 from txlake.storage.proof import Proof
 from txlake.storage.store_errors import (
     LIBRARY_ERRORS,
-    Verdict,
-    clean,
+    RequestOutcome,
     http_status,
     is_missing_object,
     reason_of,
-    translated,
-    verdict_of,
+    request_outcome,
+    translate_error,
+    without_credentials,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class BucketStore:
 
     __slots__ = ("_backend", "_folder", "_place", "_url")
 
-    def __init__(self, place: Place, backend: Backend) -> None:
+    def __init__(self, place: StoreRoot, backend: Backend) -> None:
         self._place = place
         self._folder = place.folder
         self._url = place.url
@@ -102,8 +102,8 @@ class BucketStore:
         return self._url
 
     @property
-    def is_prompt(self) -> bool:
-        return self._place.kind is Kind.MEMORY
+    def excludes_late_writes(self) -> bool:
+        return self._place.kind is StoreKind.MEMORY
 
     def get(self, path: str) -> bytes:
         key = self._key(path)
@@ -138,7 +138,7 @@ class BucketStore:
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
         path = prefix.rstrip("/")
         folder = self._key(path) if path else self._folder
-        after = joined(self._folder, start_after) if start_after else None
+        after = join_path(self._folder, start_after) if start_after else None
         begin = len(self._folder) + 1 if self._folder else 0
 
         def work() -> list[StoredObject]:
@@ -174,7 +174,7 @@ class BucketStore:
                     return PutOutcome.UNKNOWN
                 return PutOutcome.EXISTS
             except LIBRARY_ERRORS as error:
-                if verdict_of(error) is Verdict.LOST:
+                if request_outcome(error) is RequestOutcome.LOST:
                     return PutOutcome.UNKNOWN
                 raise
             # Not every 200 comes from the store itself, and a missing commit would be lost.
@@ -211,13 +211,13 @@ class BucketStore:
     def at(self, path: str) -> BucketStore:
         below = path.rstrip("/")
         folder = self._key(below) if below else self._folder
-        return BucketStore(Place(self._place.kind, self._place.base, folder), self._backend)
+        return BucketStore(StoreRoot(self._place.kind, self._place.base, folder), self._backend)
 
     def __repr__(self) -> str:
         return f"BucketStore({self._url!r})"
 
     def _key(self, path: str) -> str:
-        key = joined(self._folder, checked_path(path))
+        key = join_path(self._folder, validate_path(path))
         if "\\" in key and self._place.base.startswith(_AZURE):
             raise InvalidRequest(
                 f"{join_url(self._url, path)} can't be used: Azure takes a backslash for a slash; "
@@ -247,11 +247,11 @@ class BucketStore:
         except LIBRARY_ERRORS as error:
             failure = error
         # Raised outside of `except`: the original text with its credentials must be no __context__.
-        cause = clean(failure, self._backend.secrets)
+        cause = without_credentials(failure, self._backend.secrets)
         url = join_url(self._url, path)
         if is_missing_object(failure) and action in {"read", "delete"}:
             raise FileNotFoundError(errno.ENOENT, "no such object", url) from cause
-        raise translated(failure, action, url, self._backend.secrets) from cause
+        raise translate_error(failure, action, url, self._backend.secrets) from cause
 
 
 @functools.lru_cache(maxsize=64)
@@ -266,7 +266,7 @@ def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> B
         failure = error
     raise InvalidRequest(
         f"can't open {base}: {reason_of(failure, secrets)}; correct storage_options"
-    ) from clean(failure, secrets)
+    ) from without_credentials(failure, secrets)
 
 
 def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:

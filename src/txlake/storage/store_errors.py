@@ -15,7 +15,7 @@ from obstore.exceptions import (
 )
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
-from txlake.redaction import redacted
+from txlake.redaction import redact
 
 LIBRARY_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
 
@@ -25,7 +25,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _TRANSIENT_STATUSES = {408, 425, 429}
 
 
-class Verdict(Enum):
+class RequestOutcome(Enum):
     """Whether a failed request was carried out."""
 
     REFUSED = "refused"  # not carried out, and it won't be
@@ -33,7 +33,7 @@ class Verdict(Enum):
     LOST = "lost"  # perhaps carried out
 
 
-def verdict_of(error: Exception) -> Verdict:
+def request_outcome(error: Exception) -> RequestOutcome:
     """Classify an error of obstore's. In doubt the outcome is LOST: it may have been
     carried out.
     """
@@ -50,17 +50,17 @@ def verdict_of(error: Exception) -> Verdict:
         | ValueError
         | FileNotFoundError,
     ):
-        return Verdict.REFUSED
+        return RequestOutcome.REFUSED
     if "Generic Config error" in text or "redirect without LOCATION" in text:
-        return Verdict.REFUSED
+        return RequestOutcome.REFUSED
     if status in {501, 507} or (status is not None and 400 <= status < 500):
         # S3 also answers 400 when the body took too long, and 409 to a race.
         if status in _TRANSIENT_STATUSES or status == 409 or "RequestTimeout" in text:
-            return Verdict.LOST
-        return Verdict.REFUSED
+            return RequestOutcome.LOST
+        return RequestOutcome.REFUSED
     if "kind: Connect" in text:
-        return Verdict.NOT_SENT
-    return Verdict.LOST
+        return RequestOutcome.NOT_SENT
+    return RequestOutcome.LOST
 
 
 def http_status(error: Exception) -> int | None:
@@ -74,12 +74,14 @@ def is_missing_object(error: Exception) -> bool:
     return isinstance(error, FileNotFoundError) and not _is_missing_bucket(error)
 
 
-def translated(error: Exception, action: str, url: str, secrets: frozenset[str]) -> TxlakeError:
+def translate_error(
+    error: Exception, action: str, url: str, secrets: frozenset[str]
+) -> TxlakeError:
     """Return txlake's error for one of obstore's, after a failed `action` on the object
     at `url`.
     """
-    begin = f"can't {action} {redacted(url, secrets)}: {reason_of(error, secrets)}"
-    if verdict_of(error) is Verdict.REFUSED:
+    begin = f"can't {action} {redact(url, secrets)}: {reason_of(error, secrets)}"
+    if request_outcome(error) is RequestOutcome.REFUSED:
         return InvalidRequest(f"{begin}; {_advice(error)}")
     return Unavailable(f"{begin}; try again when the store answers")
 
@@ -87,14 +89,14 @@ def translated(error: Exception, action: str, url: str, secrets: frozenset[str])
 def reason_of(error: Exception, secrets: frozenset[str]) -> str:
     """Return the error's text on one line, bounded, without credentials and the library's dump."""
     # Redact before cutting: half a secret is not recognised.
-    text = redacted(str(error).split(_DEBUG_PART)[0], secrets)
+    text = redact(str(error).split(_DEBUG_PART)[0], secrets)
     return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
 
 
-def clean(error: Exception, secrets: frozenset[str]) -> Exception:
+def without_credentials(error: Exception, secrets: frozenset[str]) -> Exception:
     """Return `error` when it holds no credentials, else one of its type without them."""
     text = str(error)
-    shown = redacted(text, secrets)
+    shown = redact(text, secrets)
     return error if shown == text else type(error)(shown)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.log.conversion import is_alike
+from txlake.log.conversion import converts_as_spark
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
@@ -127,7 +127,7 @@ def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
         isinstance(source.type, Primitive)
         and isinstance(target.type, Primitive)
         and source.type.name != "date"
-        and is_alike(to_arrow_type(source.type), to_arrow_type(target.type))
+        and converts_as_spark(to_arrow_type(source.type), to_arrow_type(target.type))
         and can_store(source.type, target.type)
         and not reads_text(source.type, target.type)
         and not is_converted(source.type, target.type)

@@ -22,7 +22,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_path, files_table
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Cdc, Metadata, Remove
-from txlake.protocol.readable_change import unreadable_change
+from txlake.protocol.read_compatibility import read_incompatibility
 from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
 from txlake.transaction.feed_rules import (
     CHANGE_TYPE,
@@ -156,7 +156,7 @@ def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> Non
 
 def _require_columns(then: Snapshot, end: Snapshot) -> None:
     """Require that the columns of a version can be shown as those of the last one."""
-    found = unreadable_change(then.schema, end.schema)
+    found = read_incompatibility(then.schema, end.schema)
     if found is None and _partitions(then) != _partitions(end):
         found = (
             f"it was partitioned by {', '.join(then.partition_columns) or 'nothing'}, "

@@ -96,7 +96,7 @@ def _interval(snapshot: Snapshot) -> int:
     interval = snapshot.properties.checkpoint_interval
     if _INTERVAL_KEY in snapshot.properties.configuration:
         return interval
-    rows = len(snapshot.files) + snapshot.tombstones.seen
+    rows = len(snapshot.files) + snapshot.tombstones.loaded_count
     return interval * min(max(rows // _ROWS_PER_INTERVAL, 1), _INTERVALS_MAX)
 
 

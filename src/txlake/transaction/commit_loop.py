@@ -21,7 +21,7 @@ from txlake.errors import (
     UnsupportedFeature,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Moved, Reserved, System
+from txlake.ports import HeadsMoved, System, TurnTaken
 from txlake.settings import Settings
 from txlake.telemetry import count, span, timed
 from txlake.transaction.checkpointing import after_commit
@@ -77,7 +77,7 @@ class Committer(Protocol):
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> CommittedAttempt | Moved | Reserved | ReplyLost:
+    ) -> CommittedAttempt | HeadsMoved | TurnTaken | ReplyLost:
         """Try to commit: the next version of each written table, unless another commit came first.
 
         `unchanged`: the heads that other tables must still have. Files staged for an attempt that
@@ -198,14 +198,14 @@ class CommitLoop:
             match self._attempt(retries=attempt - 1):
                 case CommittedAttempt() as made:
                     return attempt, made
-                case Moved() as moved:
+                case HeadsMoved() as moved:
                     self._attempt_lost(attempt)
                     found = self._catch_up(
                         self._involved_tables() if self._is_reserved else self._moved_tables(moved)
                     )
                     if found is not None:
                         return attempt, found
-                case Reserved():
+                case TurnTaken():
                     self._wait(attempt)
                     self._catch_up(self._involved_tables())
                 case ReplyLost():
@@ -215,7 +215,7 @@ class CommitLoop:
         raise self._committer.attempts_exhausted(self._tables, self._retry.commit_attempts_max)
 
     @span("attempt")
-    def _attempt(self, *, retries: int) -> CommittedAttempt | Moved | Reserved | ReplyLost:
+    def _attempt(self, *, retries: int) -> CommittedAttempt | HeadsMoved | TurnTaken | ReplyLost:
         written = self.written()
         unchanged = {
             table_id: one.state.version
@@ -246,7 +246,7 @@ class CommitLoop:
 
     # Following others
 
-    def _moved_tables(self, moved: Moved) -> list[str]:
+    def _moved_tables(self, moved: HeadsMoved) -> list[str]:
         heads = moved.heads
         return [
             table_id

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from txlake.conflict.footprint import Read
-from txlake.log.cubes import Clustering
+from txlake.log.cubes import ClusteringPlan
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import TextRules
@@ -281,7 +281,7 @@ class TableData(Protocol):
     def zorder(self, columns: tuple[str, ...], where: Expression | None = None) -> Change:
         """Rewrite whole partitions with their rows clustered by the columns' Z-order."""
 
-    def cluster(self, plan: Clustering) -> Change:
+    def cluster(self, plan: ClusteringPlan) -> Change:
         """Rewrite the plan's files as cubes, their rows clustered by the clustering columns."""
 
 

@@ -23,7 +23,7 @@ from txlake.errors import (
     UnsupportedFeature,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Moved, Ratification, Ratified, Reserved, TableCommit
+from txlake.ports import HeadsMoved, Ratification, Ratified, TableCommit, TurnTaken
 from txlake.protocol.actions import Action, CommitInfo, decode_actions
 from txlake.protocol.file_names import StagedCommit, parse_name
 from txlake.transaction.catalog_managed import CatalogTable
@@ -304,10 +304,10 @@ def _ratify_all(
         _drop_all(staged_commits)
         raise
     match answer:
-        case Moved(heads=heads):
+        case HeadsMoved(heads=heads):
             _drop_all(staged_commits)
             return _overtaken_table(checked, unchanged, heads)
-        case Reserved():
+        case TurnTaken():
             _drop_all(staged_commits)
             name = checked[0].log.name
             return Rejected(name, Busy(f"{name}: it is another transaction's turn to commit"))
@@ -319,7 +319,7 @@ def _ratify(
     staged_commits: Sequence[tuple[_CheckedCommit, TableCommit]],
     unchanged: Mapping[str, int],
     transaction_id: str,
-) -> Ratified | Moved | Reserved:
+) -> Ratified | HeadsMoved | TurnTaken:
     require_versions_free([(one.log, commit.version) for one, commit in staged_commits])
     request = Ratification(
         transaction_id=transaction_id,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.ports import IdentityBook
+from txlake.ports import IdentityMarks
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn
 
 _logger = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ def range_after(
     The share keeps a process that dies with its range from losing all values. Raises InvalidRequest
     when fewer than `at_least` are left.
     """
-    first = column.after(mark)
-    left = column.capacity(first)
+    first = column.next_value(mark)
+    left = column.values_left(first)
     if left < at_least:
         raise exhausted_error(
             table, column, f"{at_least} more rows need values and {left} are left"
@@ -108,7 +108,7 @@ class LocalIdentities:
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> IdentityRange:
         key = key_of(table_id, column)
-        mark = column.further(column.mark, self._marks.get(key))
+        mark = column.later_mark(column.mark, self._marks.get(key))
         drawn = range_after(table, column, mark, at_least=at_least, at_most=at_most)
         self._marks[key] = drawn.last
         return drawn
@@ -120,7 +120,7 @@ class LocalIdentities:
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
         key = key_of(table_id, column)
-        reached = column.further(self._marks.get(key), mark)
+        reached = column.later_mark(self._marks.get(key), mark)
         assert reached is not None
         self._marks[key] = reached
 
@@ -132,7 +132,7 @@ class CatalogIdentities:
     `entry_id` is the catalog's id of the table.
     """
 
-    book: IdentityBook
+    book: IdentityMarks
     entry_id: str
 
     def draw(
@@ -141,7 +141,7 @@ class CatalogIdentities:
         found: list[IdentityRange] = []
 
         def last(mark: int | None) -> int:
-            beyond = column.further(column.mark, mark)
+            beyond = column.later_mark(column.mark, mark)
             drawn = range_after(table, column, beyond, at_least=at_least, at_most=at_most)
             found.append(drawn)
             return drawn.last
@@ -160,7 +160,7 @@ class CatalogIdentities:
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
         def further(known: int | None) -> int:
-            reached = column.further(known, mark)
+            reached = column.later_mark(known, mark)
             assert reached is not None
             return reached
 

@@ -14,14 +14,14 @@ from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import (
+    HeadsMoved,
     Ledger,
-    Moved,
     NameChange,
     Ratification,
     Ratified,
-    Reserved,
     System,
     TableCommit,
+    TurnTaken,
 )
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
@@ -148,7 +148,7 @@ class LakeCommitter:
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> CommittedAttempt | Moved | Reserved:
+    ) -> CommittedAttempt | HeadsMoved | TurnTaken:
         made = self._attempts(written, retries=retries)
         answer = self._ratify(made, unchanged)
         if not isinstance(answer, Ratified):
@@ -215,7 +215,7 @@ class LakeCommitter:
 
     def _ratify(
         self, made: Sequence[_Attempt], unchanged: Mapping[str, int]
-    ) -> Ratified | Moved | Reserved:
+    ) -> Ratified | HeadsMoved | TurnTaken:
         request = Ratification(
             transaction_id=self._transaction_id,
             commits=tuple(one.commit for one in made),

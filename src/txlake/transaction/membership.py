@@ -21,7 +21,7 @@ from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.features import (
     CATALOG_FEATURE,
     CATALOG_MANAGED,
-    needed_by_others,
+    is_required_by_others,
     protocol_for,
     protocol_without,
     supported_features,
@@ -182,7 +182,7 @@ def detach_actions(snapshot: Snapshot) -> tuple[Action, ...]:
     removed = [CATALOG_FEATURE, CATALOG_MANAGED]
     left = protocol_without(removed, snapshot.protocol)
     others = snapshot.domains.keys() - {DOMAIN}
-    if not others and not needed_by_others("domainMetadata", left):
+    if not others and not is_required_by_others("domainMetadata", left):
         removed.append("domainMetadata")
     actions: list[Action] = [protocol_without(removed, snapshot.protocol)]
     configuration = snapshot.metadata.configuration

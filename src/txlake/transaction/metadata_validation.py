@@ -25,14 +25,14 @@ from txlake.protocol.features import (
     supported_features,
 )
 from txlake.protocol.mapping_change import (
-    Mapping,
+    ColumnMapping,
     check_mapped,
     mode_of,
     with_mapping,
-    with_mapping_back,
     with_nested_ids,
+    with_restored_mapping,
 )
-from txlake.protocol.properties import is_understood, not_understood, stored_configuration
+from txlake.protocol.properties import invalid_property, is_valid_property, stored_configuration
 from txlake.protocol.schema_rules import validate_schema
 from txlake.protocol.types import parse_schema
 from txlake.transaction import row_tracking
@@ -61,15 +61,15 @@ def complete_metadata(
     _check_values(metadata, previous, table)
     configuration = stored_configuration(metadata.configuration)
     changed = msgspec.structs.replace(metadata, configuration=configuration)
-    changed = iceberg.with_settings(changed, previous, new=before is None or replaces)
+    changed = iceberg.with_required_properties(changed, previous, new=before is None or replaces)
     _check_schema(changed, None if replaces else previous, table)
     if brings_back:
         assert previous is not None, "an earlier version is the same table's"
-        changed = with_mapping_back(changed, previous, new_id, table=table)
+        changed = with_restored_mapping(changed, previous, new_id, table=table)
     else:
-        mapping = None if before is None else Mapping(_mode_in_force(before), before.metadata)
+        mapping = None if before is None else ColumnMapping(_mode_in_force(before), before.metadata)
         changed = with_mapping(changed, mapping, new_id, replaces=replaces, table=table)
-    if iceberg.is_on(changed):
+    if iceberg.is_enabled(changed):
         changed = with_nested_ids(changed, table=table)
     _check_mapping(changed, previous, table)
     _check_iceberg(changed, before, table)
@@ -82,8 +82,8 @@ def complete_metadata(
 def _check_values(metadata: Metadata, previous: Metadata | None, table: str) -> None:
     known = {} if previous is None else previous.configuration
     for key, text in metadata.configuration.items():
-        if known.get(key) != text and not is_understood(key, text):
-            raise InvalidRequest(str(not_understood(table, key, text)))
+        if known.get(key) != text and not is_valid_property(key, text):
+            raise InvalidRequest(str(invalid_property(table, key, text)))
     if metadata.format.provider.lower() != "parquet":
         raise InvalidRequest(
             f"{table}: metaData: format {metadata.format.provider!r}; expected parquet"
@@ -130,20 +130,20 @@ def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> N
     """Return what is wrong already only keeps files from being written."""
     previous = None if before is None else before.metadata
     wrong = None
-    if iceberg.is_on(metadata):
+    if iceberg.is_enabled(metadata):
         wrong = iceberg.violation(metadata, previous)
-        if previous is not None and iceberg.is_on(previous):
+        if previous is not None and iceberg.is_enabled(previous):
             wrong = None if wrong == iceberg.violation(previous) else wrong
     elif before is not None and ICEBERG in before.features:
-        wrong = iceberg.new_widening(metadata, before.metadata)
+        wrong = iceberg.widening_violation(metadata, before.metadata)
     if wrong is not None:
         raise InvalidRequest(f"{table}: {wrong}")
 
 
 def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) -> None:
     """Return what is promised wrongly already is in the way of nothing else."""
-    wrong = iceberg.promises_too_much(metadata)
-    was_wrong = previous is not None and iceberg.promises_too_much(previous)
+    wrong = iceberg.uniform_violation(metadata)
+    was_wrong = previous is not None and iceberg.uniform_violation(previous)
     if wrong is not None and not was_wrong:
         raise InvalidRequest(f"{table}: {wrong}")
 

@@ -27,7 +27,7 @@ def parallel_map(
     item that failed; the work on other items may have been done. Where Python can start no thread
     any more, the work on an item may be done twice.
     """
-    if len(items) < 2 or all(store(one).is_prompt for one in items):
+    if len(items) < 2 or all(store(one).excludes_late_writes for one in items):
         return [work(one) for one in items]
     with ThreadPoolExecutor(min(_TABLES_MAX, len(items))) as pool:
         try:

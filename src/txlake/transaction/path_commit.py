@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Moved, PutOutcome
+from txlake.ports import HeadsMoved, PutOutcome
 from txlake.protocol.actions import Action, Protocol
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.commit_loop import CommitLoop, CommittedAttempt, ReplyLost
@@ -95,7 +95,7 @@ class PathCommitter:
 
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
-    ) -> CommittedAttempt | Moved | ReplyLost:
+    ) -> CommittedAttempt | HeadsMoved | ReplyLost:
         actions, snapshot = written[self._key].attempt(retries=retries)
         version = snapshot.version
         match self._put(version, actions):
@@ -109,7 +109,7 @@ class PathCommitter:
             case PutOutcome.EXISTS:
                 self._lost = version  # until it is seen whose it is: a client may send twice
                 self._listed = self._clocks()  # the loop lists the log before the next attempt
-                return Moved(heads={self._key: version})
+                return HeadsMoved(heads={self._key: version})
             case PutOutcome.UNKNOWN:
                 return ReplyLost()
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from txlake.errors import CorruptTable, TxlakeError, Unavailable
 from txlake.log.replay import commit_info_of
-from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, Versions
+from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, VersionRange
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.telemetry import span
 from txlake.transaction.commit_info import PRODUCT
@@ -117,7 +117,7 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
     for commit in commits:
         put_ratified(store, commit, table)
     if commits:
-        ledger.publishes({commits[-1].table_id: _versions(commits)})
+        ledger.record_publication({commits[-1].table_id: _versions(commits)})
         _delete_staged(store, commits)
 
 
@@ -137,7 +137,9 @@ def publish_ratified(
         alone = [one.commit for one, commits in made if _is_alone(one, commits)]
         made = [(one, commits) for one, commits in made if not _is_alone(one, commits)]
         if alone:
-            ledger.has_published(soon, {commit.table_id: commit.version for commit in alone})
+            ledger.record_publication_soon(
+                soon, {commit.table_id: commit.version for commit in alone}
+            )
     if made:
         _note(ledger, made)
     return Publication(
@@ -187,7 +189,9 @@ def _is_alone(newest: RatifiedCommit, commits: Sequence[TableCommit]) -> bool:
 def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCommit]]]) -> None:
     """Note what was published, and tidies up after it; what fails is logged."""
     try:
-        ledger.publishes({one.commit.table_id: _versions(commits) for one, commits in made})
+        ledger.record_publication(
+            {one.commit.table_id: _versions(commits) for one, commits in made}
+        )
     except Exception as error:
         for one, commits in made:
             _log_unpublished(one.table, commits, error)
@@ -235,8 +239,8 @@ def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommi
     return None if head is None else head.pending
 
 
-def _versions(commits: Sequence[TableCommit]) -> Versions:
-    return Versions(commits[0].version, commits[-1].version)
+def _versions(commits: Sequence[TableCommit]) -> VersionRange:
+    return VersionRange(commits[0].version, commits[-1].version)
 
 
 def _delete_staged(store: Store, commits: Sequence[TableCommit]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
 from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Found, PutOutcome, Store, TableCommit
+from txlake.ports import LoggedVersion, PutOutcome, Store, TableCommit
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
@@ -29,7 +29,7 @@ from txlake.protocol.file_names import (
     MultiPartCheckpoint,
     V2Checkpoint,
     commit_path,
-    list_from,
+    listing_start,
     parse_name,
 )
 from txlake.transaction.commit_info import ENGINE
@@ -54,7 +54,7 @@ class LogReconciliation:
     """
 
     kept: int
-    found: tuple[Found, ...] = ()
+    found: tuple[LoggedVersion, ...] = ()
     summary: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class _LogFiles:
     def of(cls, store: Store, from_version: int) -> _LogFiles:
         found = cls(store)
         listed: set[int] = set()
-        for stored in store.list(LOG_FOLDER, list_from(from_version)):
+        for stored in store.list(LOG_FOLDER, listing_start(from_version)):
             match parse_name(stored.path):
                 case CommitFile(version):
                     listed.add(version)
@@ -314,7 +314,7 @@ class _LogReconciler:
         self._store.put(path, data)
         return path
 
-    def _adopt_unknown_versions(self, kept: int) -> tuple[Found, ...]:
+    def _adopt_unknown_versions(self, kept: int) -> tuple[LoggedVersion, ...]:
         """Return the readable versions after those of the catalog."""
         files = _LogFiles.of(self._store, kept + 1)
         versions = [version for version in files.versions if version > kept]
@@ -353,7 +353,7 @@ class _LogReconciler:
         found = self._empty_unreadable([version for version in versions if version > newest])
         return LogReconciliation(kept=newest, found=found, summary=tuple(self._summary))
 
-    def _empty_unreadable(self, versions: Sequence[int]) -> tuple[Found, ...]:
+    def _empty_unreadable(self, versions: Sequence[int]) -> tuple[LoggedVersion, ...]:
         """Replace the unreadable versions at a log's end by empty commits."""
         if not versions:
             return ()
@@ -378,11 +378,11 @@ class _LogReconciler:
                 return versions[:count]
         return ()
 
-    def _found_commit(self, version: int) -> Found:
+    def _found_commit(self, version: int) -> LoggedVersion:
         info = self._log.commit_info(version)
         if info is None:
-            return Found(version)
-        return Found(version, info.text("txnId"), info.text("operation"))
+            return LoggedVersion(version)
+        return LoggedVersion(version, info.text("txnId"), info.text("operation"))
 
     def _report(self, what: str) -> None:
         self._summary.append(f"{self._log.name}: {what}")

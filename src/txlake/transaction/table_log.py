@@ -23,7 +23,7 @@ from txlake.protocol.file_names import (
     ClassicCheckpoint,
     CommitFile,
     commit_path,
-    list_from,
+    listing_start,
     parse_name,
 )
 from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
@@ -364,7 +364,7 @@ class TableLog:
 
     def listing(self, from_version: int | None = None) -> Listing:
         """Return the log's files; only those of `from_version` and later when it is given."""
-        after = None if from_version is None else list_from(from_version)
+        after = None if from_version is None else listing_start(from_version)
         objects = self._files.list(LOG_FOLDER, after)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 

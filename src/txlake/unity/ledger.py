@@ -19,18 +19,18 @@ from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeEr
 from txlake.ports import (
     DroppedTable,
     Head,
-    Moved,
+    HeadsMoved,
     NameChange,
     NewTable,
     PutOutcome,
     Ratification,
     Ratified,
     RenamedTable,
-    Reserved,
     Store,
     System,
     TableCommit,
-    Versions,
+    TurnTaken,
+    VersionRange,
 )
 from txlake.protocol.actions import Action, CommitInfo, Metadata, Protocol, decode_actions
 from txlake.protocol.file_names import commit_path
@@ -170,7 +170,7 @@ class UnityLedger:
         """Return 0: readers are unknown, and may read any version."""
         return 0
 
-    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         """Ratify commits of one table, of several where the server is txlake's, or one name change.
 
         Raises InvalidRequest for more than the server can do, and where it refuses; OutcomeUnknown;
@@ -189,7 +189,7 @@ class UnityLedger:
         """Return False: there are no turns."""
         return False
 
-    def publishes(self, versions: Mapping[str, Versions]) -> None:
+    def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
         """Report to the catalog up to which version each table is published."""
         for table_id, range_ in versions.items():
             known = self._known[table_id]
@@ -209,9 +209,11 @@ class UnityLedger:
                     error,
                 )
 
-    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        """Report as `publishes`, at once."""
-        self.publishes({table: Versions(last, last) for table, last in versions.items()})
+    def record_publication_soon(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        """Report as `record_publication`, at once."""
+        self.record_publication(
+            {table: VersionRange(last, last) for table, last in versions.items()}
+        )
 
     # Commits
 
@@ -262,7 +264,7 @@ class UnityLedger:
 
     def _commit(
         self, staged: Sequence[_Staged], others: Mapping[str, int], send: Callable[[], None]
-    ) -> Ratified | Moved | Reserved:
+    ) -> Ratified | HeadsMoved | TurnTaken:
         """Send the request until its outcome is known.
 
         Once a response was lost, a later refusal doesn't prove that the commit failed: the staged
@@ -296,10 +298,10 @@ class UnityLedger:
 
     def _refused_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int], error: RequestRefused
-    ) -> Ratified | Moved | Reserved:
+    ) -> Ratified | HeadsMoved | TurnTaken:
         """Return the outcome when the first request is refused. Raises InvalidRequest."""
         if error.status == BUSY:
-            return Reserved(transaction_id="")
+            return TurnTaken(transaction_id="")
         if error.kind == "CommitVersionConflictException":
             outcome = self._find_outcome(staged, others)
             if outcome is not None:
@@ -314,7 +316,7 @@ class UnityLedger:
 
     def _find_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int]
-    ) -> Ratified | Moved | None:
+    ) -> Ratified | HeadsMoved | None:
         """Return whose commits are at the versions; None if unknown, or if there are none yet."""
         first = staged[0]
         version = first.commit.version
@@ -336,7 +338,7 @@ class UnityLedger:
         expected = {item.known.id: item.commit.version - 1 for item in staged} | dict(others)
         if current == expected or len(current) < len(heads):
             return None
-        return Moved(heads=current)
+        return HeadsMoved(heads=current)
 
     def _definition_updates(self, staged: _Staged) -> list[dict[str, object]]:
         """Return the definition's updates for the catalog, where the commit changes it."""
@@ -372,7 +374,7 @@ class UnityLedger:
 
     # Names
 
-    def _ratify_name(self, request: Ratification) -> Ratified | Moved:
+    def _ratify_name(self, request: Ratification) -> Ratified | HeadsMoved:
         """Ratify a change of one name, with its table's first commit where the table is new.
 
         A new table's sources are checked right before: nobody can have read the table yet, so a
@@ -391,7 +393,7 @@ class UnityLedger:
                 heads = {table: self.head(table) for table in request.unchanged}
                 current = {table: at.version for table, at in heads.items() if at is not None}
                 if current != dict(request.unchanged):
-                    return Moved(heads=current)
+                    return HeadsMoved(heads=current)
                 self._create_table(first, request.commits)
             case DroppedTable() | RenamedTable() if not request.commits:
                 self._send_name_change(first)

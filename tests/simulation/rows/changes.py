@@ -24,7 +24,7 @@ from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
-from txlake.log.cubes import Clustering
+from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.time_zones import UTC_ZONE
@@ -353,7 +353,7 @@ def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None =
     return sorting.zordered(work, columns, where, tuple(candidates), outputs)
 
 
-def cluster(work: RowAccess, plan: Clustering) -> Change:
+def cluster(work: RowAccess, plan: ClusteringPlan) -> Change:
     """Rewrites the plan's files as cubes, their rows sorted by the clustering columns."""
     outputs: list[Add] = []
     for files in plan.cubes:

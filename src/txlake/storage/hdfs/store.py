@@ -25,7 +25,7 @@ from txlake.storage.hdfs.webhdfs import (
     path_of,
     patiently,
 )
-from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
+from txlake.storage.locations import StoreKind, StoreRoot, join_path, join_url, validate_path
 from txlake.storage.options import RETRIES, is_of_hdfs, retries_of
 from txlake.storage.proof import PROBE_FOLDER, Proof
 from txlake.storage.temporary import is_temporary, temporary_name
@@ -95,7 +95,7 @@ class HdfsStore:
 
     __slots__ = ("_cluster", "_place", "_root", "_url")
 
-    def __init__(self, place: Place, cluster: Cluster) -> None:
+    def __init__(self, place: StoreRoot, cluster: Cluster) -> None:
         self._place = place
         self._url = place.url
         self._root = path_of(self._url).rstrip("/")
@@ -106,7 +106,7 @@ class HdfsStore:
         return self._url
 
     @property
-    def is_prompt(self) -> bool:
+    def excludes_late_writes(self) -> bool:
         return False
 
     def get(self, path: str) -> bytes:
@@ -130,7 +130,7 @@ class HdfsStore:
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
         path = prefix.rstrip("/")
         if path:
-            checked_path(path)
+            validate_path(path)
         for each in self._listed(path, start_after or ""):
             if not is_temporary(each.path.rpartition("/")[2]):
                 yield each
@@ -187,8 +187,10 @@ class HdfsStore:
 
     def at(self, path: str) -> HdfsStore:
         below = path.rstrip("/")
-        folder = joined(self._place.folder, checked_path(below)) if below else self._place.folder
-        return HdfsStore(Place(Kind.HDFS, self._place.base, folder), self._cluster)
+        folder = (
+            join_path(self._place.folder, validate_path(below)) if below else self._place.folder
+        )
+        return HdfsStore(StoreRoot(StoreKind.HDFS, self._place.base, folder), self._cluster)
 
     def __repr__(self) -> str:
         return f"HdfsStore({self._url!r})"
@@ -198,7 +200,7 @@ class HdfsStore:
         return self._cluster.client
 
     def _file(self, path: str) -> str:
-        return f"{self._root}/{checked_path(path)}"
+        return f"{self._root}/{validate_path(path)}"
 
     def _url_of(self, path: str) -> str:
         return join_url(self._url, path)
@@ -235,7 +237,7 @@ class HdfsStore:
             return
         entries = [(each.name + "/" * each.is_folder, each) for each in found if each.name]
         for name, each in sorted(entries, key=lambda entry: entry[0]):
-            below = joined(path, name)
+            below = join_path(path, name)
             if each.is_folder:
                 if below > start_after or start_after.startswith(below):
                     yield from self._listed(below[:-1], start_after)
@@ -279,10 +281,10 @@ def _translating(action: str, url: str) -> Iterator[None]:
     try:
         yield
     except WebHdfsError as error:
-        raise translated(error, action, url) from error
+        raise translate_error(error, action, url) from error
 
 
-def translated(error: WebHdfsError, action: str, url: str) -> TxlakeError:
+def translate_error(error: WebHdfsError, action: str, url: str) -> TxlakeError:
     """Return txlake's error for one of WebHDFS's, after a failed `action` on the file at `url`."""
     begin = f"can't {action} {url}: {' '.join(str(error).split())[:_REASON_CHARACTERS_MAX]}"
     if error.is_refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txlake.protocol.column_mapping import assign_column_ids
-from txlake.protocol.readable_change import unreadable_change
+from txlake.protocol.read_compatibility import read_incompatibility
 from txlake.protocol.type_text import parse_columns
 
 READABLE = {
@@ -39,13 +39,13 @@ UNREADABLE = {
 @pytest.mark.parametrize("name", READABLE)
 def test_readable(name: str) -> None:
     old, new = map(parse_columns, READABLE[name])
-    assert unreadable_change(old, new) is None
+    assert read_incompatibility(old, new) is None
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_unreadable(name: str) -> None:
     old, new, why = UNREADABLE[name]
-    found = unreadable_change(parse_columns(old), parse_columns(new))
+    found = read_incompatibility(parse_columns(old), parse_columns(new))
     assert found is not None
     assert why in found
 
@@ -53,5 +53,5 @@ def test_unreadable(name: str) -> None:
 def test_a_column_of_a_former_ones_name() -> None:
     old, _ = assign_column_ids(parse_columns("a INT"), 0, lambda: "x")
     new, _ = assign_column_ids(parse_columns("a INT"), 1, lambda: "x")
-    assert unreadable_change(old, old) is None
-    assert unreadable_change(old, new) == "column a was dropped or renamed"
+    assert read_incompatibility(old, old) is None
+    assert read_incompatibility(old, new) == "column a was dropped or renamed"

@@ -15,7 +15,7 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 _Path = tuple[str, ...]
 
 
-def unreadable_change(old: Struct, new: Struct) -> str | None:
+def read_incompatibility(old: Struct, new: Struct) -> str | None:
     """Return why rows of the old schema can't be read in the new one; None where they can."""
     return _struct(old, new, ())
 

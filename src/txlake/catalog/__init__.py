@@ -1,4 +1,4 @@
-"""Names and places of a lake's databases and tables, kept in a database."""
+"""The lake's catalog: databases, tables, locks, transactions and commits in a SQL database."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a statement needs before it runs, in one database transaction.
+"""Admit a statement in one transaction of the catalog's database: names, locks, instant,
+versions.
 
-Owns that the names, the locks, the instant and the versions which a statement gets belong together:
-what its tables' names mean when it holds their locks is what they mean until it ends, and the
-versions are those of the instant that its transaction reads. Threads that ask at the same time
-share the database transaction. Source: docs/internals/catalog.md, "Locks".
+A table name keeps the meaning that it has when its lock is granted until the transaction ends, and
+the versions are those of the instant that the transaction reads. Requests of several threads share
+a database transaction. Source: docs/internals/catalog.md, "Locks".
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from txlake.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a statement was answered.
+    """The catalog's reply to a statement.
 
     Attributes:
-        is_granted: it may run: its transaction has its locks, or needs none.
+        view: the names, places and versions that the statement requested.
+        is_granted: the statement may run: its transaction has the required locks, or needs none.
         is_known: the catalog knows the transaction.
     """
 
@@ -55,10 +56,10 @@ class StatementTransaction:
     """The transaction that a statement runs in.
 
     Attributes:
-        is_new: the catalog doesn't have it yet.
-        pins: whether the statement makes it read the newest instant, where it reads none yet.
-        sequence: the instant that it reads, if it does.
-        holder: it ends when that is gone.
+        is_new: the catalog doesn't have the transaction yet.
+        pins: the statement makes the transaction read the newest instant if it reads none yet.
+        sequence: the instant that the transaction reads; None before its first read.
+        holder: the transaction ends when this object is garbage-collected.
     """
 
     id: str
@@ -73,12 +74,12 @@ class StatementTransaction:
 
     @property
     def owner(self) -> Owner:
-        """By which its locks are known."""
+        """The owner of the transaction's locks."""
         return Owner(session=self.session_id, transaction=self.id)
 
     @property
     def row(self) -> dict[str, Any]:
-        """What the catalog notes of it."""
+        """The transaction's row for the catalog."""
         return {
             "id": self.id,
             "session_id": self.session_id,
@@ -112,7 +113,8 @@ class Admissions:
     def admit_without_locks(
         self, lookup: LookupRequest, required_locks: RequiredLocks
     ) -> Admission:
-        """Admits a stranger who could have the locks at once, and takes none; it leaves no trace.
+        """Admit a statement whose locks are free at this moment, without taking them or leaving
+        a trace.
 
         Raises as `Fence.check`.
         """
@@ -135,11 +137,12 @@ class Admissions:
         *,
         timeout_ms: int,
     ) -> Admission:
-        """Waits until the transaction has the locks.
+        """Wait until the transaction has its locks.
 
-        Nothing is granted and nothing changed where `needs` has to know more. A new transaction
-        that needs no locks stays unknown, unless it was announced. Threads that ask at the same
-        time are admitted together, so that another one may call `needs`.
+        If `required_locks` returns None, because the statement has to look up more first, nothing
+        is granted or changed. A new transaction that needs no locks stays unknown to the catalog,
+        unless it was announced. Concurrent requests are admitted together, so another thread may
+        call `required_locks`.
 
         Raises as `Locks.acquire` and `Fence.check`.
         """
@@ -175,7 +178,7 @@ class Admissions:
             request = replace(request, transaction=replace(transaction, is_new=False))
 
     def _admit_batch(self, requests: Sequence[_AdmissionRequest]) -> list[_Outcome | None]:
-        """Admits statements in one transaction of the database."""
+        """Admit statements in one transaction of the database."""
         known = self._fence.newest
         ids = [request.transaction.id for request in requests]
         with (
@@ -191,7 +194,7 @@ class Admissions:
 
 @dataclass(frozen=True, slots=True)
 class _AdmissionRequest:
-    """What a statement asks of a round. `waits`: where it can't have a lock at once."""
+    """A statement's request in a batch. `waits`: it waits if a lock isn't free."""
 
     transaction: StatementTransaction
     lookup: LookupRequest
@@ -201,20 +204,22 @@ class _AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came of it. `locks`: where they were asked for; no `admission`: it has to ask again."""
+    """The outcome of a request. `locks`: None if none were requested; no `admission`: request
+    again.
+    """
 
     admission: Admission | None
     locks: LockResult | None = None
 
 
 class _Statement:
-    """A statement in its round.
+    """A statement in its batch.
 
     Attributes:
-        is_apart: it needs a round of its own; nothing was written for it in this one.
-        is_settled: it has its locks, and they are what it needs.
-        locks: the answer, where it asked for them.
-        grants: those that are still to be written.
+        is_apart: it is admitted again, alone; nothing was written for it in this batch.
+        is_settled: it has its locks, and they are still the required ones.
+        locks: the result of its lock requests, if it made any.
+        grants: the granted locks that aren't written yet.
     """
 
     __slots__ = ("grants", "is_apart", "is_settled", "locks", "request", "requests", "view")
@@ -229,28 +234,30 @@ class _Statement:
 
     @property
     def transaction(self) -> StatementTransaction:
-        """Its transaction."""
+        """The statement's transaction."""
         return self.request.transaction
 
     @property
     def asks(self) -> bool:
-        """Whether it asks for locks; for none where its transaction is only to be there still."""
+        """Whether locks are requested; an empty request checks that the transaction is still
+        open.
+        """
         return self.requests is not None and (bool(self.requests) or not self.transaction.is_new)
 
     @property
     def reads_newest(self) -> bool:
-        """Whether it makes its transaction read the newest instant."""
+        """Whether the statement makes its transaction read the newest instant."""
         reads = self.transaction.sequence is None and self.transaction.pins
         return reads and self.is_settled and bool(self.view.tables or self.view.places)
 
     def look(self, view: CatalogView) -> None:
-        """Finds out what it needs where that is so."""
+        """Take the view and compute the required locks."""
         self.view = view
         self.requests = self.request.required_locks(view)
 
     @property
     def outcome(self) -> _Outcome | None:
-        """What came of it; None: it needs a round of its own."""
+        """The outcome; None if the statement has to be admitted alone."""
         if self.is_apart:
             return None
         is_known = self.locks is not None or not self.transaction.is_new
@@ -262,7 +269,7 @@ class _Statement:
 class _Batch:
     """Statements that are admitted in one transaction of the database.
 
-    Of several one that would have to wait, or be refused, is left for a round of its own.
+    In a batch of several, a statement that would wait or be refused is left to be admitted alone.
     """
 
     def __init__(
@@ -284,9 +291,10 @@ class _Batch:
         self._lookup = LookupRequest(names=names, places=places)
 
     def admit(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
-        """Admits them; what is newest in the lake, None where nobody asks for locks.
+        """Admit the statements; return the newest instant and versions, or None if no locks were
+        requested.
 
-        `announced`: transactions to note besides.
+        `announced`: rows of other transactions to register in the same database transaction.
         """
         with pipelined(self._connection):
             looking = look_up(self._connection, self._lookup)
@@ -320,10 +328,12 @@ class _Batch:
     def _request_locks(
         self, asking: Sequence[_Statement], rows: list[dict[str, Any]], view: CatalogView
     ) -> tuple[list[dict[str, Any]], Newest]:
-        """Asks for all locks; the new transactions with their numbers, and what is newest.
+        """Request all locks; return the new transactions' rows with numbers, and the newest
+        versions.
 
-        Where others may write meanwhile the names are looked at again: until the round ends nobody
-        is granted a lock, so that they stay what they are then for who gets theirs.
+        If other processes may write meanwhile, the names are looked up again: nobody else is
+        granted a lock until the batch ends, so the second view is valid for every statement that
+        gets its locks.
         """
         new = {row["id"] for row in rows}
         asks = [
@@ -347,7 +357,9 @@ class _Batch:
         return rows, now()
 
     def _request_alone(self, statement: _Statement) -> Newest:
-        """Finds out why it can't have its locks at once: raises that, or has it wait."""
+        """Request the locks of a single statement: raise why they can't be granted, or let it
+        wait.
+        """
         statement.locks = self._locks.request(
             self._connection,
             statement.transaction.owner,
@@ -360,14 +372,14 @@ class _Batch:
         return newest(self._connection, statement.view.ids)()
 
     def _look_again(self, statements: Sequence[_Statement], view: CatalogView) -> None:
-        """Whether they still need the locks that they have."""
+        """Compute the required locks again; a statement whose locks have changed isn't settled."""
         before = [statement.requests for statement in statements]
         self._look(statements, view)
         for statement, requests in zip(statements, before):
             statement.is_settled = statement.is_settled and statement.requests == requests
 
     def _set_versions(self, now: Newest) -> None:
-        """Tells each the versions at the instant that its transaction reads."""
+        """Set each statement's versions to those of the instant that its transaction reads."""
         reading: dict[int, list[_Statement]] = {}
         for statement in self.statements:
             if statement.reads_newest:
@@ -388,7 +400,7 @@ class _Batch:
                 statement.view = statement.view.at(instant, versions)
 
     def _write(self, rows: Sequence[dict[str, Any]], instant: int) -> None:
-        """Notes new transactions, locks, and the instant for those who read it from now on."""
+        """Write new transactions, granted locks, and the newly pinned instants."""
         staying = [
             statement
             for statement in self.statements

@@ -1,7 +1,7 @@
-"""The catalog: databases and tables by name, each change one database transaction.
+"""The catalog of a lake: databases and tables by name, each change one database transaction.
 
-Owns the lake's id and the facade of what the catalog's database holds. Any number of processes may
-share a catalog.
+Owns the lake's id and is the facade of the catalog's database. Any number of processes may share a
+catalog.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _LAKE = "lake"
 
 @shielded(unshielded=("display_url", "url", "epoch", "of_lake", "qualified"))
 class Catalog:
-    """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
-    `open_database` makes of it what the catalog is kept in.
+    """The catalog of one lake. `url` is SQLAlchemy's: `sqlite:///path` or
+    `postgresql+psycopg://...`; `open_database` opens the database at that URL.
 
     Safe to use from many threads and processes. A database in memory (`sqlite://`) lives until the
     catalog is no longer referenced.
 
-    Raises InvalidRequest for a URL that isn't one, a database that can't be used or the catalog of
-    a newer txlake, Unavailable when the database can't be reached or is busy for too long.
+    Raises InvalidRequest for a malformed URL, an unusable database or the catalog of a newer
+    txlake, Unavailable when the database can't be reached or is busy for too long.
     """
 
     is_lake = True
@@ -93,21 +93,21 @@ class Catalog:
 
     @property
     def display_url(self) -> str:
-        """Where it is, without a password."""
+        """The database's URL without its password."""
         return self._on.display_url
 
     @property
     def url(self) -> str:
-        """Its database's URL as SQLAlchemy takes it, password included: not for messages."""
+        """The database's URL for SQLAlchemy, password included: not for messages."""
         return self._on.url.render_as_string(hide_password=False)
 
     def of_lake(self) -> Catalog:
-        """Itself."""
+        """Return this catalog."""
         return self
 
     @property
     def lake_id(self) -> str:
-        """Which lake this is: the id that its warehouse's marker and its tables have too."""
+        """The lake's id, which its warehouse's marker and its tables also carry."""
         known = self._checked_lake
         if known is not None and known[0] == self.epoch:
             return known[1]
@@ -116,11 +116,11 @@ class Catalog:
 
     @property
     def epoch(self) -> int:
-        """How often the lake's catalog was recovered, and one, as it was when this was opened."""
+        """The catalog's epoch when it was opened: 1 plus the number of recoveries."""
         return self._fence.epoch
 
     def check_warehouse(self, marked: str, warehouse: str) -> None:
-        """Raises InvalidRequest unless the warehouse's marker names this lake."""
+        """Raise InvalidRequest unless the warehouse's marker names this lake."""
         with self._on.reading() as connection:
             epoch, found = epoch_of(connection), self._lake(connection)
         self._checked_lake = (epoch, marked) if found == marked else None
@@ -133,7 +133,7 @@ class Catalog:
             )
 
     def is_empty(self) -> bool:
-        """Whether it never had a table."""
+        """Return whether the catalog never had a table."""
         with self._on.reading() as connection:
             return connection.execute(sa.select(tables.c.id).limit(1)).first() is None
 
@@ -160,7 +160,9 @@ class Catalog:
         return fact(connection, _LAKE)
 
     def close(self) -> None:
-        """Ends the sessions and closes the connections; one in memory stays, for other lakes."""
+        """End the sessions and close the connections; a database in memory stays open for other
+        lakes.
+        """
         self.ledger.close()
         if not self._on.is_in_memory:
             self.sessions.stop()
@@ -177,7 +179,9 @@ class Catalog:
         isolation: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Whether a new database was made. Raises InvalidRequest when the name is taken."""
+        """Create a database and return whether it is new. Raises InvalidRequest if the name is
+        taken.
+        """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             if names.database(connection, name) is not None:
@@ -196,19 +200,19 @@ class Catalog:
             return True
 
     def database(self, name: str) -> DatabaseEntry | None:
-        """The database of that name; letter case doesn't count."""
+        """Return the database of that name, in any letter case; None if there is none."""
         with self._on.reading() as connection:
             return names.database(connection, name)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
-        """The databases by name; `pattern` is SHOW's, with `*` and `|`."""
+        """Return the databases by name; `pattern` is SHOW's, with `*` and `|`."""
         with self._on.reading() as connection:
             found = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
             entries = [names.database_entry(row) for row in found]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
     def set_isolation(self, name: str, isolation: str) -> None:
-        """Sets a database's isolation level. Raises InvalidRequest when there is none."""
+        """Set a database's isolation level. Raises InvalidRequest if there is no such database."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             entry = names.require_database(connection, name)
@@ -216,7 +220,9 @@ class Catalog:
             connection.execute(changed.values(isolation=isolation))
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """Sets properties of a database beside those it has. Raises InvalidRequest without it."""
+        """Add or replace properties of a database. Raises InvalidRequest if there is no such
+        database.
+        """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             entry = names.require_database(connection, name)
@@ -225,8 +231,8 @@ class Catalog:
             connection.execute(changed.values(properties=text))
 
     def require_droppable(self, name: str, *, cascade: bool = False) -> None:
-        """Raises InvalidRequest for the default database, for one that isn't there, and for one
-        that holds tables unless `cascade` is given.
+        """Raise InvalidRequest for the default database, for a missing one, and for one that
+        holds tables unless `cascade` is given.
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
@@ -239,7 +245,7 @@ class Catalog:
             )
 
     def drop_database(self, name: str) -> None:
-        """Removes an empty database. Raises InvalidRequest for any other."""
+        """Remove an empty database. Raises InvalidRequest for any other."""
         self.require_droppable(name)
         with self._on.writing() as connection:
             names.lock_sequence(connection)
@@ -252,7 +258,8 @@ class Catalog:
     # Tables
 
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
-        """(database, table) of a name, as `name_parts` says; `database` is the one in use.
+        """Return (database, table) of a name, as `name_parts` says; `database` is the current
+        one.
 
         Raises InvalidRequest for a name of another catalog.
         """
@@ -261,53 +268,59 @@ class Catalog:
         )
 
     def new_place(self, database: str, name: str) -> NewPlace | None:
-        """None: a lake's tables are where the lake puts them."""
+        """Return None: the lake chooses the places of its tables itself."""
 
     def requirements_of(self, table_id: str) -> NewPlace | None:
-        """None: nobody asks anything."""
+        """Return None: a lake's catalog has no requirements on a new table."""
 
     def find(self, database: str, name: str) -> TableEntry | None:
-        """The table of that name; letter case doesn't count."""
+        """Return the table of that name, in any letter case; None if there is none."""
         with self._on.reading() as connection:
             return names.table(connection, database, name)
 
     def at_place(self, location: str) -> TableEntry | None:
-        """The table at a place, the store's URL."""
+        """Return the table at a place, the store's URL; None if there is none."""
         with self._on.reading() as connection:
             return names.table_at(connection, location)
 
     def managed_outside(self, folder: str) -> str | None:
-        """Where a table of the warehouse lies that isn't below this folder; None: there is none."""
+        """Return the location of a managed table that isn't below this folder; None if all are."""
         with self._on.reading() as connection:
             return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
-        """Whether a dropped table's folder was cleared away there, or is kept, or to be cleared."""
+        """Return whether a dropped table's folder was removed there, is retained, or is to be
+        removed.
+        """
         with self._on.reading() as connection:
             return place_facts.is_cleared(connection, location)
 
     def share(self, location: str, others: Collection[str]) -> None:
-        """Allows the table at a location to have files in these places: a shallow clone's."""
+        """Allow the table at a location to have files in other places, as a shallow clone does."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             place_facts.share(connection, location, others)
 
     def shared_with(self, location: str) -> tuple[str, ...]:
-        """In which other places the table at a location may have files."""
+        """Return the other places in which the table at a location may have files."""
         with self._on.reading() as connection:
             return place_facts.shared_with(connection, location)
 
     def unattached(self) -> list[TableEntry]:
-        """The tables that an older txlake named, whose commits the catalog doesn't have yet."""
+        """Return the tables that an older txlake named, whose commits the catalog doesn't have
+        yet.
+        """
         with self._on.reading() as connection:
             return names.unattached(connection)
 
     def new_number(self) -> int:
-        """A number for a table that a transaction makes."""
+        """Return a number for a table that a transaction creates."""
         with self._on.writing_relaxed() as connection:
             return names.new_number(connection)
 
     def tables(self, database: str) -> list[TableEntry]:
-        """A database's tables by name. Raises InvalidRequest when there is no such database."""
+        """Return a database's tables by name. Raises InvalidRequest if there is no such
+        database.
+        """
         with self._on.reading() as connection:
             return names.tables_of(connection, names.require_database(connection, database))

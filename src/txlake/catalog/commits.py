@@ -1,7 +1,7 @@
-"""The lake's book of commits in the catalog's database (`ports.Ledger`).
+"""The ledger of commits in the catalog's database (`ports.Ledger`).
 
-Owns what is asked of the book, the group commit of this process's threads, and the search for a
-ratification whose reply was lost. How requests are decided is in `ratifying`.
+Owns the ledger's queries, the group commit of this process's threads, and the search for a
+ratification whose reply was lost. `ratifying` decides the requests.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ _FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
 class PendingTable:
     """A table with ratified commits that may not be published yet, by version.
 
-    `is_dropped`: it has no name any more; published all the same, unless its folder is gone.
-    `is_kept`: it may come back, and its folder isn't removed yet; `is_told`: that folder says so.
+    Attributes:
+        is_dropped: it has no name any more; its commits are published unless its folder is gone.
+        is_retained: it was dropped and may come back; its folder isn't removed yet.
+        has_drop_note: its folder holds the note that it was dropped.
     """
 
     table_id: str
@@ -120,7 +122,7 @@ class PendingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEntry:
-    """A ratified version; `table` is `database.name`, None for a dropped one that was cleaned."""
+    """A ratified version. `table`: `database.name`; None for a dropped table that was removed."""
 
     sequence: int
     time_ms: int
@@ -230,18 +232,18 @@ class CommitLedger:
         self._publications.defer(transaction_id, versions)
 
     def close(self) -> None:
-        """Writes the notes of publications that are kept; what can't be written is logged."""
+        """Write the deferred publication notes; log those that can't be written."""
         self._publications.close()
 
     def pending_tables(self) -> list[PendingTable]:
-        """The tables with commits that may not be published yet, dropped ones too."""
+        """Return the tables with commits that may not be published yet, dropped ones included."""
         self._publications.write_deferred()
         with self._on.reading() as connection:
             rows = connection.execute(_PENDING.join(commits, _OF_PENDING)).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def dropped_tables(self) -> list[PendingTable]:
-        """The tables that have no name any more and whose rows weren't forgotten yet."""
+        """Return the dropped tables whose rows are not removed yet."""
         self._publications.write_deferred()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
         with self._on.reading() as connection:
@@ -249,18 +251,17 @@ class CommitLedger:
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def note_clearing(self, table_id: str) -> bool:
-        """Keeps other tables out of a dropped one's folder for ever, before it is cleared away.
+        """Reserve a dropped table's location for ever, before its folder is removed.
 
-        False when somebody else has cleared it away.
+        Returns False if another process has already removed the folder.
         """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             return place_facts.note_clearing(connection, table_id)
 
     def forget(self, table_id: str) -> None:
-        """Removes a dropped table's row once all of its commits are noted as published.
-
-        Raises InvalidRequest before.
+        """Remove a dropped table's row. Raises InvalidRequest until all its commits are noted as
+        published.
         """
         self._publications.write_deferred()
         with self._on.writing_relaxed() as connection:
@@ -269,23 +270,23 @@ class CommitLedger:
             names.forget_table(connection, table_id)
 
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
-        """The newest ratified versions, the newest first."""
+        """Return the newest ratified versions, newest first."""
         self._publications.write_deferred()
         with self._on.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(_NEWEST_COMMITS.limit(limit))]
 
     def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[CommitEntry]:
-        """The versions ratified from one time to another, both included; the newest first."""
+        """Return the versions ratified between two times, both included, newest first."""
         self._publications.write_deferred()
         within = _NEWEST_COMMITS.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
         with self._on.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(within)]
 
     def commits_at(self, sequence: int) -> list[CommitEntry]:
-        """The versions that one instant made.
+        """Return the versions that one instant made.
 
-        Raises InvalidRequest where the lake didn't get so far, Unavailable where that is too long
-        ago for the book to tell.
+        Raises InvalidRequest for an instant that the lake hasn't reached, Unavailable for one that
+        was pruned.
         """
         with self._on.reading() as connection:
             newest = names.newest_sequence(connection)
@@ -316,7 +317,7 @@ class CommitLedger:
         decisions: Sequence[Decision],
         error: CommitUnsettled,
     ) -> Sequence[Decision]:
-        """The decisions after a COMMIT whose reply was lost: what was found in the database."""
+        """Return the decisions after a COMMIT whose reply was lost, as found in the database."""
         try:
             made = [decision.sequence for decision in decisions if isinstance(decision, Ratified)]
             found = self._find_ratified(
@@ -334,10 +335,11 @@ class CommitLedger:
     def _find_ratified(
         self, transaction_ids: Sequence[str], since: int = 1
     ) -> Mapping[str, Ratified]:
-        """Which of the transactions were ratified. Raises OutcomeUnknown when that can't be seen.
+        """Return the transactions that were ratified. Raises OutcomeUnknown if that can't be
+        determined.
 
-        `since`: the instant before which none of them was.
-        Who has the lock of the sequence sees the end of everything that had it before.
+        `since`: the instant before which none of them was ratified. The lock on the sequence is
+        taken first, so that every transaction that held it before has ended.
         """
         system, wait_ms = self._on.system, float(_WAIT_MS)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -370,7 +372,9 @@ def _read_traces(connection: Connection, transaction_ids: Sequence[str]) -> dict
 
 
 def table_commits(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> tuple[TableCommit, ...]:
-    """The ratified commits of one table, of rows that may tell of none."""
+    """Return the ratified commits of one table from rows of an outer join, whose version may be
+    NULL.
+    """
     return tuple(
         TableCommit(
             table_id=row.id,

@@ -1,4 +1,4 @@
-"""The connection to the catalog's database: SQLite or PostgreSQL, and what its transactions are.
+"""The connection to the catalog's database, SQLite or PostgreSQL, and its kinds of transactions.
 
 Owns the kinds of transactions and the translation of errors; knows no relation.
 """
@@ -35,30 +35,29 @@ Value = TypeVar("Value")
 
 
 class CommitUnsettled(Unavailable):
-    """The database failed at COMMIT: what the transaction did may be there, or may not."""
+    """The database failed at COMMIT: the transaction's changes may be there, or may not."""
 
 
 def sqlite_url(path: str) -> sa.URL:
-    """The URL of a SQLite file, whatever signs its path has."""
+    """Return the URL of a SQLite file, whatever characters its path has."""
     return sa.URL.create("sqlite", database=path)
 
 
 class Database:
-    """One database, shared by threads and processes. `url` is SQLAlchemy's.
+    """A database, shared by threads and processes. `url` is SQLAlchemy's.
 
-    Transactions are of three kinds. `reading` doesn't wait for those who write, nor they for it.
-    `writing` is durable when it returns: what was ratified outlives a power failure. `noting` is
-    atomic too, but a power failure may take the last ones back: locks and leases, which end with
-    their owners anyway. They aren't begun one within another, and only in work that is `shielded`,
-    where no signal handler runs.
+    Transactions are of three kinds. `reading` waits for no writer, and no writer waits for it.
+    `writing` is durable when it returns: a ratification survives a power failure. `writing_relaxed`
+    is atomic too, but a power failure may undo the most recent ones: it is for locks and leases,
+    which end with their owners anyway. Transactions are not nested, and run only in `shielded`
+    work, where no signal handler runs.
 
-    A SQLite file that was removed, or exchanged for another, while it was open is not used any
-    more: what is written into a file without a name is lost. A fork of the process that opened it
-    is refused.
+    A SQLite file that was removed or replaced while it was open is not used any more: writes to an
+    unlinked file are lost. A fork of the process that opened the database is refused.
 
-    Raises InvalidRequest for a URL that isn't one or a database that can't be used, Unavailable
-    when it can't be reached, is busy for too long or isn't the one any more that was opened,
-    CommitUnsettled when it failed at the end.
+    Raises InvalidRequest for a malformed URL or an unusable database, Unavailable when the database
+    can't be reached, is busy for too long or is another file than the one that was opened,
+    CommitUnsettled when it failed at COMMIT.
     """
 
     def __init__(self, url: str | sa.URL, system: System, *, busy_timeout_s: float = 30.0) -> None:
@@ -102,12 +101,12 @@ class Database:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether it lives only as long as this object."""
+        """Whether the database lives only as long as this object."""
         return self.is_sqlite and self.url.database in (None, "", ":memory:")
 
     @property
     def has_single_writer(self) -> bool:
-        """Whether nobody else writes while one of `noting` or `writing` is open."""
+        """Whether nobody else writes while `writing_relaxed` or `writing` is open."""
         return self.is_sqlite
 
     @property
@@ -116,63 +115,65 @@ class Database:
         return display_url(self.url)
 
     def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
-        """Carries out work that no signal stops in the middle: `shielding.carried_out`."""
+        """Run work that no signal interrupts: `shielding.run_shielded`."""
         return shielding.run_shielded(work, waits=waits)
 
     def is_interrupted(self) -> bool:
-        """Whether nobody waits any more for what this thread carries out."""
+        """Return whether the caller of the work that this thread runs was interrupted."""
         return shielding.is_interrupted()
 
     def caller(self) -> threading.Thread:
-        """The thread that asked for what this one carries out."""
+        """Return the thread that requested the work that this thread runs."""
         return shielding.caller()
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A transaction that only reads: one state of the database."""
+        """Return a read-only transaction, which sees one state of the database."""
         return self._transaction(self._reads, self._reading_turn)
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that is durable once it ended."""
+        """Return a transaction that is durable once it has ended."""
         return self._transaction(self._durable, self._writing_turn)
 
     def writing_relaxed(self) -> AbstractContextManager[Connection]:
-        """A transaction that others see once it ended, and that a power failure may undo."""
+        """Return a transaction that others see once it has ended, and that a power failure may
+        undo.
+        """
         return self._transaction(self._light, self._writing_turn)
 
     def turn(self) -> AbstractContextManager[object]:
-        """This process's turn to write, which `writing` and `noting` take too.
+        """Return this process's turn to write, which `writing` and `writing_relaxed` take too.
 
-        Taken before any lock that is held while one of them is open.
+        Take it before any lock that is held while one of them is open.
         """
         return self._writing_turn
 
     def now(self) -> sa.ColumnElement[int]:
-        """The database's own clock in a statement, milliseconds since the epoch."""
+        """Return the database's clock as an SQL expression, milliseconds since the epoch."""
         return self._clock
 
     def now_ms(self, connection: Connection) -> int:
-        """What the database's own clock says now: one for all hosts."""
+        """Return the time of the database's clock, the same for all hosts."""
         return int(connection.execute(sa.select(self._clock)).scalar_one())
 
     def lease_now(self) -> sa.ColumnElement[int]:
-        """The clock that leases go by, in a statement: one for all hosts; milliseconds."""
+        """Return the clock of leases as an SQL expression, the same for all hosts; milliseconds."""
         return self._lease_clock
 
     @property
     def leases_may_step(self) -> bool:
-        """Whether the clock of leases can be set: a lease that seems over need not be."""
+        """Whether the clock of leases can be set: a lease that seems expired may not be."""
         return not self.is_sqlite
 
     def close(self) -> None:
-        """Closes the connections; a database in memory keeps its one."""
+        """Close the connections; a database in memory keeps its only one."""
         if not self.is_in_memory:
             self._durable.dispose()
             self._light.dispose()
 
     def _require_same_file(self) -> None:
-        """Raises Unavailable when the file at the path isn't the one that was opened first.
+        """Raise Unavailable if the file at the path isn't the one that was opened first.
 
-        Asked for with a transaction open, so that the file is.
+        Call it in a transaction, which keeps the file open.
         """
         if not self.is_sqlite or self.is_in_memory:
             return
@@ -237,7 +238,7 @@ class Database:
 
     @contextmanager
     def _connected(self, engine: sa.Engine) -> Iterator[Connection]:
-        """A connection, which is closed for good when the thread is stopped in the middle."""
+        """A connection, which is invalidated if the thread is stopped while it is open."""
         with engine.connect() as connection:
             try:
                 yield connection
@@ -261,7 +262,7 @@ def _parse_url(url: str | sa.URL) -> sa.URL:
 
 
 class _Turn:
-    """A thread's turn, which is waited for no longer than the database itself would be."""
+    """A thread's turn to write. Waiting for it times out as the database itself does."""
 
     def __init__(self, display_url: str, timeout_s: float) -> None:
         self._display_url = display_url

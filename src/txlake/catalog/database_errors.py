@@ -1,4 +1,4 @@
-"""What a database's errors mean for the caller: wait, or change something."""
+"""Translate a database's errors into the caller's next step: try again, or change something."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _SECRETS = ("password", "sslpassword")
 
 
 def display_url(url: sa.URL) -> str:
-    """A URL without its secrets."""
+    """Return a URL without its secrets."""
     return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
 
 
 def translate_error(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
-    """The error to raise from one of the database's, without the secrets of its URL."""
+    """Return the error to raise for a database's error, without the secrets of its URL."""
     cause = getattr(error, "orig", None) or error
     message = " ".join(str(cause).split())
     message = f"catalog {display_url(url)}: {_without_secrets(message, url)}"
@@ -52,6 +52,8 @@ def _without_secrets(message: str, url: sa.URL) -> str:
 
 
 def _kind(cause: BaseException) -> str:
-    """SQLite's primary result code, without what extended ones (SQLITE_READONLY_DBMOVED) add."""
+    """Return SQLite's primary result code, without the suffix of extended ones
+    (READONLY_DBMOVED).
+    """
     name = getattr(cause, "sqlite_errorname", None) or ""
     return "_".join(name.split("_")[:2])

@@ -1,9 +1,9 @@
-"""Dropped tables that are kept, until they come back or their time is over.
+"""Dropped tables that are retained until they come back or expire.
 
-A dropped table's row says until when it is kept. From the moment that it says so no more, its
-folder is being removed, and it comes back no more: who changes that has locked the sequence, so
-that of UNDROP and the removal exactly one has its way. Owns those rows, and what the lake remembers
-of tables that were removed.
+A dropped table's row holds the time until which the table is retained. Once that time is removed
+from the row, the folder is being removed and the table can't come back. Whoever changes it has
+locked the sequence, so that exactly one of UNDROP and the removal takes effect. Owns those rows,
+and when the lake last removed a table of a name.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from txlake.catalog.shielding import shielded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedEntry:
-    """A dropped table that is kept.
+    """A dropped table that is retained.
 
     Attributes:
-        entry: as it was; its database is the one of that name now, number 0 where there is none.
+        entry: the table as it was; its database is the present one of that name, number 0 if none.
         dropped_ms: when it was dropped, by the catalog's clock.
-        kept_until_ms: from when on it doesn't come back.
-        is_over: whether that is now.
-        is_told: its folder says that it was dropped.
+        kept_until_ms: when its retention ends.
+        is_expired: its retention has ended.
+        has_drop_note: its folder holds the note that it was dropped.
     """
 
     entry: TableEntry
@@ -43,26 +43,30 @@ class DroppedEntry:
 
 @shielded()
 class DroppedTables:
-    """What a lake keeps of the tables that were dropped."""
+    """The retained dropped tables of a lake."""
 
     def __init__(self, on: Database) -> None:
         self._on = on
 
     def entries(self) -> list[DroppedEntry]:
-        """Those that are kept, also past their time, the newest drop first."""
+        """Return the retained dropped tables, newest drop first, expired ones included."""
         return self._query_entries(_IS_RETAINED)
 
     def expired(self) -> list[DroppedEntry]:
-        """Those that are kept past their time."""
+        """Return the retained dropped tables whose retention has ended."""
         return self._query_entries(_IS_RETAINED & (tables.c.kept_until_ms <= self._on.now()))
 
     def find(self, table_id: str) -> DroppedEntry | None:
-        """The one with that id; None for a table that isn't dropped, or not kept."""
+        """Return the retained dropped table with that id; None if it isn't dropped or not
+        retained.
+        """
         found = self._query_entries(_IS_RETAINED & (tables.c.id == table_id))
         return found[0] if found else None
 
     def record_drop_note(self, table_id: str, dropped_ms: int) -> bool:
-        """Notes that a folder says that its table was dropped then; False where it isn't so."""
+        """Record that a folder holds the note of this drop; return False if it isn't the table's
+        drop.
+        """
         matches = _IS_RETAINED & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
         with self._on.writing_relaxed() as connection:
             names.lock_sequence(connection)
@@ -70,16 +74,16 @@ class DroppedTables:
             return connection.execute(changed).rowcount == 1
 
     def clear_drop_note(self, table_id: str) -> None:
-        """Notes that a folder may not say so any more."""
+        """Record that a folder may hold no drop note any more."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(is_told=False))
 
     def expire(self, table_id: str) -> bool:
-        """Ends the time of a table that is kept past it; False where it isn't, or is back.
+        """End the retention of an expired table; return False if it isn't expired, or is back.
 
-        What then finds it among the ledger's dropped tables removes it.
+        The table stays among the ledger's dropped tables until its folder is removed.
         """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
@@ -94,7 +98,9 @@ class DroppedTables:
             return True
 
     def removed_ms(self, database: str, name: str) -> int | None:
-        """When the last table of that name was dropped of those whose time is over."""
+        """Return when the most recently removed table of that name was dropped; None if there is
+        none.
+        """
         with self._on.reading() as connection:
             found = fact(connection, _removed(database, name))
         return None if found is None else int(found)

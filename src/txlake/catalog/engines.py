@@ -1,7 +1,8 @@
-"""SQLAlchemy's engines for SQLite and PostgreSQL, with the drivers' settings.
+"""SQLAlchemy engines for SQLite and PostgreSQL, with the drivers' settings.
 
-An engine of the durable kind waits for the disk at each commit. Every connection knows the
-functions `txlake_now_ms` and `txlake_monotonic_ms`, or the server's clock (`clock`, `lease_clock`).
+A durable engine waits for the disk at each commit. Every SQLite connection has the functions
+`txlake_now_ms` and `txlake_monotonic_ms`; PostgreSQL has the server's clock (`clock`,
+`lease_clock`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _IS_POOLED = "txlake_is_pooled"
 
 
 def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
-    """The database's own clock in a statement, milliseconds since the epoch: one for all hosts."""
+    """Return the database's clock as an SQL expression, milliseconds since the epoch."""
     if is_sqlite:  # a file's hosts share a clock, as they share the machine
         return sa.Function(_NOW, type_=sa.BigInteger())
     return sa.literal_column(
@@ -44,11 +45,11 @@ def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
 
 
 def lease_clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
-    """The clock of leases in a statement, milliseconds.
+    """Return the clock of leases as an SQL expression, milliseconds.
 
-    A file's is the machine's, which all of its processes share, which no step of the time of day
-    moves, and which stands still while the machine is suspended. It starts anew with the machine.
-    A server has no such clock: its leases go by its time of day.
+    For SQLite it is the machine's monotonic clock, shared by all of its processes: setting the time
+    of day doesn't move it, it stops while the machine is suspended, and it restarts with the
+    machine. A server has no such clock: its leases use its time of day.
     """
     if is_sqlite:
         return sa.Function(_MONOTONIC, type_=sa.BigInteger())
@@ -58,7 +59,9 @@ def lease_clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
 def sqlite_engine(
     url: sa.URL, system: System, busy_timeout_s: float, *, is_durable: bool, is_in_memory: bool
 ) -> sa.Engine:
-    """An engine for a SQLite file; for a database in memory one that has a single connection."""
+    """Return an engine for a SQLite file; for a database in memory, one with a single
+    connection.
+    """
     options: dict[str, Any] = {
         "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
     }
@@ -88,11 +91,12 @@ def sqlite_engine(
 def postgresql_engine(
     url: sa.URL, liveness: Liveness, busy_timeout_s: float, *, is_durable: bool
 ) -> sa.Engine:
-    """An engine for a PostgreSQL server, reached directly or through a pooler.
+    """Return an engine for a PostgreSQL server, reached directly or through a pooler.
 
-    A pooler such as pgbouncer in transaction mode gives each transaction another connection of the
-    server's: what was set or prepared on one is missing on the next, and reaches other clients.
-    Through a pooler the settings therefore belong to each transaction, and nothing is prepared.
+    A pooler such as pgbouncer in transaction mode gives each transaction another server connection:
+    settings and prepared statements of one connection are missing on the next, and reach other
+    clients. Through a pooler, settings are therefore made in each transaction, and nothing is
+    prepared.
     """
     engine = sa.create_engine(
         url,
@@ -126,11 +130,11 @@ def postgresql_engine(
 
 
 class _Psycopg(DBAPIConnection, Protocol):
-    """What psycopg's connections have besides.
+    """Attributes of psycopg's connections.
 
     Attributes:
-        info: `backend_pid` is the process of the server that the connection was opened with.
-        prepare_threshold: after so many executions a statement is prepared; None: never.
+        info: `backend_pid` is the server process that the connection was opened with.
+        prepare_threshold: the number of executions before a statement is prepared; None: never.
     """
 
     info: Any
@@ -138,9 +142,9 @@ class _Psycopg(DBAPIConnection, Protocol):
 
 
 def _is_pooled(connection: _Psycopg) -> bool:
-    """Whether a pooler is between this process and the server.
+    """Return whether a pooler is between this process and the server.
 
-    The process of the server that answers isn't the one that the connection was opened with.
+    If so, another server process answers than the one that the connection was opened with.
     """
     cursor = connection.cursor()
     cursor.execute("SELECT pg_backend_pid()")
@@ -150,9 +154,10 @@ def _is_pooled(connection: _Psycopg) -> bool:
 
 
 class Liveness:
-    """Tries out the connections of a server's engines before their use.
+    """Pings the connections of a server's engines before use.
 
-    Not those that were used just now, unless one of any engine was lost since.
+    A connection that was used less than a second ago isn't pinged, unless a connection was lost
+    since.
     """
 
     def __init__(self, system: System) -> None:
@@ -160,7 +165,7 @@ class Liveness:
         self._lost_ms = -math.inf
 
     def watch(self, engine: sa.Engine) -> None:
-        """Has the engine's connections tried out."""
+        """Ping the engine's connections before use."""
         event.listen(engine, "checkin", self._note_use)
         event.listen(engine, "invalidate", self._note_loss)
         event.listen(engine, "checkout", partial(self._try_out, engine.dialect))
@@ -209,6 +214,8 @@ def _log_ahead(cursor: sqlite3.Cursor, system: System) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A transaction that writes takes its turn at once, so that it can't find out too late."""
+    """Begin a transaction; one that writes takes the write lock at once, so that it can't fail
+    later.
+    """
     reads = connection.get_execution_options().get(READS, False)
     (_BEGIN if reads else _BEGIN_TO_WRITE).run(connection)

@@ -1,6 +1,7 @@
-"""What the lake is, as named texts in `txlake_facts`: read and written in the caller's transaction.
+"""Facts about the lake, named texts in `txlake_facts`, read and written in the caller's
+transaction.
 
-Who writes one has locked the sequence.
+The caller locks the sequence before it writes.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ _FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("named"))
 
 
 def fact(connection: Connection, name: str) -> str | None:
-    """The text of that name."""
+    """Return the text of that name; None if there is none."""
     found: str | None = connection.scalar(_FACT, {"named": name})
     return found
 
 
 def set_fact(connection: Connection, name: str, value: str) -> None:
-    """Gives the name a text, its first or another."""
+    """Insert or replace the text of that name."""
     changed = connection.execute(sa.update(facts).where(facts.c.name == name).values(value=value))
     if changed.rowcount == 0:
         connection.execute(sa.insert(facts).values(name=name, value=value))
 
 
 def remove_fact(connection: Connection, name: str) -> None:
-    """Forgets the text of that name, if there is one."""
+    """Remove the text of that name, if there is one."""
     connection.execute(sa.delete(facts).where(facts.c.name == name))

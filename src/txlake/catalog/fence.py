@@ -1,9 +1,9 @@
-"""Whether the catalog is still the one that this process opened.
+"""Detect that the catalog is not the one that this process opened.
 
-A catalog can be rebuilt by another process, or be put back from a backup, while this one has it
-open. Two numbers tell: its epoch, which each recovery raises, and its newest instant, which never
-goes back. Whoever was fenced off has to connect again. That a SQLite file was exchanged for another
-is `database`'s to notice.
+Another process may rebuild the catalog, or restore a backup, while this one has it open. Two
+numbers show that: the epoch, which each recovery raises, and the newest instant, which never goes
+back. A process that was fenced off has to connect again. `database` detects that a SQLite file was
+replaced.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ EPOCH: sa.ColumnElement[int] = sa.func.coalesce(
 
 
 def epoch_of(connection: Connection) -> int:
-    """The catalog's epoch now."""
+    """Return the catalog's present epoch."""
     return int(connection.execute(sa.select(EPOCH)).scalar_one())
 
 
 class Fence:
-    """What one process knows of its catalog. `shown` is what messages call the catalog.
+    """One process's knowledge of its catalog. `display_url` names the catalog in messages.
 
     Attributes:
-        epoch: the one in which this process works.
-        newest: the newest instant of the lake that it has seen.
+        epoch: the epoch in which this process works.
+        newest: the newest instant of the lake that it has observed.
     """
 
     def __init__(self, display_url: str) -> None:
@@ -46,10 +46,11 @@ class Fence:
         self.newest = 0
 
     def check(self, epoch: int, sequence: int, *, known: int | None = None) -> None:
-        """Compares what a database transaction found with what is known, and remembers it.
+        """Compare the epoch and instant of a database transaction with the known ones; remember
+        them.
 
-        `known`: the newest instant as it was known before that transaction began, for one that
-        locked nothing; others may have seen newer ones since.
+        `known`: the newest instant known before that transaction began, if it locked nothing; other
+        threads may have observed newer ones since.
 
         Raises Unavailable in another epoch, CorruptTable for an instant that has gone back.
         """
@@ -66,7 +67,7 @@ class Fence:
         self.newest = max(self.newest, sequence)
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises Unavailable unless it is the one in which this process works."""
+        """Raise Unavailable unless this process works in that epoch."""
         if epoch != self.epoch:
             raise Unavailable(
                 f"catalog {self._display_url}: {self._what_happened(epoch)}. Nothing was "

@@ -1,9 +1,9 @@
-"""A fork and the connections of its parent, which the child must neither use nor close.
+"""Keep a forked process from using or closing the database connections of its parent.
 
-SQLite's locks belong to a process, and what SQLite knows of them is copied: a child would believe
-that it holds locks which only its parent has. A server's socket would be read by both. So idle
-connections are closed before a fork, which its thread waits for, and the child is told to connect
-anew. Source: SQLite, "How To Corrupt An SQLite Database File", section 2.6.
+SQLite's locks belong to a process, and a fork copies SQLite's bookkeeping of them: a child would
+believe that it holds locks which only its parent has. Both would read a server's socket. So idle
+connections are closed before a fork, which waits for that, and the child must connect anew. Source:
+SQLite, "How To Corrupt An SQLite Database File", section 2.6.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _inherited: set[str] = set()
 class Origin:
     """The process that a database's connections belong to.
 
-    `engines`: those whose connections are closed before a fork; `file`: SQLite's, if it is one.
-    Raises InvalidRequest where SQLite's locks on the file can't be relied on in this process.
+    `engines`: their connections are closed before a fork; `file`: the SQLite file, if any. Raises
+    InvalidRequest if SQLite's locks on the file can't be relied on in this process.
     """
 
     def __init__(self, engines: Collection[sa.Engine], display_url: str, file: str | None) -> None:
@@ -49,19 +49,19 @@ class Origin:
             _origins.add(self)
 
     def require(self) -> None:
-        """Raises InvalidRequest in a fork of the process."""
+        """Raise InvalidRequest in a fork of the process."""
         if os.getpid() != self._process:
             raise forked(f"catalog {self._display_url}", self._process)
 
     def close_idle(self) -> None:
-        """Closes the connections that no thread uses; notes whether there are others."""
+        """Close the connections that no thread uses; remember whether there are others."""
         self._was_used = self._is_open()
         for engine in self._engines:
             with contextlib.suppress(Exception):  # one that broke is closed all the same
                 engine.dispose()
 
     def inherit(self) -> None:
-        """Notes, in the child, what the parent's threads were using."""
+        """Record, in the child, the file that the parent's threads were using."""
         if self._file is not None and (self._was_used or self._is_open(idle_too=True)):
             _inherited.add(self._file)
 
@@ -71,7 +71,7 @@ class Origin:
 
 
 def forked(what: str, process: int) -> InvalidRequest:
-    """The error for what another process opened, in a fork of it."""
+    """Return the error for using, in a fork, what the parent process opened."""
     return InvalidRequest(
         f"{what} was opened by process {process}, and this process is a fork of it: connections, "
         f"sessions and transactions stay with process {process}. Connect again in this process: "

@@ -1,6 +1,6 @@
-"""Daemon threads that do a small thing: again and again until they are stopped, or once, later.
+"""Daemon threads that call a bound method, at an interval or once after a delay.
 
-They don't keep alive the object whose thing they do.
+They hold only a weak reference to the method's object.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Heartbeat:
-    """Calls a bound method every so often, from the first `start` to `stop`."""
+    """Calls a bound method at an interval, from the first `start` to `stop`."""
 
     def __init__(self, beat: Callable[[], None], interval_ms: float) -> None:
         self._beat = weakref.WeakMethod(beat)
@@ -21,7 +21,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread unless it runs."""
+        """Start the thread unless it runs."""
         with self._starting:
             if self._thread is None and not self._stopped.is_set():
                 self._thread = threading.Thread(
@@ -33,7 +33,7 @@ class Heartbeat:
                 self._thread.start()
 
     def stop(self) -> None:
-        """Ends it for good; a beat that is under way is waited for."""
+        """End the heartbeat for good; wait for a call under way."""
         self._stopped.set()
         with self._starting:
             thread = self._thread
@@ -42,7 +42,9 @@ class Heartbeat:
 
 
 class DelayedCall:
-    """Calls a bound method once, a while after it was asked for; asking meanwhile adds nothing."""
+    """Calls a bound method once, a delay after `schedule`; scheduling it again meanwhile adds
+    nothing.
+    """
 
     def __init__(self, work: Callable[[], None], delay_ms: float) -> None:
         self._work = weakref.WeakMethod(work)
@@ -52,7 +54,7 @@ class DelayedCall:
         self._thread: threading.Thread | None = None
 
     def schedule(self) -> None:
-        """Has it called, unless it was stopped, or no thread can be had."""
+        """Schedule the call, unless it was stopped or no thread can be started."""
         with self._starting:
             if self._thread is not None or self._stopped.is_set():
                 return
@@ -64,7 +66,9 @@ class DelayedCall:
             self._thread = thread
 
     def stop(self) -> None:
-        """Calls it no more, once one that waits has been told so; one under way goes on."""
+        """Cancel a waiting call and wait for one under way; later calls of `schedule` do
+        nothing.
+        """
         self._stopped.set()
         with self._starting:
             thread = self._thread

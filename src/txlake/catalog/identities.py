@@ -1,6 +1,6 @@
-"""The marks of identity columns: up to which value those of each are reserved.
+"""The marks of identity columns: the value up to which each column's values are reserved.
 
-Owns their rows. A mark outlives what reserved it, whether that was committed or not.
+Owns their rows. A mark stays when the transaction that reserved its values is rolled back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txlake.catalog.shielding import shielded
 
 @shielded()
 class IdentityMarks:
-    """`IdentityMarks` of one lake."""
+    """`IdentityBook` of one lake."""
 
     def __init__(self, on: Database) -> None:
         self._on = on
@@ -39,7 +39,9 @@ class IdentityMarks:
                 connection.execute(sa.update(identities).where(is_column).values(mark=mark))
 
     def _insert_first(self, connection: Connection, table_id: str, column: str, mark: int) -> bool:
-        """Notes a column's first mark; False where another transaction did so meanwhile."""
+        """Insert a column's first mark; return False if another transaction has inserted it
+        meanwhile.
+        """
         insert = sqlite.insert if self._on.is_sqlite else postgresql.insert
         row = insert(identities).values(table_id=table_id, column_digest=column, mark=mark)
         made = row.on_conflict_do_nothing().returning(identities.c.mark)

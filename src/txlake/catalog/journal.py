@@ -1,4 +1,4 @@
-"""The conflict journal: which transactions lost, to whom and why; the newest thousand."""
+"""The conflict journal: the losing transactions, their winners and the reasons; the newest 1000."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictEntry:
-    """A conflict that a transaction ended with.
+    """A conflict that ended a transaction.
 
     Attributes:
-        transaction_number, begin_ms, process: None where it wasn't in the catalog any more.
+        transaction_number, begin_ms, process: None if the catalog didn't have it any more.
         error: the name of its class in `errors`.
     """
 
@@ -49,7 +49,7 @@ class Journal:
         self._on = on
 
     def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
-        """Notes a conflict. Logs when it can't: the conflict itself is what the caller raises."""
+        """Record a conflict; log if that fails, as the caller raises the conflict itself."""
         evidence = (
             None
             if conflict.evidence is None
@@ -81,13 +81,13 @@ class Journal:
             _log.warning("the conflict of transaction %s isn't noted: %s", transaction_id, error)
 
     def conflicts(self, limit: int = 1_000) -> list[ConflictEntry]:
-        """The newest conflicts, the newest first. Evidence's rows hold what JSON can say."""
+        """Return the newest conflicts, newest first. Rows of the evidence hold JSON values."""
         query = sa.select(conflicts).order_by(conflicts.c.id.desc()).limit(limit)
         with self._on.reading() as connection:
             return [_entry(row._mapping) for row in connection.execute(query)]
 
     def conflict(self, number: int) -> ConflictEntry | None:
-        """The conflict of that id; None for one that isn't kept."""
+        """Return the conflict with that id; None if it isn't in the journal."""
         query = sa.select(conflicts).where(conflicts.c.id == number)
         with self._on.reading() as connection:
             row = connection.execute(query).first()

@@ -66,9 +66,7 @@ class DelayedCall:
             self._thread = thread
 
     def stop(self) -> None:
-        """Cancel a waiting call and wait for one under way; later calls of `schedule` do
-        nothing.
-        """
+        """Cancel a waiting call and refuse later ones; a call under way goes on."""
         self._stopped.set()
         with self._starting:
             thread = self._thread

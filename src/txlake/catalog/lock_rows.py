@@ -65,7 +65,9 @@ _CONTESTED = sa.tuple_(*_place).in_(
 
 @dataclass(frozen=True, slots=True)
 class LockQueue:
-    """The requests that there are. `is_due`: whether one is void, or its session to be reaped."""
+    """The requests in the queue. `needs_reaping`: a request is void, or its session is to be
+    reaped.
+    """
 
     requests: list[Queued]
     asked_ms: dict[int, int]
@@ -88,9 +90,9 @@ def lock_queue(connection: Connection) -> None:
 def send_queue_query(
     connection: Connection, resources: Collection[Resource]
 ) -> Callable[[], list[Queued]]:
-    """Asks for the requests for things, and gives what waits for them.
+    """Send the query for the requests on resources; return a function that waits for them.
 
-    Those for some others may be among them; void ones too.
+    Void requests, and requests on some other resources, may be among them.
     """
     found = _ON_RESOURCES.send(
         connection,

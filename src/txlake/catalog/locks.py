@@ -82,9 +82,9 @@ class LockEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRequests:
-    """What an owner asks for.
+    """An owner's lock requests.
 
-    `is_new`: its transaction is going to be noted before what it is granted is.
+    `is_new`: its transaction is registered before its granted locks are written.
     """
 
     owner: Owner
@@ -94,9 +94,11 @@ class OwnerRequests:
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """What became of requests: those granted, in their order, and the one that has to wait.
+    """The result of an owner's requests: the granted ones in order, and the one that has to
+    wait.
 
-    Those after it weren't asked for. `stirs`: others may go on now, the victims of a deadlock say.
+    Requests after the waiting one weren't made. `wakes_waiters`: other waiters may go on now, a
+    deadlock's victims say.
     """
 
     granted: Sequence[Queued] = ()
@@ -128,18 +130,19 @@ class Locks:
         requests: Sequence[LockRequest],
         timeout_ms: int,
     ) -> None:
-        """Gets all of the locks, in the order given; waits for each as long, -1 for without end.
+        """Acquire all locks, in the order given; wait up to `timeout_ms` for each, -1 without
+        limit.
 
-        They are the transaction's until it ends, the session's own without one. When it raises, the
-        locks that were granted before may be held, and nothing is asked for any longer.
+        The locks belong to the transaction until it ends, without one to the session. If this
+        raises, the locks granted before may be held, and no request is left in the queue.
 
         Raises:
-            LockTimeout: not granted in time; says who is in the way.
-            Deadlock: the transaction waits for itself and began last of all those concerned, or
-                for one that its own thread used last: told at once where that thread alone ends
-                it (`ends_here`), else after ten seconds.
-            Unavailable: the session's lease is over, the transaction was killed, or the database
-                can't be reached.
+            LockTimeout: a lock was not granted in time; names its holders.
+            Deadlock: the transaction waits for itself and is the youngest of the cycle, or waits
+                for a transaction that its own thread used last: raised at once if that thread
+                alone ends it (`set_ending_thread`), else after ten seconds.
+            Unavailable: the session's lease has expired, the transaction was killed, or the
+                database can't be reached.
         """
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
@@ -224,10 +227,11 @@ class Locks:
     def send_requests(
         self, connection: Connection, asks: Sequence[OwnerRequests]
     ) -> Callable[[], list[LockResult | None]]:
-        """Asks for several owners, and gives what waits for the answers; `grant` writes them.
+        """Send the requests of several owners; return a function that waits for the results.
 
-        None for one who can't have all of it at once beside those before, or whose transaction
-        isn't there: `ask` says more.
+        A result is None if the owner can't have all of its locks at once beside the owners before
+        it, or if its transaction isn't registered: `request` then finds out why. `write_grants`
+        writes the granted locks.
         """
         wanted = [self._not_held(ask.owner, ask.requests) for ask in asks]
         resources = {one.resource for of_one in wanted for one in of_one}
@@ -256,18 +260,18 @@ class Locks:
         return answered
 
     def write_grants(self, connection: Connection, granted: Sequence[Queued]) -> None:
-        """Writes what can be had at once, as `asking` answered; `keep` takes it after the commit.
+        """Write the locks that `send_requests` granted; call `remember` after the commit.
 
-        Raises SQLAlchemy's IntegrityError where a session isn't there any more: `lost`.
+        Raises SQLAlchemy's IntegrityError if a session was removed: raise `lost_error`.
         """
         lock_rows.add(connection, self._on, granted)
 
     def request(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
     ) -> LockResult:
-        """Asks for what isn't held yet; `keep` takes the answer once that is committed.
+        """Request the locks that the owner doesn't hold yet; call `remember` after the commit.
 
-        Raises as `acquire`; where it doesn't wait, LockTimeout at once.
+        Raises as `acquire`; if `waits` is false, LockTimeout at once.
         """
         wanted = self._not_held(owner, requests)
         granted: list[Queued] = []
@@ -468,7 +472,7 @@ class _ChangeSignal:
             self._changed.notify_all()
 
     def wait(self, since: int, timeout_ms: float) -> None:
-        """Until it rings again, or rang since the count that was `heard`, or the time is over."""
+        """Wait until the count is no longer `since`, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self.count != since, max(0.0, timeout_ms) / 1000)
 

@@ -35,8 +35,8 @@ Bound = Sequence[Any] | Mapping[str, Any]
 class Prepared:
     """A statement of the catalog that is executed again and again.
 
-    One that compares with lists of any length is a function of theirs: it gets for each of `lists`
-    as many parameters as there are values. `given` are the columns that an INSERT takes from its
+    A statement that compares with lists of any length is a function: for each of `lists` it gets as
+    many parameters as there are values. `columns` are the columns that an INSERT takes from its
     parameters, besides those in its `values`.
     """
 
@@ -56,7 +56,10 @@ class Prepared:
         return self.send(connection, **parameters)()
 
     def send(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
-        """Sends it, and gives what waits for its rows: those that are sent `together` wait once."""
+        """Send the statement; return a function that waits for its rows.
+
+        Statements that are sent within `pipelined` wait once.
+        """
         text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
         base = connection.dialect.loaded_dbapi.Error

@@ -32,7 +32,7 @@ class Shield(Protocol):
     """Carries out the work of the classes that are `shielded`: a `Database`."""
 
     def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
-        """As `carried_out`."""
+        """As the function `run_shielded`."""
         ...
 
 

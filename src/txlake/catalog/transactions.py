@@ -322,9 +322,11 @@ class Transactions:
         return [TransactionEntry(**row._mapping) for row in found]
 
     def others_open(self, besides: str) -> OpenTransactions:
-        """The transactions that may still be ratified, but for the one with the id `besides`.
+        """Return the transactions that may still be ratified, except the one with the id
+        `besides`.
 
-        Those that are dead by then stay dead: files that only they could own may be deleted.
+        A transaction that isn't among them can't be ratified any more: files that only it could own
+        may be deleted.
         """
         reap_due(self._on)
         query = sa.select(transactions.c.id, transactions.c.begin_ms).where(

@@ -226,9 +226,8 @@ class Machine:
         return settings_made(self._spark, dict(settings))
 
     def _doors(self, seed: int, made: Made, circumstances: Circumstances) -> Doors:
-        plane: Any = self._other._session.engine.plane
-        plane._spark = None  # a new session, with the settings of the table's questions
-        plane.make_spark = lambda: self._spark
+        plane: Any = self._served.engine.plane
+        plane._spark = None  # another session serves the next table
         return Doors(
             spark=self._spark,
             lake=self._lake,

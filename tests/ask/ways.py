@@ -26,6 +26,7 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.server.app import OWN_ROOT
 from txlake.session.command import AsRows
+from txlake.spark.served import served_session
 from txlake.spark.session_zones import session_zone
 from txlake.views.describe import Rows
 
@@ -221,8 +222,9 @@ def by_server(doors: Doors, one: Question) -> Answer:
     """The server's SQL, on a lake that Spark works for already; it serves tables with names."""
     if doors.made.plan.is_path:
         return None
-    plane: Any = doors.unstarted._session.engine.plane
-    _ = plane.spark  # which knows the settings
+    plane: Any = doors.served.engine.plane
+    if plane._spark is None:
+        plane._spark = served_session(doors.spark)  # with the settings of the table's questions
     return _served(doors, one)
 
 

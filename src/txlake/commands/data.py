@@ -334,7 +334,7 @@ def write(context: Context, statement: Write) -> Counts:
     no_rows = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
-    if context.is_homeless(statement.table):
+    if context.lacks_database(statement.table):
         # Check the schema first: no database is created for rows that no table can hold.
         as_table_schema(context.plane.schema_of(rows))
         _create_database(context, statement)

@@ -108,7 +108,7 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
     if not context.engine.catalog.has_names:
         context.engine.catalog.of_lake()  # raises: the session has no catalog
     database = context.engine.catalog.database(owner)
-    if database is None or context.is_homeless(table):
+    if database is None or context.lacks_database(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = database.name
     assigned = context.engine.catalog.new_place(owner, name)
@@ -457,7 +457,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
     database = context.engine.catalog.database(owner)
-    if database is None or context.is_homeless(statement.new_table):
+    if database is None or context.lacks_database(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(
         replace(entry, database=database.name, name=name), is_new=handle.is_new

@@ -107,7 +107,7 @@ def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
     """Return the newest restorable table of the name."""
     engine, catalog = context.engine, context.engine.catalog.of_lake()
     owner, name = engine.qualified(table, context.database)
-    if context.is_homeless(table):
+    if context.lacks_database(table):
         raise _no_database(owner)
     matching = [
         dropped

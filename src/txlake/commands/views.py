@@ -56,7 +56,7 @@ def create_view(context: Context, statement: CreateView) -> None:
     """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog."""
     catalog = context.engine.catalog.of_lake()
     owner, name = context.engine.qualified(statement.view, context.database)
-    if catalog.database(owner) is None or context.is_homeless(statement.view):
+    if catalog.database(owner) is None or context.lacks_database(statement.view):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     if context.find(statement.view) is not None:
         raise InvalidRequest(f"{statement.view} is a table; choose another name for the view")

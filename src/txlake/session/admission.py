@@ -1,8 +1,8 @@
-"""What a statement has to hold before it runs.
+"""Admission of statements: the locks that a statement needs, from the names of its tables.
 
-Owns the way from names to locks. That a name still means the same once they are granted is
-`catalog.admission`'s business. Path tables take none. Source: docs/internals/catalog.md, "Locks";
-Fabric's documentation of transactions.
+That a name still means the same once the locks are granted is `catalog.admission`'s business. Path
+tables take no locks. Source: docs/internals/catalog.md, "Locks"; Fabric's documentation of
+transactions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _READS = frozenset({LockMode.S, LockMode.SCH_S})
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A wanted lock, and what its table's name means; without a database it means nothing."""
+class _ResolvedLock:
+    """A lock on a table whose name is resolved; without a database there is nothing to lock."""
 
     table: Table
     mode: LockMode
@@ -38,7 +38,7 @@ class _Found:
     entry: TableEntry | ViewEntry | None
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
-        """`leaves`: what is there already isn't changed.
+        """Return the requests; `leaves`: a table that exists isn't changed.
 
         Raises InvalidRequest for a new name that is too long.
         """
@@ -64,22 +64,22 @@ class _Found:
         return LockRequest(resource=_object(self.entry), mode=mode)
 
     def handle(self, engine: Engine) -> Handle | None:
-        """The table that the name means, if it means one."""
+        """Return the table that the name means; None if it means none."""
         if not isinstance(self.entry, TableEntry):
             return None
         return engine.at_entry(self.entry)
 
 
 @dataclass(frozen=True, slots=True)
-class _Want:
-    """A wanted lock, before the catalog says what its table's name means.
+class _LockTarget:
+    """A lock to request, before the catalog resolves its table's name.
 
     Attributes:
-        within: the statement, or the view in it whose query names the table.
-        views: the names of the views on the way there, from the outermost.
-        name: (database, table); None for a place.
-        place: the URL of a place.
-        temporary: the view of Spark's that it names where the lake has nothing of that name.
+        within: the context of the statement, or of the view whose query names the table.
+        views: the names of the views that lead to the table, from the outermost.
+        name: (database, table); None for a path table.
+        place: the URL of a path table.
+        temporary: Spark's temporary view of this name, if the lake has nothing of that name.
     """
 
     table: Table
@@ -92,163 +92,174 @@ class _Want:
 
     @property
     def key(self) -> Name:
-        """The name as the catalog is asked for it."""
+        """The name in the form that lookups use."""
         assert self.name is not None, "a place has none"
         return (self.name[0].lower(), self.name[1].lower())
 
 
-class _Wants:
-    """The locks that a statement wants, and what it asks of the catalog for them."""
+class _LockTargets:
+    """The locks that a statement needs, and the lookup that resolves their tables.
 
-    def __init__(self, context: Context, wanted: Sequence[TableLock], *, leaves: bool) -> None:
+    A view takes two rounds: the first lookup finds the view, the second one the tables that its
+    query names.
+    """
+
+    def __init__(self, context: Context, requested: Sequence[TableLock], *, leaves: bool) -> None:
         self._leaves = leaves
-        self._wants = [_want(context, table, mode) for table, mode in wanted]
-        # By the names of the views on the way there: what the last one's query names.
-        self._behind: dict[tuple[str, ...], list[_Want]] = {}
-        self._met: dict[tuple[str, ...], tuple[_Want, Viewed]] = {}
+        self._targets = [_target(context, table, mode) for table, mode in requested]
+        # By the names of the views that lead there: the tables that the last view's query names.
+        self._targets_of_views: dict[tuple[str, ...], list[_LockTarget]] = {}
+        self._unexpanded: dict[tuple[str, ...], tuple[_LockTarget, Viewed]] = {}
 
     @property
-    def asked(self) -> LookupRequest:
-        """What the catalog is asked for."""
-        wants = [*self._wants, *(one for inside in self._behind.values() for one in inside)]
+    def lookup(self) -> LookupRequest:
+        """The names and places to resolve."""
+        targets = list(self._targets)
+        for inside in self._targets_of_views.values():
+            targets += inside
         return LookupRequest(
-            names=frozenset(one.key for one in wants if one.name is not None),
-            places=frozenset(one.place for one in wants if one.place is not None),
+            names=frozenset(target.key for target in targets if target.name is not None),
+            places=frozenset(target.place for target in targets if target.place is not None),
         )
 
-    def locks(self, seen: CatalogView) -> list[LockRequest] | None:
-        """The locks that are needed; None where a view was met whose query isn't known yet."""
-        found = self.found(seen)
-        return None if self._met else _requests(found, leaves=self._leaves)
+    def locks(self, view: CatalogView) -> list[LockRequest] | None:
+        """Return the locks to request; None if a view has to be expanded first."""
+        resolved = self.resolve(view)
+        return None if self._unexpanded else _requests(resolved, leaves=self._leaves)
 
-    def reads(self, seen: CatalogView) -> list[LockRequest] | None:
-        """As `locks`; None also for those that are for more than reading."""
-        locks = self.locks(seen)
-        if locks is None or any(one.mode not in _READS for one in locks):
+    def read_locks(self, view: CatalogView) -> list[LockRequest] | None:
+        """Return the locks as `locks` does; None also if one of them is for more than reading."""
+        locks = self.locks(view)
+        if locks is None or any(lock.mode not in _READS for lock in locks):
             return None
         return locks
 
     @property
     def may_only_read(self) -> bool:
-        """Whether the locks may turn out to keep nobody from reading or writing."""
-        return self._leaves or all(one.mode in _READS for one in self._wants)
+        """Whether the locks may turn out to block no reader and no writer."""
+        return self._leaves or all(target.mode in _READS for target in self._targets)
 
     @property
-    def has_met_views(self) -> bool:
-        """Whether there are views whose queries aren't known yet."""
-        return bool(self._met)
+    def has_unexpanded_views(self) -> bool:
+        """Whether there are views whose queries' tables aren't among the targets yet."""
+        return bool(self._unexpanded)
 
-    def look_behind(self) -> None:
-        """Takes in what the queries of the views name that were met."""
-        assert self._met, "a statement is refused, or granted, unless it meets a view"
-        for views, (want, view) in self._met.items():
-            inside = want.within.within(view)
+    def expand_views(self) -> None:
+        """Add the tables that the queries of the views name which the last lookup found."""
+        assert self._unexpanded, "a statement is refused, or granted, unless it meets a view"
+        for views, (target, view) in self._unexpanded.items():
+            inside = target.within.within(view)
             if inside is None:  # it reads itself
-                self._behind[views] = []
+                self._targets_of_views[views] = []
                 continue
             names = (reference.table for reference in references_of(view.query))
-            self._behind[views] = [_want(inside, one, LockMode.SCH_S, views) for one in names]
+            self._targets_of_views[views] = [
+                _target(inside, name, LockMode.SCH_S, views) for name in names
+            ]
 
-    def found(self, seen: CatalogView) -> list[_Found]:
-        """What the names mean to others.
+    def resolve(self, view: CatalogView) -> list[_ResolvedLock]:
+        """Return the locks with what their names mean in the catalog.
 
-        A name that the transaction itself gave, or took away, is locked already by what did that.
+        A name that the transaction itself changed is locked already by the statement that did so.
         """
-        self._met.clear()
-        return [found for want in self._wants for found in self._found(want, seen)]
+        self._unexpanded.clear()
+        return [lock for target in self._targets for lock in self._resolve(target, view)]
 
-    def _found(self, want: _Want, seen: CatalogView) -> Iterator[_Found]:
-        table, mode = want.table, want.mode
-        if want.place is not None:
-            entry = seen.places.get(want.place)
+    def _resolve(self, target: _LockTarget, view: CatalogView) -> Iterator[_ResolvedLock]:
+        table, mode = target.table, target.mode
+        if target.place is not None:
+            entry = view.places.get(target.place)
             if entry is not None:
-                yield _Found(table, mode, entry.name, entry.database_number, entry)
+                yield _ResolvedLock(table, mode, entry.name, entry.database_number, entry)
             return
-        assert want.name is not None
-        entry = seen.tables.get(want.key)
+        assert target.name is not None
+        entry = view.tables.get(target.key)
         if entry is not None:
-            yield _Found(table, mode, entry.name, entry.database_number, entry)
+            yield _ResolvedLock(table, mode, entry.name, entry.database_number, entry)
             return
-        listed = seen.views.get(want.key)
-        reader = want.within.plane.relations
-        view = want.temporary if listed is None else viewed_entry(listed, reader)
-        if view is not None:
-            yield from self._found_behind(want, view, seen)
+        view_entry = view.views.get(target.key)
+        reader = target.within.plane.relations
+        viewed = target.temporary if view_entry is None else viewed_entry(view_entry, reader)
+        if viewed is not None:
+            yield from self._resolve_view(target, viewed, view)
             return
-        database = seen.databases.get(want.key[0])
+        database = view.databases.get(target.key[0])
         number = None if database is None else database.number
-        yield _Found(table, mode, want.name[1], number, None)
+        yield _ResolvedLock(table, mode, target.name[1], number, None)
 
-    def _found_behind(self, want: _Want, view: Viewed, seen: CatalogView) -> Iterator[_Found]:
-        """A view, and the tables that its query reads."""
-        if view.entry is not None:
-            number = view.entry.database_number
-            yield _Found(want.table, want.mode, view.entry.name, number, view.entry)
-        views = (*want.views, view.name.lower())
-        if views not in self._behind:
-            self._met[views] = (want, view)
+    def _resolve_view(
+        self, target: _LockTarget, viewed: Viewed, view: CatalogView
+    ) -> Iterator[_ResolvedLock]:
+        """Yield the lock on a view, and those on the tables that its query reads."""
+        entry = viewed.entry
+        if entry is not None:
+            number = entry.database_number
+            yield _ResolvedLock(target.table, target.mode, entry.name, number, entry)
+        views = (*target.views, viewed.name.lower())
+        if views not in self._targets_of_views:
+            self._unexpanded[views] = (target, viewed)
             return
-        for one in self._behind[views]:
-            for found in self._found(one, seen):
-                yield replace(found, table=view.within(found.table))
+        for inside in self._targets_of_views[views]:
+            for lock in self._resolve(inside, view):
+                yield replace(lock, table=viewed.within(lock.table))
 
 
-def _want(context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()) -> _Want:
+def _target(
+    context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()
+) -> _LockTarget:
     engine = context.engine
     if not isinstance(table, TableName):
         place = engine.at(table.location, table).store.url
-        return _Want(table, mode, context, views, place=place)
+        return _LockTarget(table, mode, context, views, place=place)
     name = engine.qualified(table, context.database)
     temporary = engine.temporary_view(table) if len(table.parts) <= 2 else None
-    return _Want(table, mode, context, views, name, temporary=temporary)
+    return _LockTarget(table, mode, context, views, name, temporary=temporary)
 
 
 def admit(
-    context: Context, wanted: Sequence[TableLock], *, leaves: bool = False, pins: bool = True
+    context: Context, requested: Sequence[TableLock], *, leaves: bool = False, pins: bool = True
 ) -> None:
-    """Waits until the transaction holds what the statement needs.
+    """Wait until the transaction holds the locks that the statement needs.
 
-    With it come what the names mean, the instant that the transaction reads, and the versions that
-    the tables had then. With `leaves` a table that exists is only looked at; without `pins` the
-    statement makes no instant the transaction's. A SELECT of its own transaction that nobody makes
-    wait leaves no trace.
+    Admission also resolves the names, fixes the instant that the transaction reads, and returns the
+    tables' versions at that instant. With `leaves` a table that exists isn't changed; without
+    `pins` the statement doesn't fix the instant. A SELECT in its own transaction that doesn't have
+    to wait leaves no row in the catalog.
 
     Raises LockTimeout, Deadlock, InvalidRequest for a new name that is too long, and Unavailable
     for a transaction that was killed.
     """
-    transaction, wanted = context.transaction, context.engine.catalog.locks.to_acquire(wanted)
-    if not wanted:
+    transaction, requested = context.transaction, context.engine.catalog.locks.to_acquire(requested)
+    if not requested:
         transaction.require_unkilled()
         return
-    wants = _Wants(context, wanted, leaves=leaves)
-    while not (admission := _admission(context, wants, pins=pins)).is_granted:
-        wants.look_behind()
-    seen = admission.view
-    transaction.tables.learn(seen)
-    found = wants.found(seen)
-    handles = {one.table: one.handle(context.engine) for one in found}
-    context.settle(
+    targets = _LockTargets(context, requested, leaves=leaves)
+    while not (admission := _admission(context, targets, pins=pins)).is_granted:
+        targets.expand_views()
+    transaction.tables.learn(admission.view)
+    locks = targets.resolve(admission.view)
+    handles = {lock.table: lock.handle(context.engine) for lock in locks}
+    context.fix_meanings(
         {table: handle for table, handle in handles.items() if handle is not None},
-        homeless=[one.table for one in found if one.database is None],
+        without_database=[lock.table for lock in locks if lock.database is None],
     )
 
 
-def _admission(context: Context, wants: _Wants, *, pins: bool) -> Admission:
-    """The next one; it isn't granted where a view was met whose query isn't known yet."""
+def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admission:
+    """Return the next admission; it isn't granted if a view has to be expanded first."""
     transaction = context.transaction
     is_fresh = not transaction.is_known and transaction.sequence is None
-    if is_fresh and wants.may_only_read:
-        admission = context.engine.catalog.of_lake().admissions.admit_without_locks(
-            wants.asked, wants.reads
-        )
-        if admission.is_granted or wants.has_met_views:
+    if is_fresh and targets.may_only_read:
+        admissions = context.engine.catalog.of_lake().admissions
+        admission = admissions.admit_without_locks(targets.lookup, targets.read_locks)
+        if admission.is_granted or targets.has_unexpanded_views:
             return admission
     timeout_ms = context.lock_timeout_ms
-    return transaction.admitted(wants.asked, wants.locks, pins=pins, timeout_ms=timeout_ms)
+    return transaction.admitted(targets.lookup, targets.locks, pins=pins, timeout_ms=timeout_ms)
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
-    """Makes sure that nobody else uses a database, and that nobody starts to.
+    """Lock a database, so that no other session uses it or begins to.
 
     Raises InvalidRequest when somebody does.
     """
@@ -269,7 +280,7 @@ def admit_alone(context: Context, database: str, what: str) -> None:
 
 
 def admit_new(context: Context, entry: TableEntry) -> None:
-    """Locks a table that the transaction makes; nobody else can know it yet."""
+    """Lock a table that the transaction creates, which no other session can know yet."""
     locks, transaction = context.engine.catalog.of_lake().locks, context.transaction
     transaction.make_known()
     request = LockRequest(resource=_object(entry), mode=LockMode.SCH_M)
@@ -277,7 +288,7 @@ def admit_new(context: Context, entry: TableEntry) -> None:
 
 
 def database_lock(number: int, mode: LockMode) -> LockRequest:
-    """A lock on a database: S for who uses it, X for who changes what it is."""
+    """Return a lock on a database: S to use it, X to change its definition."""
     resource = Resource(type=ResourceType.DATABASE, database=number, entity=number)
     return LockRequest(resource=resource, mode=mode)
 
@@ -286,13 +297,17 @@ def _object(entry: TableEntry | ViewEntry) -> Resource:
     return Resource(type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number)
 
 
-def _requests(found: Sequence[_Found], *, leaves: bool) -> list[LockRequest]:
-    """Databases first, then names, then tables by number: everybody asks in the same order."""
+def _requests(locks: Sequence[_ResolvedLock], *, leaves: bool) -> list[LockRequest]:
+    """Return databases first, then names, then tables by number: one order for all sessions."""
     requests: dict[LockRequest, None] = {}
-    for one in sorted(found, key=lambda one: (one.entry.number if one.entry else -1, one.name)):
-        needed = one.requests(leaves=leaves)
+
+    def order(lock: _ResolvedLock) -> tuple[int, str]:
+        return (lock.entry.number if lock.entry else -1, lock.name)
+
+    for lock in sorted(locks, key=order):
+        needed = lock.requests(leaves=leaves)
         if needed:
-            assert one.database is not None, "there is nothing to lock outside of a database"
-            requests[database_lock(one.database, LockMode.S)] = None
+            assert lock.database is not None, "there is nothing to lock outside of a database"
+            requests[database_lock(lock.database, LockMode.S)] = None
         requests.update(dict.fromkeys(needed))
-    return sorted(requests, key=lambda one: _ORDER[one.resource.type])
+    return sorted(requests, key=lambda request: _ORDER[request.resource.type])

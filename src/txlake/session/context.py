@@ -1,6 +1,6 @@
-"""What a statement needs while it runs in a transaction: names become tables, texts columns.
+"""The context of one statement: resolves names to tables, and SQL texts to columns and frames.
 
-Owns the temporary views that stand for tables in a statement's texts, for as long as it runs.
+Owns the temporary views that stand for tables in the statement's texts while it runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
-from txlake.session.moments import constant_range, timestamp_ms
+from txlake.session.timestamps import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
@@ -62,10 +62,10 @@ class Context:
     """One statement in one transaction.
 
     Attributes:
-        database: what unqualified names belong to.
+        database: the database of unqualified names.
         writes: whether the statement writes; what it reads then counts as read for its writes.
-        lock_timeout_ms: how long it waits for a lock; -1 is without end.
-        use: gives the session another database.
+        lock_timeout_ms: how long the statement waits for a lock; -1 waits without limit.
+        use: changes the session's current database.
         rules: how the session reads the statement's texts.
     """
 
@@ -78,13 +78,13 @@ class Context:
     rules: TextRules = DEFAULT_RULES
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
-    _homeless: Collection[Table] = ()
+    _without_database: Collection[Table] = ()
     # The views whose queries are being planned, from the outermost.
     _within: tuple[str, ...] = ()
 
     @property
     def plane(self) -> DataPlane:
-        """Who reads and writes rows."""
+        """The data plane, which reads and writes rows."""
         return self.engine.plane
 
     @property
@@ -93,10 +93,9 @@ class Context:
         return self.plane.spark
 
     def close(self) -> None:
-        """Drops the statement's views.
+        """Drop the statement's temporary views.
 
-        What became of the statement is told whether Spark can be asked or not: one that it can't
-        drop stays in its session, under a name that no statement uses.
+        A view that Spark fails to drop is logged, and stays under a name that no statement uses.
         """
         while self._views:
             name = self._views.pop()
@@ -107,26 +106,28 @@ class Context:
 
     # Tables
 
-    def settle(self, meanings: Mapping[Table, Handle], *, homeless: Collection[Table] = ()) -> None:
-        """What tables mean to the statement from here on: it has its locks.
+    def fix_meanings(
+        self, meanings: Mapping[Table, Handle], *, without_database: Collection[Table] = ()
+    ) -> None:
+        """Fix the meanings of the statement's table names, once it holds its locks.
 
-        `homeless` are names in databases that there weren't: nothing is locked for them, and they
-        mean nothing to the statement, even if the database is made meanwhile.
+        `without_database` are names in databases that don't exist: they aren't locked, and mean no
+        table to the statement, even if the database is created meanwhile.
         """
         self._meanings = meanings
-        self._homeless = homeless
+        self._without_database = without_database
 
-    def is_homeless(self, table: Table) -> bool:
-        """Whether there was no database for that name when the statement got its locks."""
-        return table in self._homeless
+    def lacks_database(self, table: Table) -> bool:
+        """Whether the name's database didn't exist when the statement got its locks."""
+        return table in self._without_database
 
     def find(self, table: Table) -> Handle | None:
-        """The table's place; None for a name that the lake doesn't have."""
+        """Return the table's handle; None for a name that the lake doesn't have."""
         if isinstance(table, TableName):
             name = self.engine.qualified(table, self.database)
             if self.transaction.names.has(name):
                 return self.transaction.names.meaning_of(name)
-        if self.is_homeless(table):
+        if self.lacks_database(table):
             return None
         found = self._meanings.get(table) or self.engine.find(table, self.database)
         if found is not None and not self.engine.catalog.is_lake:
@@ -135,13 +136,13 @@ class Context:
         return found
 
     def exists(self, handle: Handle | None) -> bool:
-        """Whether there is a table, in the eyes of the transaction."""
+        """Whether the table exists for the transaction."""
         if handle is None:
             return False
         return self.transaction.open(handle).view.is_created
 
     def require(self, table: Table) -> Handle:
-        """The table. Raises InvalidRequest when there is none."""
+        """Return the handle of an existing table. Raises InvalidRequest when there is none."""
         handle = self.handle(table)
         if not self.exists(handle):
             raise InvalidRequest(
@@ -151,7 +152,7 @@ class Context:
         return handle
 
     def handle(self, table: Table) -> Handle:
-        """The table's place. Raises InvalidRequest for a name that the lake doesn't have."""
+        """Return the table's handle. Raises InvalidRequest for a name that the lake lacks."""
         handle = self.find(table)
         if handle is None and isinstance(table, TableName) and self.viewed(table) is not None:
             raise InvalidRequest(
@@ -165,7 +166,7 @@ class Context:
 
     @contextmanager
     def tables_named(self) -> Iterator[None]:
-        """What Spark says of a table that it doesn't find is said as for any other statement."""
+        """Translate Spark's error for a missing table into the error for an unknown name."""
         try:
             yield
         except InvalidRequest as error:
@@ -185,7 +186,7 @@ class Context:
     def snapshot(
         self, handle: Handle, travel: TimeTravel | None = None, *, newest_if_later: bool = False
     ) -> Snapshot:
-        """The table as the transaction sees it, or as it was.
+        """Return the table's snapshot in the transaction, or at an earlier version or time.
 
         A time after the newest commit is refused unless `newest_if_later`.
         """
@@ -194,8 +195,8 @@ class Context:
         self.require_history(handle)
         if travel.version is not None:
             return handle.log.snapshot(version=travel.version)
-        moment = self.timestamp_ms(travel)
-        return handle.log.snapshot(timestamp_ms=moment, newest_if_later=newest_if_later)
+        time_ms = self.timestamp_ms(travel)
+        return handle.log.snapshot(timestamp_ms=time_ms, newest_if_later=newest_if_later)
 
     def require_history(self, handle: Handle) -> None:
         """Raises InvalidRequest for a table that has no version yet."""
@@ -205,19 +206,22 @@ class Context:
             )
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
-        """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""
+        """Return the time of a TIMESTAMP AS OF, in milliseconds since the epoch.
+
+        Raises InvalidRequest when it is no timestamp.
+        """
         return timestamp_ms(travel, self.zone, lambda: self.spark)
 
     def zone(self) -> TimeZone:
-        """The time zone of timestamps that name none."""
+        """Return the time zone of timestamps that name none."""
         return self.plane.time_zone
 
     def work(self, handle: Handle, *, removes_rows: bool = False) -> TableData:
-        """The table to read and write, as the transaction sees it.
+        """Return the data plane's access to the table at the transaction's snapshot.
 
-        What can't be written is refused here, before a data file is: in a read-only transaction, a
-        table that needs a feature which txlake lacks, rows removed from an append-only table, a
-        store that is unsafe.
+        Raises InvalidRequest or UnsupportedFeature before any file is written for a write in a
+        read-only transaction, to a table with a feature that txlake lacks, to an unsafe store, or
+        that removes rows from an append-only table.
         """
         if self.writes:
             self.transaction.require_writes(handle)
@@ -230,7 +234,7 @@ class Context:
         return self.work_on(handle, self.transaction.open(handle).view)
 
     def work_on(self, handle: Handle, snapshot: Snapshot) -> TableData:
-        """The means to read the table as it was at a snapshot."""
+        """Return the data plane's access to the table at a snapshot."""
         staging = self.transaction.staging
         return self.engine.work(
             handle,
@@ -252,12 +256,12 @@ class Context:
         file_metadata: bool = False,
         at_once: bool = False,
     ) -> DataFrame:
-        """The table's rows as a DataFrame; notes that the transaction read them.
+        """Return the table's rows as a DataFrame, and record the read for conflict checks.
 
-        Only files that the predicate may match are read; the rows are not filtered by it, nor by
-        the condition, by which a commit asks whether rows of others match. With `file_metadata`
-        they have the column `_metadata`. With `at_once` few rows are found here and now, and those
-        for which the predicate isn't true may be missing.
+        Only files that may match the predicate are read. The rows are filtered neither by the
+        predicate nor by the condition; at commit the condition decides whether rows of concurrent
+        transactions match. `file_metadata` adds the column `_metadata`. With `at_once` the driver
+        may read a few rows now, and leave out rows for which the predicate isn't true.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
@@ -273,19 +277,19 @@ class Context:
             frame = work.few_rows(files, predicate)
         if frame is None:
             frame = work.scan_with_metadata(files) if file_metadata else work.scan(files)
-        return frame if travel else with_lineage(frame, self._shown(handle, predicate, text))
+        return frame if travel else with_lineage(frame, self._lineage(handle, predicate, text))
 
-    def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
-        """The change data feed of a table, up to the version that the transaction reads.
+    def changes(self, table: Table, requested: ChangeRange) -> DataFrame:
+        """Return the change data feed of a table, up to the version that the transaction reads.
 
-        Where the end is open, or beyond that version, the transaction depends on there being no
-        more. Raises InvalidRequest as `change_feed.feed_frame` does.
+        If the range ends after that version, or has no end, the transaction conflicts with later
+        changes of the table. Raises InvalidRequest as `change_feed.feed_frame` does.
         """
         handle = self.require(table)
         self.require_history(handle)
         part = self.transaction.open(handle)
-        asked = constant_range(asked, lambda: self.spark)
-        if is_open(asked, part.base.version):
+        range_ = constant_range(requested, lambda: self.spark)
+        if is_open(range_, part.base.version):
             if self.writes:
                 part.read()
             else:
@@ -293,15 +297,17 @@ class Context:
         record_read(handle.log, part.base.version)
         return feed_frame(
             handle.log,
-            asked,
+            range_,
             part.base.version,
             moment_ms=self.timestamp_ms,
             work_on=lambda snapshot: self.work_on(handle, snapshot),
             may_be_later=self.plane.setting(OUT_OF_RANGE, "false").lower() == "true",
         )
 
-    def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> ScanLineage:
-        """What a scan of the table as the transaction sees it shows."""
+    def _lineage(
+        self, handle: Handle, predicate: Predicate | None, text: str | None
+    ) -> ScanLineage:
+        """Return the lineage of a scan of the table in the transaction."""
         part, own = self.transaction.open(handle), self.transaction
         return ScanLineage(
             table=handle.name,
@@ -318,16 +324,16 @@ class Context:
     # Texts
 
     def column_of(self, expression: Expression) -> Column:
-        """The column of an expression; tables in it are read in this transaction."""
+        """Return an expression as a Column; its subqueries read tables in this transaction."""
         if isinstance(expression, SqlText):
             expression = expression.in_database(self._is_same)
         return self.plane.column(expression, self._view)
 
     def query(self, sql: SqlText, *, at_once: bool = False) -> DataFrame:
-        """The rows of a query; tables of the lake in it are read in this transaction.
+        """Return the rows of a query; tables of the lake in it are read in this transaction.
 
-        Other names stay as they are, and are Spark's. With `at_once` a few rows that are asked for
-        are found here and now, unless the query asks for the files that they are in.
+        Names that the lake doesn't have are left to Spark. With `at_once` the driver may read a few
+        rows now, unless the query refers to the files that contain them.
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
         sql = sql.in_database(self._is_same)
@@ -360,10 +366,10 @@ class Context:
         return self.plane.query(text if frames else sql.text, frames)
 
     def command(self, sql: SqlText) -> DataFrame:
-        """What Spark answers to a command; tables of the lake in it are read in this transaction.
+        """Return Spark's result of a command; it reads tables of the lake in this transaction.
 
-        A view that it makes keeps the rows of this moment: Spark can't look a table of the lake up
-        again by its name.
+        A view that the command creates keeps the present rows, because Spark can't resolve a table
+        of the lake by its name later.
         """
         if not sql.references:
             return self.spark.sql(sql.text)
@@ -374,16 +380,16 @@ class Context:
         finally:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
-    def _is_same(self, one: TableName, other: TableName) -> bool:
-        """Whether two names mean one table, which needn't be there; letter case doesn't count."""
-        found = []
-        for name in (one, other):
-            try:
-                parts = self.engine.qualified(name, self.database)
-            except InvalidRequest:  # of another catalog
-                return False
-            found.append([part.lower() for part in parts])
-        return found[0] == found[1]
+    def _is_same(self, name: TableName, other: TableName) -> bool:
+        """Whether two names mean the same table, in any letter case, existing or not."""
+        try:
+            first, second = (
+                [part.lower() for part in self.engine.qualified(table, self.database)]
+                for table in (name, other)
+            )
+        except InvalidRequest:  # of another catalog
+            return False
+        return first == second
 
     def _referenced(
         self,
@@ -439,8 +445,8 @@ class Context:
     # Views
 
     def viewed(self, table: TableName) -> Viewed | None:
-        """The view of that name: the lake's, or a temporary one over its tables."""
-        if len(table.parts) > 2 or self.is_homeless(table):
+        """Return the view of a name: the lake's, or a temporary view over its tables."""
+        if len(table.parts) > 2 or self.lacks_database(table):
             return None
         entry = self.engine.catalog.views.find(*self.engine.qualified(table, self.database))
         if entry is not None:
@@ -448,7 +454,7 @@ class Context:
         return self.engine.temporary_view(table)
 
     def is_temporary(self, table: TableName) -> bool:
-        """Whether Spark has a temporary view of that name."""
+        """Whether Spark has a temporary view of this name."""
         if self.find(table) is not None or not self.plane.is_started:
             return False
         if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
@@ -456,20 +462,22 @@ class Context:
         return len(table.parts) == 1 and bool(self.plane.temporary_views((table.name,)))
 
     def temporary_names(self) -> list[str]:
-        """The names of Spark's temporary views, but for those of running statements."""
+        """Return the names of Spark's temporary views, without those of running statements."""
         found = self.plane.temporary_views()
         return sorted(name for name in found if not name.startswith(_OWN_VIEW))
 
     def within(self, view: Viewed) -> Context | None:
-        """The statement as a view's query sees it; None where that is being planned already."""
+        """Return the context in which a view's query runs; None if the view reads itself."""
         name = view.name.lower()
         if name in self._within:
             return None
         within = (*self._within, name)
-        return replace(self, database=view.database, _meanings={}, _homeless=(), _within=within)
+        return replace(
+            self, database=view.database, _meanings={}, _without_database=(), _within=within
+        )
 
     def view_rows(self, view: Viewed) -> DataFrame:
-        """What a view's query gives in this transaction.
+        """Return the rows of a view's query in this transaction.
 
         Raises InvalidRequest when the view reads itself, or has other columns than its query.
         """
@@ -485,9 +493,9 @@ class Context:
         return self.named(view, frame)
 
     def named(self, view: Viewed, frame: DataFrame) -> DataFrame:
-        """The rows of a view's query under the names of its columns.
+        """Return the rows of a view's query under the view's column names.
 
-        Raises InvalidRequest where it has not as many.
+        Raises InvalidRequest when the query has another number of columns.
         """
         if not view.columns:
             return frame
@@ -508,7 +516,7 @@ class Context:
         return self.snapshot(handle, reference.travel).schema.find(metadata_column.COLUMN) is None
 
     def described(self, statement: Inspection) -> Rows:
-        """What a table shows of itself."""
+        """Return the rows of a statement that inspects a table: DESCRIBE, SHOW."""
         handle = self.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
@@ -516,7 +524,7 @@ class Context:
         return describe(statement, snapshot, handle.log, is_managed=handle.is_managed)
 
     def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:
-        """What one of the lake's own views shows now, read committed; None for other names."""
+        """Return the rows of one of the lake's own views, read committed; None if not one."""
         if not self.engine.catalog.is_lake:
             if self.engine.catalog.has_names and view_named(parts) is not None:
                 self.engine.catalog.of_lake()  # raises
@@ -532,7 +540,7 @@ class Context:
         return self.engine.at_entry(entry).log.latest_or_none()
 
     def bound(self, schema: Struct, text: str, names: tuple[str, ...]) -> Predicate | None:
-        """The condition over a table's columns; None where it isn't understood that far."""
+        """Parse a condition over a table's columns; return None for what can't be modelled."""
         try:
             predicate = parse_predicate(text, aliases=names, rules=self.rules)
             if not has_schema_spelling(predicate, schema, self.rules):
@@ -548,7 +556,7 @@ class Context:
         return self.view_of(frame)
 
     def view_of(self, frame: DataFrame) -> str:
-        """A temporary view of the rows, for as long as the statement runs."""
+        """Create a temporary view of the rows, until the statement ends, and return its name."""
         name = f"{_OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
         self.plane.make_view(name, frame)
         self._views.append(name)

@@ -1,4 +1,4 @@
-"""A session: its current database, its own SQL transaction, and the statements it carries out.
+"""A session: its current database, its own transaction, and the execution of statements.
 
 Owns autocommit and the session's own transaction. What each statement does is in `txlake.commands`.
 """
@@ -76,7 +76,7 @@ class Handlers:
 
 
 class Session:
-    """Carries out statements one after the other; used by one thread at a time."""
+    """Executes statements one after the other; used by one thread at a time."""
 
     def __init__(self, engine: Engine, handlers: Handlers, *, level: Level | None = None) -> None:
         self.engine = engine
@@ -88,7 +88,7 @@ class Session:
         self._entering = threading.Lock()
         self._current: Transaction | None = None
         self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
-        self._is_lost = False
+        self._has_failed_commit = False
         self._is_closed = False
         self._in_script = False
 
@@ -98,7 +98,10 @@ class Session:
         return self.engine.spark
 
     def number(self) -> int:
-        """The session's number in the catalog, as the views show it; made on first use."""
+        """Return the session's number in the catalog, as the views show it.
+
+        The session gets its number on first use.
+        """
         with self._entering:  # transactions of a session may be begun by several threads
             if self._number is None:
                 self._number = self.engine.open_session(self)
@@ -116,7 +119,7 @@ class Session:
         read_only: bool = False,
         explicit: bool = True,
     ) -> Transaction:
-        """A new transaction, not the session's current one.
+        """Begin a transaction beside the session's current one.
 
         Raises InvalidRequest when the session, or the lake, is closed.
         """
@@ -137,7 +140,7 @@ class Session:
         return made
 
     def close(self) -> None:
-        """Rolls the open transactions back; no other begins."""
+        """Roll back the open transactions, and refuse new ones."""
         self._is_closed = True
         if self.engine.is_forked:
             return  # its transactions are the parent's
@@ -149,20 +152,20 @@ class Session:
             self._number = None
 
     def fail(self, cause: BaseException) -> None:
-        """A statement could not even be read: it fails the open transaction all the same."""
+        """Fail the open transaction, because a statement couldn't be parsed."""
         if self._current is not None:
             self._current.fail(cause)
 
     def execute(self, statement: Statement) -> DataFrame:
-        """Carries out a statement, in the open transaction or in one of its own."""
+        """Execute a statement in the current transaction, or in a transaction of its own."""
         return self.execute_in(self._current, statement)
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
-        """Carries out a statement in the transaction given; None for one of its own."""
+        """Execute a statement in a transaction; None: in a transaction of its own."""
         return self.answer_in(transaction, statement)(self.engine.plane)
 
     def answer_in(self, transaction: Transaction | None, statement: Statement) -> Answer:
-        """As `execute_in`; the answer becomes rows when it is asked for them."""
+        """Execute a statement as `execute_in` does; the caller makes rows of the result."""
         control = self.handlers.controls.get(type(statement))
         if control is None:
             return self.carry_out(transaction, statement)
@@ -182,26 +185,25 @@ class Session:
         *,
         user_metadata: str | None = None,
     ) -> Answer:
-        """As `execute_in`, for what doesn't steer transactions.
+        """Execute a statement that isn't a control statement, as `answer_in` does.
 
-        The answer is made into a DataFrame only when it is asked for. `user_metadata` is what the
-        commit is to have as its `userMetadata`; of several statements' the last one counts.
+        `user_metadata` becomes the commit's `userMetadata`; the last statement's counts.
         """
-        asked_in = transaction
+        requested_in = transaction
         if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
             transaction = None  # XACT_STATE() is -1 there
         with span("statement", kind=words_of(statement)):
-            return self._answer_of(transaction, asked_in, statement, user_metadata)
+            return self._answer_of(transaction, requested_in, statement, user_metadata)
 
     def _answer_of(
         self,
         transaction: Transaction | None,
-        asked_in: Transaction | None,
+        requested_in: Transaction | None,
         statement: Statement,
         user_metadata: str | None,
     ) -> Answer:
         statement = answered(
-            statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
+            statement, lambda: Answers(self.engine, requested_in, self.database, self.number)
         )
         command = self.handlers.commands[type(statement)]
         if transaction is not None and command.is_alone:
@@ -233,9 +235,10 @@ class Session:
         writes: bool = False,
         pins: bool = True,
     ) -> Iterator[Context]:
-        """A statement's context, once it holds its locks; what goes wrong fails the transaction.
+        """Yield a statement's context once it holds its locks; an error fails the transaction.
 
-        Without a transaction the statement has one of its own, which ends here.
+        Without a transaction the statement has one of its own, which is rolled back at the end
+        unless it was committed.
         """
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
@@ -277,7 +280,7 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> DataFrame:
-        """The table's rows for which the condition is true."""
+        """Return the table's rows for which the condition is true."""
         statement = ReadTable(
             table=table,
             travel=travel,
@@ -293,11 +296,11 @@ class Session:
         return self.statement_context(transaction or self._current, [(table, LockMode.SCH_S)])
 
     def alone(self, wanted: Sequence[TableLock]) -> AbstractContextManager[Context]:
-        """A transaction of its own, beside the current one, that holds these locks."""
+        """Yield the context of a transaction beside the current one that holds these locks."""
         return self.statement_context(None, wanted, writes=True)
 
     def catalog_view(self, name: str) -> Rows:
-        """What one of the lake's own views shows now, read committed. Starts no Spark.
+        """Return the rows of one of the lake's own views, read committed, without Spark.
 
         Raises InvalidRequest when there is no such view.
         """
@@ -316,7 +319,7 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> DataFrame:
-        """All of the table's rows."""
+        """Return all of the table's rows."""
         return self.read(table, travel, transaction=transaction)
 
     def snapshot(
@@ -326,16 +329,16 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> Snapshot:
-        """The table's state."""
+        """Return the table's snapshot."""
         with self._reading(table, transaction) as context:
             return context.snapshot(context.require(table), travel)
 
     def glance(self, table: Table) -> Snapshot | None:
-        """The table's state; None in an open transaction, which a look that fails would fail."""
+        """Return the table's snapshot; None in a transaction, which an error would fail."""
         return None if self._current is not None else self.snapshot(table)
 
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
-        """Whether there is such a table."""
+        """Whether the table exists."""
         with self._reading(table, transaction) as context:
             return context.exists(context.find(table))
 
@@ -343,31 +346,31 @@ class Session:
         self.database = database
 
     def begin_own(self, level: Level | None, read_only: bool) -> None:
-        """BEGIN: the session has a current transaction from here on."""
-        self._is_lost = False
+        """Begin the session's current transaction (BEGIN)."""
+        self._has_failed_commit = False
         self._current = self.begin(level=level, read_only=read_only)
 
     def commit_own(self) -> None:
-        """COMMIT of the current transaction, which ends whatever becomes of it."""
+        """Commit the current transaction (COMMIT); it ends even if the commit fails."""
         transaction = self._current
         assert transaction is not None
-        self._is_lost = True
+        self._has_failed_commit = True
         self._current = None
         try:
             transaction.commit()
         except BaseException:
             transaction.rollback()  # one that failed, and whose end was interrupted, ends here
             raise
-        self._is_lost = False
+        self._has_failed_commit = False
 
     def rollback_own(self) -> None:
-        """Ends the current transaction; after a COMMIT that failed there is nothing left to do.
+        """Roll back the current transaction (ROLLBACK); do nothing after a failed COMMIT.
 
         Raises InvalidRequest when none is open.
         """
         transaction = self._current
-        if transaction is None and self._is_lost:
-            self._is_lost = False
+        if transaction is None and self._has_failed_commit:
+            self._has_failed_commit = False
             return
         if transaction is None:
             raise InvalidRequest("no transaction is open; BEGIN opens one")

@@ -1,6 +1,6 @@
-"""Moments that a statement names: a timestamp's text, or a constant that Spark computes.
+"""Timestamps and versions that a statement names as a text or as a constant expression.
 
-Owns which texts are understood without Spark, and what an expression may be.
+A plain text is parsed here; any other text and every expression is computed by Spark.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OWN_COLUMN = "_txlake_row"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 GetSpark = Callable[[], SparkSession]
-"""Gives the Spark session, which is started when it wasn't."""
+"""Returns the Spark session, and starts it if necessary."""
 
 
 def timestamp_ms(travel: TimeTravel, zone: Callable[[], TimeZone], get_spark: GetSpark) -> int:
-    """The moment of a TIMESTAMP AS OF, in milliseconds since the epoch.
+    """Return the time of a TIMESTAMP AS OF, in milliseconds since the epoch.
 
-    `zone` gives the time zone of texts that name none. Raises InvalidRequest for what is no
+    `zone` returns the time zone of texts that name none. Raises InvalidRequest for what is no
     timestamp, and for an expression that isn't constant.
     """
     text = travel.timestamp
@@ -50,15 +50,15 @@ def timestamp_ms(travel: TimeTravel, zone: Callable[[], TimeZone], get_spark: Ge
     return int(found)
 
 
-def constant_range(asked: ChangeRange, get_spark: GetSpark) -> ChangeRange:
-    """A range of changes whose ends that are expressions are the versions or times that they give.
+def constant_range(requested: ChangeRange, get_spark: GetSpark) -> ChangeRange:
+    """Return a range of changes whose ends are versions or times instead of expressions.
 
     A whole number is a version; a text, a date and a timestamp are a timestamp. Raises
     InvalidRequest for anything else, NULL among it, and for an expression that isn't constant.
     """
-    last = asked.last
+    last = requested.last
     return ChangeRange(
-        _constant_end(asked.first, get_spark),
+        _constant_end(requested.first, get_spark),
         None if last is None else _constant_end(last, get_spark),
     )
 
@@ -78,8 +78,8 @@ def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
             "and ends with a version or a timestamp"
         )
     if isinstance(kind, _TIMES):
-        moment = _EPOCH + datetime.timedelta(milliseconds=value)
-        return TimeTravel(timestamp=moment.isoformat())
+        time = _EPOCH + datetime.timedelta(milliseconds=value)
+        return TimeTravel(timestamp=time.isoformat())
     if isinstance(kind, IntegralType) and value >= 0:
         return TimeTravel(version=value)
     if isinstance(kind, StringType):
@@ -91,7 +91,7 @@ def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
 
 
 def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
-    """The moment of a text that is plainly one; None where Spark has to read it."""
+    """Parse a plain timestamp; return None for a text that Spark has to parse."""
     found = as_timestamp(text)
     if isinstance(found, LocalTime):
         found = instant_in_zone(found, zone())
@@ -99,9 +99,9 @@ def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
 
 
 def _constant(spark: SparkSession, expression: str, value: Column) -> DataFrame:
-    """One row with a constant's value in the column `value`.
+    """Return one row with a constant's value in the column `value`.
 
-    The column beside it is there because an aggregate is refused then.
+    The other column makes Spark refuse an aggregate.
     """
     try:
         frame = spark.range(1).toDF(_OWN_COLUMN).select(_OWN_COLUMN, value.alias("value"))

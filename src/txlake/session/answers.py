@@ -1,4 +1,4 @@
-"""What statements ask about their session, answered: `@@TRANCOUNT`, `DB_NAME()`, `OBJECT_ID('t')`.
+"""Session functions, replaced by their values: `@@TRANCOUNT`, `DB_NAME()`, `OBJECT_ID('t')`.
 
 Owns what each answer is in Spark's SQL. The texts that handlers, locks and conflict checks get have
 no question left in them: what a condition meant when it ran is what is checked later.
@@ -31,7 +31,7 @@ _TABLE_TYPES = frozenset({"U"})
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What is known of a session and its lake.
+    """The values of the session functions for one session and its lake.
 
     Attributes:
         transaction: the open one, which may have failed; None without one.
@@ -52,7 +52,7 @@ class Answers:
         return 1 if self.transaction.state is State.ACTIVE else -1
 
     def of(self, question: SessionFunction) -> list[str]:
-        """What stands before, between and after the question's operands."""
+        """Return the SQL texts before, between and after the function's operands."""
         match question.name:
             case "@@SPID":
                 return [str(self.number())]
@@ -111,7 +111,7 @@ class Answers:
 
 
 def answered(statement: Statement, answers: Callable[[], Answers]) -> Statement:
-    """The statement with its questions answered; itself where it asks nothing.
+    """Return the statement with its session functions replaced; itself if it has none.
 
     The statements of a BEGIN ATOMIC ask when they run.
     """
@@ -119,14 +119,14 @@ def answered(statement: Statement, answers: Callable[[], Answers]) -> Statement:
 
 
 def asks_only(statement: Statement) -> bool:
-    """Whether it is a query that asks about its session and reads no table."""
+    """Whether the statement is a query of session functions that reads no table."""
     if not isinstance(statement, Select):
         return False
     return bool(statement.query.session_functions) and not statement.query.references
 
 
 def _answered_in(part: _Part, answers: Callable[[], Answers]) -> _Part:
-    """The part of a statement with the texts in it answered."""
+    """Return a part of a statement with the session functions in its texts replaced."""
     if not is_dataclass(part) or isinstance(part, type):
         return part
     changed: dict[str, object] = {}
@@ -152,6 +152,6 @@ def _integer(number: int | None) -> str:
 
 
 def _lookup(values: Mapping[str, str]) -> str:
-    """The beginning of a look-up by a text, up to the text; NULL for one that isn't there."""
+    """Return the SQL that begins a look-up by a text; its result is NULL for other texts."""
     text = json.dumps(values, ensure_ascii=False)  # no backslash, which settings may change
     return f"try_element_at(from_json({sql_literal(text)}, 'map<string,string>'), "

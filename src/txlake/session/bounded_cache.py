@@ -1,4 +1,4 @@
-"""What was used last is kept, and what somebody still uses is found again: a bounded cache."""
+"""A bounded cache: it keeps the values used last, and finds any value that is still in use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """Keeps up to `most` values alive, those that were asked for last.
+    """A cache that keeps up to `most` values alive, those that were used last.
 
     A value that somebody else holds is found whatever its age, so that there is one of a key at a
     time. Not for several threads at once.
@@ -24,14 +24,14 @@ class Recent(Generic[Key, Value]):
         self._alive: WeakValueDictionary[Key, Value] = WeakValueDictionary()
 
     def get(self, key: Key) -> Value | None:
-        """The value of a key, if there still is one."""
+        """Return the value of a key, if it is still alive."""
         found = self._alive.get(key)
         if found is not None:
             self.put(key, found)
         return found
 
     def put(self, key: Key, value: Value) -> None:
-        """Makes a value a key's newest; the one that wasn't used for longest may go."""
+        """Set a key's value; the value that was used longest ago may be evicted."""
         self._alive[key] = value
         self._kept[key] = value
         self._kept.move_to_end(key)
@@ -39,11 +39,11 @@ class Recent(Generic[Key, Value]):
             self._kept.popitem(last=False)
 
     def pop(self, key: Key) -> None:
-        """Forgets a key."""
+        """Remove a key."""
         self._kept.pop(key, None)
         self._alive.pop(key, None)
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Remove all keys."""
         self._kept.clear()
         self._alive.clear()

@@ -1,4 +1,4 @@
-"""A statement as the session's settings have it, or its refusal by the setting that it depends on.
+"""Apply the session's settings to a statement, or refuse it by the setting that it depends on.
 
 Owns what a statement says of types, stored expressions and PARTITION clauses. How conditions and
 values read is decided where they are read: `TextRules.reads`.
@@ -46,7 +46,7 @@ _ODD_NAME = re.compile(r"`[^`]*[^\w`][^`]*`")
 
 
 def by_rules(statement: Statement, rules: TextRules) -> Statement:
-    """The statement with types as the session names them.
+    """Return the statement with its types as the session's settings define them.
 
     Raises InvalidRequest, naming the setting, for a stored expression that means something else in
     other sessions, and for what txlake doesn't do as the setting has it.
@@ -64,7 +64,7 @@ def by_rules(statement: Statement, rules: TextRules) -> Statement:
 
 
 def _column(part: ColumnSpec, rules: TextRules) -> ColumnSpec:
-    """A column's definition by the rules."""
+    """Return a column's definition by the rules."""
     what = f"column {part.name}"
     _check_default(part.default, what, rules)
     if part.generated is not None:
@@ -73,7 +73,7 @@ def _column(part: ColumnSpec, rules: TextRules) -> ColumnSpec:
 
 
 def _changed_column(part: AlterColumn, rules: TextRules) -> AlterColumn:
-    """A change of a column's definition by the rules."""
+    """Return a change of a column's definition by the rules."""
     what = f"column {'.'.join(part.column)}"
     _check_default(part.default, what, rules)
     if part.data_type is None:
@@ -102,7 +102,7 @@ def _type(kind: str | NativeType, what: str, rules: TextRules) -> str | NativeTy
 
 
 def _with_definitions(part: T, rules: TextRules) -> T:
-    """The same part of a statement with every definition of a column in it made anew."""
+    """Return a part of a statement with every column definition in it replaced."""
     if isinstance(part, tuple):
         return cast(T, tuple(_with_definitions(one, rules) for one in part))
     if not is_dataclass(part) or isinstance(part, type | SqlText | NativeType):
@@ -122,7 +122,7 @@ def _with_definitions(part: T, rules: TextRules) -> T:
 
 
 def _check_expressions(statement: Statement, rules: TextRules) -> None:
-    """Raises InvalidRequest for names in backquotes where Spark takes them for patterns."""
+    """Raise InvalidRequest for names in backquotes where Spark reads them as patterns."""
     if rules.backquotes_refusal is None:
         return
     for text in _parts_of(statement, SqlText, but=Query):
@@ -132,7 +132,7 @@ def _check_expressions(statement: Statement, rules: TextRules) -> None:
 
 
 def _parts_of(part: object, kind: type[T], but: type | tuple[type, ...] = ()) -> Iterator[T]:
-    """The values of a kind in a statement; what is inside of one of `but` is left out."""
+    """Yield the values of a type in a statement, except those inside a value of `but`."""
     if isinstance(part, but):
         return
     if isinstance(part, kind):

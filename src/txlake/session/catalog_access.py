@@ -1,7 +1,4 @@
-"""A lake's catalog, as what works on the lake gets at it: there is one, and it isn't lost.
-
-Owns also a table's entry in it, and transactions of their own beside a session's.
-"""
+"""Access to a lake's catalog, refused while it is lost; transactions beside a session's."""
 
 from __future__ import annotations
 
@@ -14,20 +11,20 @@ from txlake.session.transaction import Transaction
 
 
 def refuse_lost(engine: Engine) -> None:
-    """Raises InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
+    """Raise InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
     if engine.lost is not None:
         raise type(engine.lost.error)(str(engine.lost.error))
 
 
 def handle_entry(handle: Handle) -> TableEntry:
-    """The catalog's entry of a table of the lake."""
+    """Return the catalog's entry of a table of the lake."""
     assert handle.entry is not None
     return handle.entry
 
 
 @contextmanager
 def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterator[Transaction]:
-    """A transaction of its own, committed at the end of the block."""
+    """Yield a transaction of its own, which is committed at the end of the block."""
     transaction = Transaction(
         id=engine.system.new_id(), engine=engine, session_number=session_number, explicit=False
     )
@@ -41,7 +38,7 @@ def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterato
 
 @contextmanager
 def registered(engine: Engine, session_number: Callable[[], int]) -> Iterator[str]:
-    """The id of a transaction that the catalog knows, for one commit."""
+    """Yield the id of a transaction in the catalog, for one commit."""
     with transaction_of(engine, session_number) as transaction:
         transaction.make_known()
         yield transaction.id

@@ -1,4 +1,4 @@
-"""The change data feed of a table as a DataFrame: what `table_changes` and `lake.changes` give.
+"""The change data feed of a table as a DataFrame, for `table_changes` and `lake.changes`.
 
 Owns which versions are meant by what was asked for, and the reading of what
 `transaction.change_feed` plans.
@@ -21,15 +21,15 @@ from txlake.transaction.data_plane import TableData
 from txlake.transaction.table_log import TableLog
 
 MomentMs = Callable[[TimeTravel], int]
-"""The moment of a time travel to a timestamp, milliseconds since the epoch."""
+"""Returns the time of a time travel to a timestamp, in milliseconds since the epoch."""
 OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 """Delta Spark's setting by which a range may begin and end after the newest version."""
 WorkOn = Callable[[Snapshot], TableData]
-"""The means to read a table as it was at a snapshot."""
+"""Returns the data plane's access to a table at a snapshot."""
 
 
 def is_open(asked: ChangeRange, newest: int) -> bool:
-    """Whether more versions than there are could be told of."""
+    """Whether the range would include versions after the newest one."""
     last = asked.last
     return last is None or last.version is None or last.version > newest
 
@@ -37,7 +37,7 @@ def is_open(asked: ChangeRange, newest: int) -> bool:
 def versions_of(
     log: TableLog, asked: ChangeRange, newest: int, moment_ms: MomentMs, *, may_be_later: bool
 ) -> tuple[int, int] | None:
-    """The first and the last version meant; None where no version was committed between two times.
+    """Return the first and the last version; None if none was committed between two times.
 
     Args:
         newest: the newest version that who asks can see. A last version beyond it means that one.
@@ -97,7 +97,7 @@ def feed_frame(
     work_on: WorkOn,
     may_be_later: bool,
 ) -> DataFrame:
-    """The changes: the table's columns at the last version, then those of the feed.
+    """Return the changes: the table's columns at the last version, then the feed's columns.
 
     Raises InvalidRequest as `versions_of` and `plan_feed` do.
     """

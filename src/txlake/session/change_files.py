@@ -1,4 +1,4 @@
-"""The change data files of a transaction, written when it commits: then its net changes are known.
+"""The change data files of a transaction, written at its commit, when its net changes are known.
 
 Owns when they are written. Which rows they hold is `net_changes`' business, how they are written
 the data plane's.
@@ -18,7 +18,7 @@ from txlake.transaction.table_transaction import TableTransaction
 
 
 def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:
-    """Adds the change data files that a table's part of a transaction needs, if any.
+    """Write the change data files that a transaction needs for a table, if any.
 
     Where its statements changed no row together, its files say so instead: without a change data
     file they would tell of all of their rows.
@@ -40,6 +40,6 @@ def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableDa
 
 
 def rows_of(add: Add, open_work: Callable[[], TableData]) -> int:
-    """How many rows a file has; its footer tells where statistics don't."""
+    """Return a file's number of rows, from its statistics or else from its footer."""
     count = FileStatistics.from_json(add.stats).num_records
     return open_work().footer(add).num_rows if count is None else count

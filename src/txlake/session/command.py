@@ -1,4 +1,4 @@
-"""How the statements of one type are carried out: what they lock, and what does it.
+"""Commands: for each type of statements, the locks that it takes and its handler.
 
 Owns what a command is, and which locks a statement takes by its command and its texts; which
 commands there are is `txlake.commands`'. The modes are those of Microsoft's "Understanding Locking
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Answer(Protocol):
-    """What a statement answers: a query's DataFrame, or rows as who is given makes them."""
+    """The result of a statement: a query's DataFrame, or rows in the form that `by` makes."""
 
     def __call__(self, by: ResultRows[R], /) -> R | DataFrame: ...
 
@@ -42,12 +42,12 @@ class NamesTable(Protocol):
 
 
 def no_table(_: object) -> Sequence[TableLock]:
-    """The locks of a statement that names no table, outside of its texts."""
+    """Return no locks, for a statement that names tables in its SQL texts alone."""
     return ()
 
 
 def its_table(mode: LockMode) -> Callable[[NamesTable], Sequence[TableLock]]:
-    """The locks of a statement about one table."""
+    """Return the function for the locks of a statement about one table."""
     return lambda statement: [(statement.table, mode)]
 
 
@@ -57,7 +57,7 @@ def _never(_: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How the statements of one type are carried out.
+    """The handler of the statements of one type, and the locks that it needs.
 
     Attributes:
         run: does it, once the context holds the locks.
@@ -75,7 +75,7 @@ class Command:
     writes: bool = True
 
     def all_locks(self, statement: Statement) -> list[TableLock]:
-        """The locks that a statement takes: each table once, by the strongest mode that it needs.
+        """Return a statement's locks: each table once, in the strongest mode that it needs.
 
         First what it changes, then what it reads: subqueries and tables of another time too, in the
         order of the text. What the texts name may be no table of a lake (a view of Spark's). The
@@ -97,7 +97,7 @@ def command(
     is_alone: bool = False,
     writes: bool = True,
 ) -> tuple[type[Any], Command]:
-    """A type of statements and its command."""
+    """Return a type of statements and its command."""
     made = Command(
         run=run, locks=locks, leaves_existing=leaves_existing, is_alone=is_alone, writes=writes
     )
@@ -105,12 +105,12 @@ def command(
 
 
 def words_of(statement: Statement) -> str:
-    """How SQL begins a statement of its type: `UNDROP TABLE`."""
+    """Return the first words of a statement of this type: `UNDROP TABLE`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def each_once(locks: Iterable[TableLock]) -> list[TableLock]:
-    """Each table once, by the strongest of its modes."""
+    """Return each table once, in the strongest of its modes."""
     found: dict[Table, TableLock] = {}
     for table, mode in locks:
         first, held = found.get(_folded(table), (table, mode))
@@ -125,19 +125,19 @@ def _folded(table: Table) -> Table:
 
 
 class AsRows:
-    """Makes the rows of answers without Spark."""
+    """Makes the rows of results without Spark."""
 
     def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> Rows:
-        """Rows of a given schema."""
+        """Return rows of a given schema."""
         return Rows(schema=schema, rows=rows)
 
     def counts(self, counts: Mapping[str, int]) -> Rows:
-        """One row of counts."""
+        """Return one row of counts."""
         columns = tuple(Field(name, Primitive("long")) for name in counts)
         return Rows(schema=Struct(columns), rows=[tuple(counts.values())])
 
     def nothing(self) -> Rows:
-        """No rows, no columns."""
+        """Return no rows and no columns."""
         return Rows(schema=Struct(()), rows=())
 
 
@@ -145,14 +145,14 @@ class AsRows:
 
 
 def nothing(by: ResultRows[R], /) -> R:
-    """The answer of statements without a result."""
+    """Make the result of statements that return nothing."""
     return by.nothing()
 
 
 def giving_counts(
     handler: Callable[[Context, S], Mapping[str, int]],
 ) -> Callable[[Context, S], Answer]:
-    """Answers with one row of a handler's counts; with nothing where it counts nothing."""
+    """Return the run function of a handler that returns counts: one row, or nothing."""
 
     def run(context: Context, statement: S) -> Answer:
         counts = handler(context, statement)
@@ -162,7 +162,7 @@ def giving_counts(
 
 
 def giving_rows(handler: Callable[[Context, S], Rows]) -> Callable[[Context, S], Answer]:
-    """Answers with a handler's rows."""
+    """Return the run function of a handler that returns rows."""
 
     def run(context: Context, statement: S) -> Answer:
         rows = handler(context, statement)
@@ -172,7 +172,7 @@ def giving_rows(handler: Callable[[Context, S], Rows]) -> Callable[[Context, S],
 
 
 def giving_frame(handler: Callable[[Context, S], DataFrame]) -> Callable[[Context, S], Answer]:
-    """Answers with a handler's DataFrame."""
+    """Return the run function of a handler that returns a DataFrame."""
 
     def run(context: Context, statement: S) -> Answer:
         frame = handler(context, statement)
@@ -182,7 +182,7 @@ def giving_frame(handler: Callable[[Context, S], DataFrame]) -> Callable[[Contex
 
 
 def giving_nothing(handler: Callable[[Context, S], None]) -> Callable[[Context, S], Answer]:
-    """Answers with nothing."""
+    """Return the run function of a handler without a result."""
 
     def run(context: Context, statement: S) -> Answer:
         handler(context, statement)

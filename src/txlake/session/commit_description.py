@@ -1,4 +1,4 @@
-"""Whether commits describe themselves: Delta Spark's setting, as far as it can be honoured."""
+"""Delta Spark's setting that leaves descriptions out of commits, as far as it can be obeyed."""
 
 from __future__ import annotations
 

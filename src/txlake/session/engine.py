@@ -1,4 +1,4 @@
-"""The parts that the sessions of one lake share: stores, logs, the catalog, Spark.
+"""The engine: stores, logs, catalog and data plane, shared by the sessions of one lake.
 
 Owns wiring and caches; knows no statement.
 """
@@ -46,7 +46,7 @@ _UNDONE_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """A table that was found, or the place where it would be.
+    """A resolved table, or the place where a table would be created.
 
     Attributes:
         name: as messages name it.
@@ -63,28 +63,28 @@ class Handle:
 
     @property
     def key(self) -> str:
-        """What tells tables apart: the catalog's id, or the place of a path table."""
+        """The table's identity: the catalog's id, or the URL of a path table."""
         return self.store.url if self.entry is None else self.entry.id
 
     @property
     def in_lake(self) -> bool:
-        """Whether the lake's catalog makes its versions."""
+        """Whether the lake's catalog decides the table's versions."""
         return self.entry is not None
 
     @property
     def is_managed(self) -> bool:
-        """Whether its folder is the lake's own."""
+        """Whether the table's folder belongs to the lake."""
         return self.entry is not None and self.entry.managed
 
     @property
     def qualifier(self) -> str | None:
-        """What qualifies the table's columns when a statement gives no alias."""
+        """The qualifier of the table's columns in a statement without an alias."""
         return self.table.name if isinstance(self.table, TableName) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Why a lake can't be used before its catalog is recovered.
+    """The reason why a lake can't be used before its catalog is recovered.
 
     Attributes:
         lake: the id that the catalog is to have.
@@ -98,7 +98,7 @@ class Lost:
 
     @staticmethod
     def new(shown: str, warehouse: str, lake: str, epoch: int) -> Lost:
-        """An empty catalog stands where the lake's own was."""
+        """Return the reason for an empty catalog in place of the lake's own."""
         return Lost(
             lake,
             epoch,
@@ -111,7 +111,7 @@ class Lost:
 
     @staticmethod
     def older(shown: str, lake: str, found: int, epoch: int) -> Lost:
-        """The catalog is one from before a recovery."""
+        """Return the reason for a catalog from before a recovery."""
         return Lost(
             lake,
             epoch,
@@ -124,7 +124,7 @@ class Lost:
 
     @staticmethod
     def unfinished(shown: str, lake: str, epoch: int) -> Lost:
-        """A recovery is under way, or was cut short."""
+        """Return the reason for a recovery that is running or was interrupted."""
         return Lost(
             lake,
             epoch,
@@ -137,7 +137,7 @@ class Lost:
 
 @dataclass(slots=True)
 class _State:
-    """What all engines of one lake in this process share."""
+    """The state that all engines of one lake in this process share."""
 
     is_closed: bool = False
     lost: Lost | None = None
@@ -145,7 +145,7 @@ class _State:
 
 @dataclass(kw_only=True)
 class Engine:
-    """Shared by all sessions of a lake; safe to use from many threads.
+    """What all sessions of a lake share; thread-safe.
 
     Attributes:
         plane: reads and writes the rows of tables.
@@ -176,7 +176,7 @@ class Engine:
         self._logs = Recent(self.settings.tables_cached)
 
     def with_plane(self, plane: DataPlane) -> Engine:
-        """The same lake, whose rows are read and written by another data plane.
+        """Return an engine for the same lake with another data plane.
 
         All else is shared, also that it is closed. Temporary views are those of the plane's session
         from here on: a clone of a Spark session begins with the views of the other one.
@@ -192,7 +192,7 @@ class Engine:
 
     @property
     def lost(self) -> Lost | None:
-        """Why the catalog has to be recovered first, where it has to."""
+        """The reason why the catalog has to be recovered first, if it has to."""
         return self._state.lost
 
     @lost.setter
@@ -205,15 +205,15 @@ class Engine:
         return self.plane.spark
 
     def temporary_view(self, name: TableName) -> Viewed | None:
-        """The temporary view over tables of the lake that has this name in Spark."""
+        """Return the temporary view over tables of the lake that has this name in Spark."""
         return self.temporary_views.find(self.plane, name) if self.plane.is_started else None
 
     def note_undone(self, transaction_id: str) -> None:
-        """Remembers for a while that a transaction was rolled back."""
+        """Record that a transaction was rolled back; the record is kept for a while."""
         self._undone.append(transaction_id)
 
     def was_undone(self, transaction_id: str) -> bool:
-        """Whether a transaction was rolled back here, as far as that is remembered."""
+        """Whether a transaction was rolled back in this process, as far as recorded."""
         return transaction_id in self._undone
 
     def work(
@@ -226,7 +226,7 @@ class Engine:
         identities: Identities | None = None,
         rules: TextRules | None = None,
     ) -> TableData:
-        """The means to read and write a table's rows as they were at a snapshot.
+        """Return the data plane's access to a table's rows at a snapshot.
 
         `system` gives the names of new files, where the engine's doesn't; `column_of` makes columns
         of expressions that name tables; `identities` gives the values of identity columns; `rules`
@@ -244,7 +244,7 @@ class Engine:
         )
 
     def reach(self, handle: Handle) -> Reach:
-        """Where the files may lie that a table's log names.
+        """Return the places where a table's files may lie.
 
         In its own folder, and where the settings allow it; a shallow clone that this lake made also
         where its source has them. A table that the lake knows by its name shares files with the
@@ -257,7 +257,7 @@ class Engine:
         return Reach(store.url, partial(self._allowed, store.url, is_named=is_named))
 
     def share(self, handle: Handle, places: Collection[str]) -> None:
-        """Allows a table, which is made a shallow clone here, to have files in these places.
+        """Allow a shallow clone to have files in these places.
 
         A lake remembers it; where there is none it holds for this engine.
         """
@@ -267,7 +267,7 @@ class Engine:
 
     @property
     def has_shared(self) -> bool:
-        """Whether it knows of tables that have files of others."""
+        """Whether there are shallow clones, whose files belong to other tables."""
         return bool(self._shared)
 
     def _allowed(self, root: str, *, is_named: bool) -> Iterator[str]:
@@ -288,7 +288,7 @@ class Engine:
                 yield canonical_url(table.location)
 
     def require_open(self) -> None:
-        """Raises InvalidRequest when the lake is closed, and in a fork of its process."""
+        """Raise InvalidRequest when the lake is closed, and in a fork of its process."""
         if self.is_forked:
             raise forked("the lake", self._process)
         if self.is_closed:
@@ -300,18 +300,18 @@ class Engine:
         return os.getpid() != self._process
 
     def store_at(self, location: str) -> Store:
-        """The store at a folder or URL."""
+        """Return the store at a folder or URL."""
         return self.open_store(location, self.storage_options)
 
     def open_session(self, holder: object) -> int:
-        """A new session's number in the catalog; it ends when its holder is gone."""
+        """Register a session in the catalog, and return its number; it ends with its holder."""
         number = self.catalog.sessions.open(holder)
         with self._lock:
             self._sessions.add(number)
         return number
 
     def end_abandoned(self) -> None:
-        """Ends the sessions and the transactions that no object holds any more."""
+        """End the sessions and transactions whose objects were garbage-collected."""
         for gone in self.catalog.transactions.end_abandoned():
             self.catalog.locks.forget_owner(gone)
         try:
@@ -320,7 +320,7 @@ class Engine:
             _logger.warning("abandoned sessions end when their leases do: %s", error)
 
     def close_session(self, number: int) -> None:
-        """Ends a session, its transactions and its locks, unless that was done."""
+        """End a session, its transactions and its locks, unless it has ended."""
         if number not in self._sessions:
             return
         try:
@@ -331,7 +331,7 @@ class Engine:
         self._sessions.discard(number)
 
     def close(self) -> None:
-        """Releases what the engine holds; Spark stays, it may be another's.
+        """Release the engine's resources; Spark keeps running, it may belong to others.
 
         In a fork of its process nothing of it is the fork's to release.
         """
@@ -348,7 +348,7 @@ class Engine:
     def at(
         self, location: str, table: Table, entry: TableEntry | None = None, *, is_new: bool = False
     ) -> Handle:
-        """The table at a place, whether it exists or not."""
+        """Return the handle of the table at a place, whether it exists or not."""
         store = self.store_at(location)
         name = str(table) if isinstance(table, TableName) else store.url
         key = store.url
@@ -374,23 +374,23 @@ class Engine:
         return None if entry is None else CatalogTable(self.catalog.ledger, entry.id)
 
     def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
-        """The table of a catalog entry."""
+        """Return the handle of a catalog entry's table."""
         table = TableName((entry.database, entry.name))
         return self.at(entry.location, table, entry, is_new=is_new)
 
     def forget(self, handle: Handle) -> None:
-        """Drops what is cached of a table that is gone."""
+        """Clear the cache of a table that was removed."""
         with self._lock:
             self._logs.pop(handle.key)
             self._shared.pop(handle.store.url, None)
 
     def forget_all(self) -> None:
-        """Drops what is cached of all tables."""
+        """Clear the caches of all tables."""
         with self._lock:
             self._logs.clear()
 
     def find(self, table: Table, database: str) -> Handle | None:
-        """The table; None for a name that the lake doesn't have.
+        """Return the table's handle; None for a name that the lake doesn't have.
 
         A place is found whether or not there is a table; the place of a table of the lake is that
         table. Raises InvalidRequest for a name of another catalog.
@@ -405,7 +405,7 @@ class Engine:
         return None if entry is None else self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:
-        """(database, table) of a name, which may have three parts, as `name_parts` says.
+        """Return (database, table) of a name, which may have three parts (`name_parts`).
 
         Raises InvalidRequest for a name of another catalog.
         """
@@ -413,11 +413,11 @@ class Engine:
 
     @property
     def lake_names(self) -> frozenset[str]:
-        """What the lake is called where it is named, in lower case."""
+        """The names that stand for the lake in three-part names, in lower case."""
         return lake_names(None if self.warehouse is None else self.warehouse.url)
 
     def place_of(self, database: str, name: str) -> str:
-        """Where a new table of the lake is put: a folder of the warehouse.
+        """Return the folder of the warehouse for a new table of the lake.
 
         Raises InvalidRequest for a name that would leave the warehouse, or is too long for a
         folder.

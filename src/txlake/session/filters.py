@@ -35,7 +35,7 @@ _AFTER_WHERE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """The WHERE condition of a query.
+    """A query's WHERE condition, which all rows of its one table must meet.
 
     Attributes:
         text: sqlglot's rendering, for skipping and conflict checks.
@@ -52,7 +52,7 @@ class Filter:
 
 @lru_cache(maxsize=256)
 def condition_of(query: SqlText) -> Filter | None:
-    """The WHERE condition; None where there is none that every row has to meet."""
+    """Return the WHERE condition; None if no condition restricts all rows."""
     if len(query.references) != 1:
         return None
     try:
@@ -83,7 +83,7 @@ def condition_of(query: SqlText) -> Filter | None:
 
 
 def _after_where(text: str) -> Iterator[str]:
-    """What stands after the query's own WHERE, up to the next clause."""
+    """Return the text after the query's own WHERE, up to the next clause."""
     depth, start = 0, None
     for token in Dialect.get_or_raise(DIALECT).tokenize(text):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

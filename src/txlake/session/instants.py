@@ -1,4 +1,4 @@
-"""What one transaction changed, table by table: the feeds of the tables at one instant of the lake.
+"""The changes of one transaction, by table: the change feeds at one instant of the lake.
 
 Owns the way from an instant to the versions that became true then.
 """
@@ -15,7 +15,7 @@ from txlake.transaction.feed_rules import has_feed
 
 
 def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:
-    """The changes of each table with a feed that the transaction of an instant wrote, by name.
+    """Return, by name, the changes of the tables with a feed that an instant's transaction wrote.
 
     Raises InvalidRequest where there is no such instant, Unavailable where it is too old.
     """

@@ -1,4 +1,4 @@
-"""SET TRANSACTION ISOLATION LEVEL: what it makes of a session's level, and the row that says so.
+"""SET TRANSACTION ISOLATION LEVEL: its effect on a session's level, and its result row.
 
 A database can have it ignored, as Fabric ignores it, by a property of its own (DBPROPERTIES).
 """
@@ -23,7 +23,7 @@ _SWITCH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class IsolationSet:
-    """What the statement makes of levels, and the answer's one row.
+    """The statement's effect on levels, and its result row.
 
     Attributes:
         level: the session's from here on; None: none was asked for.
@@ -36,7 +36,7 @@ class IsolationSet:
 
 
 def parse_ignored(text: str) -> bool:
-    """The value of the property IGNORED. Raises InvalidRequest unless it is true or false."""
+    """Parse the property IGNORED. Raises InvalidRequest unless it is true or false."""
     value = _SWITCH.get(text.strip().lower())
     if value is None:
         raise InvalidRequest(f"{IGNORED} = {text!r}: expected true or false")
@@ -44,7 +44,7 @@ def parse_ignored(text: str) -> bool:
 
 
 def raised(level: Level | None, asked: Level) -> Level | None:
-    """The level of an open transaction that asks for another one: it is never lowered.
+    """Return an open transaction's level after a request for another one: never a looser level.
 
     What the transaction has answered so far was answered by its level. None: it asked for none,
     and has the default or its databases'.
@@ -55,7 +55,7 @@ def raised(level: Level | None, asked: Level) -> Level | None:
 
 
 def shown_isolation(level: Level | None, database: DatabaseEntry | None) -> Rows:
-    """The answer of SHOW transaction_isolation: the stricter of a level and its database's."""
+    """Return the result of SHOW transaction_isolation: the stricter of two levels."""
     asked = None if database is None else database.isolation
     found = strictest(None if asked is None else parse_level(asked), level)
     columns = Struct((Field("transaction_isolation", Primitive("string"), False),))
@@ -70,7 +70,7 @@ def set_isolation(
     of_open: Level | None = None,
     is_open: bool = False,
 ) -> IsolationSet:
-    """What the statement makes of a session at `level` that uses `database`.
+    """Return the statement's effect on a session at `level` that uses `database`.
 
     `of_open`: the level that its open transaction asked for, where one `is_open`. The row's
     `isolation` is the level in force, the open transaction's or else the session's: the stricter of

@@ -1,4 +1,4 @@
-"""KILL: ends what another session has open, by the number that the views and `@@SPID` show."""
+"""KILL: end another session's open transactions, by its number in the views and `@@SPID`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from txlake.errors import InvalidRequest
 
 
 def kill_session(catalog: Catalog, own: int, session_id: int) -> None:
-    """Ends the open transactions of a session of any process: they can't commit, their locks go.
+    """End the open transactions of any process's session, and release their locks.
 
     Raises InvalidRequest for the session's own number, and for a session without any.
     """

@@ -1,4 +1,4 @@
-"""Queries so plain that this process answers them as Spark would, without starting one.
+"""Plain queries, which the driver answers as Spark would, without starting Spark.
 
 `SELECT` of columns, or `*`, from one table or one of the lake's own views, with a condition that
 the log's predicates decide and a LIMIT; and of whole numbers and texts without a table. Anything
@@ -32,7 +32,7 @@ _INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainQuery:
-    """What a plain query asks for.
+    """A plain query, parsed.
 
     Attributes:
         columns: (column, its name in the result), or values without a table; None is `*`.
@@ -47,7 +47,7 @@ class PlainQuery:
 
 
 def plain_answer(context: Context, query: SqlText) -> Rows | None:
-    """The rows of a query, read in the transaction; None where Spark has to tell them.
+    """Return the rows of a query, read in the transaction; None if Spark has to run it.
 
     So it has where it is started: its session may have settings and views of its own.
     """
@@ -115,7 +115,7 @@ def _is_table(source: exp.Expression) -> bool:
 def _columns(
     expressions: Sequence[exp.Expression], *, reads: bool
 ) -> tuple[tuple[str | int, str], ...] | None:
-    """As `PlainQuery.columns`; none of them where one isn't plain."""
+    """Return the columns as in `PlainQuery.columns`; None if one of them isn't plain."""
     if reads and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         return () if _given(expressions[0]) else None
     found: list[tuple[str | int, str]] = []
@@ -137,7 +137,7 @@ def _columns(
 
 
 def _whole_number(node: exp.Expression | None) -> int | None:
-    """A literal that is an INT; None for any other."""
+    """Return the value of an INT literal; None for any other expression."""
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     text = node.this
@@ -155,7 +155,7 @@ def _constants(plain: PlainQuery) -> Rows:
 
 
 def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """The rows of one of the lake's own views; None where it is none, or has to be searched."""
+    """Return the rows of one of the lake's own views; None for other names and for filters."""
     table = query.references[0].table
     if plain.has_condition or not isinstance(table, TableName):
         return None
@@ -170,7 +170,7 @@ def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None
 
 
 def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """The rows of a table, which the transaction then has read."""
+    """Return the rows of a table, and record the read."""
     handle = context.find(query.references[0].table)
     if handle is None or not context.exists(handle):
         return None
@@ -198,7 +198,7 @@ def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | Non
 
 
 def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Condition | None] | None:
-    """The query's WHERE; None where it isn't understood."""
+    """Parse the query's WHERE; return None if it can't be modelled."""
     found = condition_of(query)
     if found is None or found.own is None:
         return None
@@ -212,7 +212,7 @@ def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Conditi
 
 
 def _places(plain: PlainQuery, schema: Struct) -> list[tuple[int, str]] | None:
-    """The columns' places with their names in the result; None for one that isn't there as such."""
+    """Return the columns' places and result names; None if one isn't a column of the table."""
     names = list(schema.names)
     if plain.columns is None:
         return list(enumerate(names))
@@ -228,7 +228,7 @@ def _renamed(schema: Struct, places: Sequence[tuple[int, str]]) -> Struct:
 
 
 def _values(table: pa.Table, places: Sequence[int]) -> list[tuple[object, ...]] | None:
-    """The rows as Python's values; None where one has no value in Python."""
+    """Return the rows as Python values; None if a type has no value in Python."""
     try:
         columns = [[_plain_value(one) for one in table.column(i).to_pylist()] for i in places]
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""A table's name that the lake doesn't have: what the error says, with the names near it."""
+"""The error for a table's name that the lake doesn't have, with similar names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADVICE = "SHOW TABLES lists them, and a table outside the lake is named delta.`
 def unknown_table(
     engine: Engine, transaction: Transaction | None, database: str, table: TableName
 ) -> InvalidRequest:
-    """The error for a name that means no table, with the nearest names that do."""
+    """Return the error for a name that means no table, with the most similar names."""
     if not engine.catalog.has_names:
         return InvalidRequest(
             f"there is no table {str(table)!r} in database {database!r}; {_ADVICE}"
@@ -29,7 +29,7 @@ def unknown_table(
 
 
 def tables_in(engine: Engine, transaction: Transaction | None, database: str) -> list[TableEntry]:
-    """A database's tables by name, as the transaction sees them."""
+    """Return a database's tables by name, as the transaction sees them."""
     found = engine.catalog.tables(database)
     own = {} if transaction is None else transaction.names.in_database(database)
     kept = [entry for entry in found if entry.name.lower() not in own]
@@ -40,7 +40,7 @@ def tables_in(engine: Engine, transaction: Transaction | None, database: str) ->
 def _near(
     engine: Engine, transaction: Transaction | None, table: TableName, owner: str, name: str
 ) -> list[str]:
-    """How the nearest tables and views are named from where the statement was."""
+    """Return the most similar tables' and views' names, relative to the statement's database."""
     try:
         entries = [
             entry

@@ -1,4 +1,4 @@
-"""What the name of a view stands for: a query that is planned anew wherever the name is used.
+"""Views: a view's name stands for a query, which is planned anew wherever the name is used.
 
 Owns the temporary views that a lake's SQL made, which are in Spark's session too, and how a stored
 text becomes a query again.
@@ -28,7 +28,7 @@ from txlake.transaction.data_plane import DataPlane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewed:
-    """A view.
+    """A view and its query.
 
     Attributes:
         name: as messages name it.
@@ -46,14 +46,14 @@ class Viewed:
     schema: ViewSchema | None = None
 
     def within(self, table: Table) -> Table:
-        """A name in the query, with its database."""
+        """Return a name in the query with its database."""
         if isinstance(table, TableName) and len(table.parts) == 1:
             return TableName((self.database, *table.parts))
         return table
 
 
 def viewed_entry(entry: ViewEntry, reader: QueryReader) -> Viewed:
-    """The view that the lake keeps. `reader`: of a query that is valid in Spark alone."""
+    """Return a view of the lake. `reader` parses a query that is valid in Spark alone."""
     return Viewed(
         name=str(TableName((entry.database, entry.name))),
         database=entry.database,
@@ -80,26 +80,26 @@ def _parsed(text: str) -> tuple[Statement, ...]:
 
 
 class TemporaryViews:
-    """The temporary views over tables of a lake in one Spark session; for many threads."""
+    """The temporary views over tables of a lake in one Spark session; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._views: dict[str, tuple[str, Viewed]] = {}
 
     def copy(self) -> TemporaryViews:
-        """The same views, of a clone of the Spark session."""
+        """Return the same views for a clone of the Spark session."""
         made = TemporaryViews()
         with self._lock:
             made._views.update(self._views)
         return made
 
     def put(self, mark: str, view: Viewed) -> None:
-        """Remembers a view that was made in Spark with this mark."""
+        """Record a view that was created in Spark with this mark."""
         with self._lock:
             self._views[view.name.lower()] = (mark, view)
 
     def find(self, plane: DataPlane, name: TableName) -> Viewed | None:
-        """The view of that name, unless Spark's is another one by now, or none."""
+        """Return the view of a name, unless Spark has replaced or dropped it since."""
         key = str(name).lower()
         with self._lock:
             known = self._views.get(key)

@@ -15,7 +15,7 @@ from txlake.catalog import AnyCatalog, Catalog
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
 from txlake.ports import HeadsMoved, Ledger, Ratification, Ratified, TurnTaken
 from txlake.protocol.actions import CommitInfo, decode_actions
-from txlake.session.bounded_cache import Recent
+from txlake.session.bounded_cache import BoundedCache
 from txlake.session.engine import Engine
 from txlake.transaction.foreign_commit import (
     Busy,
@@ -37,14 +37,14 @@ def foreign_engine(engine: Engine) -> Engine:
     """The same lake, whose commits of open tables go through a server in the same process."""
     made = copy.copy(engine)
     made.catalog = cast(AnyCatalog, _Catalog(engine.catalog.of_lake(), _served(engine)))
-    made._logs = Recent(engine.settings.tables_cached)
+    made._logs = BoundedCache(engine.settings.tables_cached)
     return made
 
 
 def _served(engine: Engine) -> Engine:
     """The server's engine: what it knows of logs, it has read itself."""
     made = copy.copy(engine)
-    made._logs = Recent(engine.settings.tables_cached)
+    made._logs = BoundedCache(engine.settings.tables_cached)
     return made
 
 

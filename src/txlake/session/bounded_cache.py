@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
+class BoundedCache(Generic[Key, Value]):
     """A cache that keeps up to `most` values alive, those that were used last.
 
     A value that somebody else holds is found whatever its age, so that there is one of a key at a

@@ -25,7 +25,7 @@ from txlake.log.text_rules import TextRules
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
-from txlake.session.bounded_cache import Recent
+from txlake.session.bounded_cache import BoundedCache
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.statements import Expression, Table, TableName, TablePath
@@ -165,7 +165,7 @@ class Engine:
     outside_paths: Callable[[], Sequence[str]] = tuple
     _state: _State = field(default_factory=_State)
     _sessions: set[int] = field(default_factory=set)
-    _logs: Recent[str, TableLog] = field(init=False)
+    _logs: BoundedCache[str, TableLog] = field(init=False)
     _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _process: int = field(default_factory=os.getpid)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -173,7 +173,7 @@ class Engine:
     _undone: deque[str] = field(default_factory=lambda: deque(maxlen=_UNDONE_KEPT))
 
     def __post_init__(self) -> None:
-        self._logs = Recent(self.settings.tables_cached)
+        self._logs = BoundedCache(self.settings.tables_cached)
 
     def with_plane(self, plane: DataPlane) -> Engine:
         """Return an engine for the same lake with another data plane.

@@ -20,12 +20,16 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
-from txlake.session.answers import Answers, answered, asks_only
-from txlake.session.by_rules import by_rules
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, Commands, TableLock, words_of
 from txlake.session.context import Context
 from txlake.session.engine import Engine
+from txlake.session.session_functions import (
+    SessionFunctionValues,
+    is_only_session_functions,
+    with_values,
+)
+from txlake.session.settings_rules import apply_rules
 from txlake.session.transaction import State, Transaction
 from txlake.spark.spark_errors import spark_errors
 from txlake.statements import (
@@ -190,7 +194,11 @@ class Session:
         `user_metadata` becomes the commit's `userMetadata`; the last statement's counts.
         """
         requested_in = transaction
-        if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
+        if (
+            transaction is not None
+            and transaction.state is State.FAILED
+            and is_only_session_functions(statement)
+        ):
             transaction = None  # XACT_STATE() is -1 there
         with span("statement", kind=words_of(statement)):
             return self._answer_of(transaction, requested_in, statement, user_metadata)
@@ -202,8 +210,9 @@ class Session:
         statement: Statement,
         user_metadata: str | None,
     ) -> Answer:
-        statement = answered(
-            statement, lambda: Answers(self.engine, requested_in, self.database, self.number)
+        statement = with_values(
+            statement,
+            lambda: SessionFunctionValues(self.engine, requested_in, self.database, self.number),
         )
         command = self.handlers.commands[type(statement)]
         if transaction is not None and command.is_alone:
@@ -220,7 +229,7 @@ class Session:
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
-            answer = command.run(context, by_rules(statement, context.rules))
+            answer = command.run(context, apply_rules(statement, context.rules))
             if transaction is None:
                 context.transaction.commit()
             return answer

@@ -45,7 +45,7 @@ _BOUNDED = re.compile(r"\b(?:var)?char(?:acter)?\s*\(", re.IGNORECASE)
 _ODD_NAME = re.compile(r"`[^`]*[^\w`][^`]*`")
 
 
-def by_rules(statement: Statement, rules: TextRules) -> Statement:
+def apply_rules(statement: Statement, rules: TextRules) -> Statement:
     """Return the statement with its types as the session's settings define them.
 
     Raises InvalidRequest, naming the setting, for a stored expression that means something else in

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.session.offline import Offline
-from txlake.session.bounded_cache import Recent
+from txlake.session.bounded_cache import BoundedCache
 from txlake.session.engine import Engine
 from txlake.settings import Settings
 from txlake.statements import TableName
@@ -23,7 +23,7 @@ class Thing:
 
 
 def test_those_used_last_are_kept() -> None:
-    recent: Recent[int, Thing] = Recent(2)
+    recent: BoundedCache[int, Thing] = BoundedCache(2)
     for key in (1, 2):
         recent.put(key, Thing())
     assert recent.get(1) is not None
@@ -33,7 +33,7 @@ def test_those_used_last_are_kept() -> None:
 
 
 def test_what_is_held_is_found_whatever_its_age() -> None:
-    recent: Recent[int, Thing] = Recent(1)
+    recent: BoundedCache[int, Thing] = BoundedCache(1)
     held = Thing()
     recent.put(1, held)
     recent.put(2, Thing())

@@ -30,7 +30,7 @@ _TABLE_TYPES = frozenset({"U"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SessionFunctionValues:
     """The values of the session functions for one session and its lake.
 
     Attributes:
@@ -110,41 +110,41 @@ class Answers:
         return [f"{_lookup(names)}concat(CAST((", ") AS STRING), '/', CAST((", ") AS STRING)))"]
 
 
-def answered(statement: Statement, answers: Callable[[], Answers]) -> Statement:
+def with_values(statement: Statement, values_of: Callable[[], SessionFunctionValues]) -> Statement:
     """Return the statement with its session functions replaced; itself if it has none.
 
-    The statements of a BEGIN ATOMIC ask when they run.
+    The functions in a BEGIN ATOMIC are replaced when its statements run.
     """
-    return statement if isinstance(statement, Atomic) else _answered_in(statement, answers)
+    return statement if isinstance(statement, Atomic) else _with_values_in(statement, values_of)
 
 
-def asks_only(statement: Statement) -> bool:
+def is_only_session_functions(statement: Statement) -> bool:
     """Whether the statement is a query of session functions that reads no table."""
     if not isinstance(statement, Select):
         return False
     return bool(statement.query.session_functions) and not statement.query.references
 
 
-def _answered_in(part: _Part, answers: Callable[[], Answers]) -> _Part:
+def _with_values_in(part: _Part, values_of: Callable[[], SessionFunctionValues]) -> _Part:
     """Return a part of a statement with the session functions in its texts replaced."""
     if not is_dataclass(part) or isinstance(part, type):
         return part
     changed: dict[str, object] = {}
     for item in fields(part):
         before = getattr(part, item.name)
-        after = _answered_value(before, answers)
+        after = _with_values_in_item(before, values_of)
         if after is not before:
             changed[item.name] = after
     return replace(part, **changed) if changed else part
 
 
-def _answered_value(value: object, answers: Callable[[], Answers]) -> object:
+def _with_values_in_item(value: object, values_of: Callable[[], SessionFunctionValues]) -> object:
     if isinstance(value, SqlText):
-        return value.with_session_values(answers().of) if value.session_functions else value
+        return value.with_session_values(values_of().of) if value.session_functions else value
     if isinstance(value, tuple):
-        made = tuple(_answered_value(one, answers) for one in value)
+        made = tuple(_with_values_in_item(one, values_of) for one in value)
         return value if all(one is other for one, other in zip(made, value)) else made
-    return _answered_in(value, answers)
+    return _with_values_in(value, values_of)
 
 
 def _integer(number: int | None) -> str:

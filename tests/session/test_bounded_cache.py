@@ -15,7 +15,7 @@ from txlake.session.engine import Engine
 from txlake.settings import Settings
 from txlake.statements import TableName
 from txlake.system import System
-from txlake.tables import spark_sessions
+from txlake.tables import session_lookup
 
 
 class Thing:
@@ -92,19 +92,19 @@ def test_only_what_is_shared_is_remembered() -> None:
 
 
 def test_engines_of_places_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_sessions, "_engines", [])
+    monkeypatch.setattr(session_lookup, "_path_engines", [])
     context = SimpleNamespace(master="yarn", pythonExec="python3")
     spark = cast(SparkSession, SimpleNamespace(sparkContext=context))
-    first = spark_sessions.for_spark(spark, {"token": "0"}).engine
+    first = session_lookup.path_session(spark, {"token": "0"}).engine
     for number in range(1, 40):
-        spark_sessions.for_spark(spark, {"token": str(number)})
-        assert spark_sessions.for_spark(spark, {"token": "0"}).engine is first
-    assert len(spark_sessions._engines) == 16
+        session_lookup.path_session(spark, {"token": str(number)})
+        assert session_lookup.path_session(spark, {"token": "0"}).engine is first
+    assert len(session_lookup._path_engines) == 16
     first._shared["memory://clone"] = ("memory://source",)
     for number in range(40, 80):
-        spark_sessions.for_spark(spark, {"token": str(number)})
-    assert len(spark_sessions._engines) == 17
-    assert spark_sessions.for_spark(spark, {"token": "0"}).engine is first
+        session_lookup.path_session(spark, {"token": str(number)})
+    assert len(session_lookup._path_engines) == 17
+    assert session_lookup.path_session(spark, {"token": "0"}).engine is first
     assert isinstance(first.system, System)
 
 

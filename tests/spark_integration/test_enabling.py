@@ -19,7 +19,7 @@ import txlake
 from tests.lake.rows import rows
 from txlake.errors import InvalidRequest
 from txlake.spark_integration import enabling
-from txlake.tables import enabled as enabled_sessions
+from txlake.tables import enabled_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,18 +102,18 @@ def test_no_session_is_enabled_while_overrides_are_removed(
     enabled: SparkSession, lake: txlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = enabled.newSession()
-    is_any = enabled_sessions.is_any
+    any_enabled = enabled_sessions.any_enabled
     with txlake.connect(str(tmp_path / "second"), spark=other) as second:
         beside = threading.Thread(target=txlake.enable, args=(other, second))
 
         def asked() -> bool:
-            found = is_any()
+            found = any_enabled()
             if not beside.ident:
                 beside.start()
                 beside.join(2)  # it waits for the one that asks
             return found
 
-        monkeypatch.setattr(enabled_sessions, "is_any", asked)
+        monkeypatch.setattr(enabled_sessions, "any_enabled", asked)
         txlake.disable(enabled)
         beside.join(60)
         other.sql("CREATE TABLE t (id INT)")
@@ -221,7 +221,7 @@ def test_a_builder_makes_enabled_sessions(spark: SparkSession, tmp_path: Path) -
         made.sql("DELETE FROM t")
         again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
         again.sql("ROLLBACK")  # the same lake's session, in its transaction
-        found = enabled_sessions.enabled_in(made)
+        found = enabled_sessions.enabled_session(made)
         assert found is not None
         found.session.engine.close()
         again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()

@@ -22,11 +22,11 @@ def given_options(
     """`forPath(spark, ...)` and its like use the recorder; the storage options that they gave."""
     given: list[Mapping[str, str] | None] = []
 
-    def executor_for(_: object, options: Mapping[str, str] | None = None) -> Recorder:
+    def executor_of(_: object, options: Mapping[str, str] | None = None) -> Recorder:
         given.append(options)
         return recorder
 
-    monkeypatch.setattr(table, "executor_for", executor_for)
+    monkeypatch.setattr(table, "executor_of", executor_of)
     return given
 
 

@@ -23,11 +23,11 @@ from txlake.errors import (
     UnsupportedFeature,
     UpdateConflict,
 )
-from txlake.tables.errors import as_delta_spark, translation
+from txlake.tables.errors import raises_delta_spark_errors, translate
 
 
 def raised(error: Exception) -> Exception:
-    @as_delta_spark
+    @raises_delta_spark_errors
     def call() -> None:
         raise error
 
@@ -107,7 +107,7 @@ def test_every_conflict_can_be_translated() -> None:
     conflicts = [kind for kind in kinds if issubclass(kind, Conflict)]
     assert len(conflicts) > 5
     for kind in conflicts:
-        assert isinstance(translation(kind("lost")), kind)
+        assert isinstance(translate(kind("lost")), kind)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_every_conflict_can_be_translated() -> None:
     [
         CorruptTable("gap"),
         AnalysisException(message="of Spark"),
-        translation(InvalidRequest("already translated")),
+        translate(InvalidRequest("already translated")),
         KeyError("x"),
     ],
     ids=["corrupt", "spark's", "translated", "python's"],
@@ -127,7 +127,7 @@ def test_other_errors_go_through_as_they_are(error: Exception) -> None:
 def test_the_cause_and_the_place_of_the_error_stay() -> None:
     cause = ValueError("low level")
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def call() -> None:
         try:
             raise cause

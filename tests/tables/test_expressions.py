@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException
 
 from txlake.statements import Assignment, Reference, SqlText, TableName
-from txlake.tables.expressions import assignments_of, column_path, condition_of, resolved
+from txlake.tables.expressions import assignments_of, column_path, condition_of, resolve_assignments
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_the_qualifier_goes(
     name: str, qualifier: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     columns = ("id", "key", "value", "nested")
-    assert resolved(assigned(name), qualifier, columns)[0].column == expected
+    assert resolve_assignments(assigned(name), qualifier, columns)[0].column == expected
 
 
 def test_a_column_is_assigned_once() -> None:
     with pytest.raises(AnalysisException, match="VALUE is assigned twice"):
-        resolved(assigned("t.value", "VALUE"), ("t",), ("value",))
+        resolve_assignments(assigned("t.value", "VALUE"), ("t",), ("value",))
 
 
 def test_an_empty_mapping_assigns_nothing() -> None:

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 
 import txlake
 from txlake import DeltaTable
-from txlake.tables import spark_sessions
-from txlake.tables.spark_sessions import lake_of
+from txlake.tables import session_lookup
+from txlake.tables.session_lookup import lake_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broad(keep=4)
 @pytest.fixture(autouse=True)
 def _no_other_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lakes that other tests of this process left open don't count."""
-    monkeypatch.setattr(spark_sessions, "_lakes", type(spark_sessions._lakes)())
+    monkeypatch.setattr(session_lookup, "_lake_sessions", type(session_lookup._lake_sessions)())
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_of_several_lakes_none_is_chosen(
 
 def test_without_a_lake_names_mean_nothing(spark: SparkSession, tmp_path: Path) -> None:
     with txlake.connect(str(tmp_path / "w"), spark=spark):
-        assert lake_of(spark) is not None
+        assert lake_session(spark) is not None
     with pytest.raises(AnalysisException, match="no lake is open in it"):
         DeltaTable.forName(spark, "orders")
     with pytest.raises(AnalysisException, match="there is no lake here; open one with"):
@@ -105,12 +105,12 @@ def test_without_a_lake_names_mean_nothing(spark: SparkSession, tmp_path: Path) 
 def test_another_spark_session_has_none(lake: txlake.Lake, spark: SparkSession) -> None:
     if not hasattr(spark, "newSession"):
         pytest.skip("Spark Connect")
-    assert lake_of(spark) is lake._session
-    assert lake_of(spark.newSession()) is None
+    assert lake_session(spark) is lake._session
+    assert lake_session(spark.newSession()) is None
 
 
 def test_a_lake_that_nobody_holds_is_forgotten(tmp_path: Path, spark: SparkSession) -> None:
     lake = txlake.connect(str(tmp_path / "w"), spark=spark)
-    assert lake_of(spark) is lake._session
+    assert lake_session(spark) is lake._session
     lake.close()
-    assert lake_of(spark) is None
+    assert lake_session(spark) is None

@@ -29,7 +29,7 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
 from txlake.sql import parse
-from txlake.tables.spark_sessions import note_lake
+from txlake.tables.session_lookup import register_lake
 from txlake.unity import is_unity
 from txlake.views.notebook import card, card_or_error
 
@@ -127,7 +127,7 @@ def open_session(
         isolation=isolation,
         settings=settings,
     )
-    note_lake(session)
+    register_lake(session)
     return session
 
 

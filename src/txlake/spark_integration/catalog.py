@@ -29,7 +29,7 @@ from txlake.statements import (
     UseDatabase,
 )
 from txlake.statements import Table as AnyTable
-from txlake.tables.errors import refused
+from txlake.tables.errors import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql.catalog import Catalog as _Catalog
@@ -257,7 +257,7 @@ class LakeCatalog(_Catalog):
     def _lake_require_database(self, name: str) -> Database:
         database = self._lake_find_database(name)
         if database is None:
-            raise refused(
+            raise refusal(
                 "SCHEMA_NOT_FOUND",
                 f"there is no database {name!r} in the lake; CREATE DATABASE {name} makes it",
             )

@@ -6,8 +6,8 @@ A program gets its session in many ways: the object that `enable` was called wit
 or attributes set on one object, would miss all others, and a DataFrame takes `write` from its
 class, even if it was made before `enable`. So `enable` overrides methods in PySpark's classes
 `SparkSession` and `DataFrame` of the session's kind (classic or Connect). Each override checks at
-every call whether its session is enabled (`tables.enabled`); other sessions behave as before. The
-last `disable` restores the original methods.
+every call whether its session is enabled (`tables.enabled_sessions`); other sessions behave as
+before. The last `disable` restores the original methods.
 
 txlake itself uses Spark through the same objects. Calls from its own modules go to Spark's
 methods: a lake reads Parquet files to answer `spark.table`. So do calls made during an overridden
@@ -35,8 +35,8 @@ from txlake.spark_integration.catalog_since_4_2 import LakeCatalogSince42
 from txlake.spark_integration.errors import is_in_call
 from txlake.spark_integration.lake_binding import LakeBinding, binding_of
 from txlake.spark_integration.overrides import with_overrides
-from txlake.tables import enabled
-from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark
+from txlake.tables import enabled_sessions
+from txlake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 
 if TYPE_CHECKING:
     from txlake.lake.lake import LakeSession
@@ -45,7 +45,7 @@ _OWN = __name__.partition(".")[0] + "."
 _ATTRIBUTE = "_txlake_override"
 
 
-@as_delta_spark
+@raises_delta_spark_errors
 def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
     """Enable a Spark session for a lake: from now on Spark's own API works on the lake's tables.
 
@@ -77,21 +77,21 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
             "txlake.connect(..., spark=spark), with the session that is to be enabled"
         )
     with _lock:
-        enabled.give(spark, session)
+        enabled_sessions.enable_session(spark, session)
         _install(*_classes(spark))
     return spark
 
 
-@as_delta_spark
+@raises_delta_spark_errors
 def disable(spark: SparkSession) -> SparkSession:
     """Restore a Spark session to its state before `enable`; the lake stays open.
 
     Returns the same Spark session. Raises InvalidRequest when it isn't enabled.
     """
     with _lock:
-        if not enabled.take_back(spark):
+        if not enabled_sessions.disable_session(spark):
             raise InvalidRequest("the Spark session isn't enabled: there is nothing to take back")
-        if not enabled.is_any():
+        if not enabled_sessions.any_enabled():
             _uninstall()
     return spark
 

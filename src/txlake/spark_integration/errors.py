@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from pyspark.errors import PySparkException
 
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.tables.errors import translation
+from txlake.tables.errors import translate
 
 
 class _Thread(threading.local):
@@ -40,7 +40,7 @@ def with_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
         except PySparkException:
             raise
         except TxlakeError as error:
-            translated = translation(_with_condition(error))
+            translated = translate(_with_condition(error))
             if translated is error:
                 raise
             raise translated.with_traceback(error.__traceback__) from error.__cause__

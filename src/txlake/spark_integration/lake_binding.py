@@ -32,9 +32,9 @@ from txlake.statements import (
     quoted,
     table_of,
 )
-from txlake.tables.enabled import enabled_in
-from txlake.tables.errors import refused
-from txlake.tables.spark_sessions import for_spark
+from txlake.tables.enabled_sessions import enabled_session
+from txlake.tables.errors import refusal
+from txlake.tables.session_lookup import path_session
 from txlake.views import view_named
 
 _SPARK_CATALOG = "spark_catalog"
@@ -175,12 +175,12 @@ class LakeBinding:
             return
         owner, _ = self.session.engine.qualified(table, self.session.database)
         if self.session.engine.catalog.of_lake().database(owner) is None:
-            raise refused(
+            raise refusal(
                 "SCHEMA_NOT_FOUND",
                 f"there is no database {owner!r} in the lake; CREATE DATABASE {owner} makes it",
             )
         if self.spark_has(table) and not self.is_temporary(table):
-            raise refused(
+            raise refusal(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
                 f"{table} is a table of Spark's own, which a table of the lake would hide: choose "
                 "another name, or drop it first",
@@ -200,7 +200,7 @@ class LakeBinding:
             message = f"there is no table or view {table}"
         else:
             message = str(unknown_table(session.engine, session.current, session.database, table))
-        return refused("TABLE_OR_VIEW_NOT_FOUND", message)
+        return refusal("TABLE_OR_VIEW_NOT_FOUND", message)
 
     # Statements
 
@@ -237,7 +237,7 @@ class LakeBinding:
 
 def binding_of(spark: SparkSession) -> LakeBinding | None:
     """Return the binding of a Spark session; None for one that isn't enabled."""
-    enabled = enabled_in(spark)
+    enabled = enabled_session(spark)
     return None if enabled is None else LakeBinding(spark, enabled.session)
 
 
@@ -251,4 +251,4 @@ def session_for(binding: LakeBinding, table: Table, storage: Mapping[str, str]) 
     handle = binding.session.engine.find(table, binding.session.database)
     if handle is not None and handle.in_lake:
         return binding.session
-    return for_spark(binding.spark, storage)
+    return path_session(binding.spark, storage)

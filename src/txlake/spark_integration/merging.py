@@ -30,9 +30,9 @@ from txlake.statements import (
     Table,
     TableName,
 )
-from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused, refused
+from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused, refusal
 from txlake.tables.expressions import assignments_of
-from txlake.tables.merge import DeltaMergeBuilder, Target
+from txlake.tables.merge import DeltaMergeBuilder, MergeTarget
 
 if TYPE_CHECKING:
     from pyspark.sql.merge import MergeIntoWriter as _Writer
@@ -73,18 +73,18 @@ class LakeMergeIntoWriter(_Writer):
         binding, table = self._lake_binding, self._lake_table
         with binding.fail_on_error():
             if not self._lake_clauses:
-                raise refused(
+                raise refusal(
                     "NO_MERGE_ACTION_SPECIFIED",
                     f"mergeInto of {table} has no action: add whenMatched(), whenNotMatched() or "
                     "whenNotMatchedBySource(), and what is to be done, before merge()",
                 )
             if binding.kind_of(table) is NameKind.VIEW:
-                raise refused(
+                raise refusal(
                     "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table"
                 )
             names = binding.full_name(table)
             builder = DeltaMergeBuilder(
-                Target(
+                MergeTarget(
                     executor=binding.session, table=table, alias=names[-1], names=names, scope=()
                 ),
                 self._lake_rows,

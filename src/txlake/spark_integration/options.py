@@ -17,7 +17,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.nearest import did_you_mean, nearest
 from txlake.statements import TimeTravel
 from txlake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
-from txlake.tables.errors import refused
+from txlake.tables.errors import refusal
 from txlake.tables.hadoop import storage_options
 
 # The formats of a lake's tables.
@@ -162,7 +162,7 @@ def read_options(raw: Mapping[str, object]) -> ReadOptions:
     options.refuse(REFUSED_READS, READ_OPTIONS)
     version, timestamp = (options.text(name) for name in _TRAVELS)
     if version is not None and timestamp is not None:
-        raise refused(
+        raise refusal(
             "INVALID_TIME_TRAVEL_SPEC",
             "versionAsOf and timestampAsOf exclude each other: give one of the two",
         )
@@ -188,7 +188,7 @@ def _range(options: _Options) -> FeedRange:
     for end, version, timestamp in (("start", *_CHANGES[0::2]), ("end", *_CHANGES[1::2])):
         texts = [options.text(version), options.text(timestamp)]
         if None not in texts:
-            raise refused(
+            raise refusal(
                 "DELTA_MULTIPLE_CDC_BOUNDARY",
                 f"{version} and {timestamp} both say where the changes {end}: give one of the two",
             )
@@ -199,7 +199,7 @@ def _range(options: _Options) -> FeedRange:
         to_timestamp=options.text("endingTimestamp"),
     )
     if feed_range.from_version is None and feed_range.from_timestamp is None:
-        raise refused(
+        raise refusal(
             "DELTA_NO_START_FOR_CDC_READ",
             "readChangeFeed needs a start: give startingVersion or startingTimestamp",
         )
@@ -230,7 +230,7 @@ def write_options(raw: Mapping[str, object]) -> WriteOptions:
         storage=options.storage(),
     )
     if (parsed.app_id is None) != (parsed.app_version is None):
-        raise refused(
+        raise refusal(
             "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
             "txnAppId and txnVersion go together: give both, or neither",
         )
@@ -243,12 +243,12 @@ def write_options(raw: Mapping[str, object]) -> WriteOptions:
         )
     if parsed.partition_overwrite == "dynamic":
         if parsed.replace_where is not None:
-            raise refused(
+            raise refusal(
                 "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
                 "replaceWhere and partitionOverwriteMode 'dynamic' exclude each other",
             )
         if parsed.overwrite_schema:
-            raise refused(
+            raise refusal(
                 "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
                 "overwriteSchema replaces the whole table, and partitionOverwriteMode 'dynamic' "
                 "some partitions: give one of the two",
@@ -421,6 +421,6 @@ def prefix_storage_options(raw: Mapping[str, str]) -> dict[str, str]:
 
 
 def _illegal(name: str, value: str, explanation: str) -> InvalidRequest:
-    return refused(
+    return refusal(
         "DELTA_ILLEGAL_OPTION", f"Invalid value '{value}' for option '{name}', {explanation}"
     )

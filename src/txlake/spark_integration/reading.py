@@ -22,7 +22,7 @@ from txlake.spark_integration.options import FeedRange, ReadOptions, is_lake_for
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table, resolve_table, split_time_travel
 from txlake.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
-from txlake.tables.errors import refused
+from txlake.tables.errors import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader as _Reader
@@ -149,7 +149,7 @@ def one_path(path: str | list[str] | None, option: str | None = None) -> str:
     Raises an AnalysisException for no path, for several, and for an argument beside the option.
     """
     if path is not None and option is not None:
-        raise refused(
+        raise refusal(
             "_LEGACY_ERROR_TEMP_1306",
             f"the path {path!r} is given, and the option 'path' is {option!r}: leave one of the "
             "two out",
@@ -188,7 +188,7 @@ def with_schema(
     wanted: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     columns = [(field.name, field.dataType) for field in wanted]
     if columns != [(field.name, field.dataType) for field in frame.schema]:
-        raise refused(
+        raise refusal(
             condition,
             f"the table has the schema {frame.schema.simpleString()}, not {wanted.simpleString()}; "
             "leave .schema(...) out, and select or cast what is needed",

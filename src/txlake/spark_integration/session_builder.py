@@ -10,8 +10,8 @@ from txlake.settings import Settings
 from txlake.spark_integration.enabling import enable
 from txlake.spark_integration.overrides import with_overrides
 from txlake.storage import canonical_url
-from txlake.tables.enabled import enabled_in
-from txlake.tables.errors import ArgumentTypeRefused, as_delta_spark
+from txlake.tables.enabled_sessions import enabled_session
+from txlake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ _CATALOG = "spark.sql.catalog."
 _DELTA_SPARK = ("io.delta", "org.apache.spark.sql.delta")
 
 
-@as_delta_spark
+@raises_delta_spark_errors
 def configure(
     builder: SparkSession.Builder,
     location: str,
@@ -53,7 +53,7 @@ def configure(
         )
 
     def enable_for_lake(spark: SparkSession) -> SparkSession:
-        enabled = enabled_in(spark)
+        enabled = enabled_session(spark)
         engine = (
             None if enabled is None or enabled.session.engine.is_closed else enabled.session.engine
         )

@@ -46,7 +46,7 @@ from txlake.statements import (
     UndropTable,
 )
 from txlake.statements.text_references import references_of
-from txlake.tables.errors import ArgumentTypeRefused, TextRefused, refuse_text, refused
+from txlake.tables.errors import ArgumentTypeRefused, TextRefused, raise_parse_error, refusal
 
 # Spark's own `sql`.
 Plain = Callable[..., DataFrame]
@@ -122,13 +122,13 @@ def _execute(binding: LakeBinding, plain: Plain, text: str, args: _Arguments) ->
     if not statements:
         return binding.run_in_spark(plain)
     if len(statements) > 1:
-        several = refused(
+        several = refusal(
             "PARSE_SYNTAX_ERROR",
             f"expected one statement, found {len(statements)}: spark.sql takes one at a time; "
             "lake.sql takes several",
         )
         binding.session.fail(several)
-        refuse_text(several)
+        raise_parse_error(several)
     [statement] = statements
     with binding.fail_on_error():
         for path in _path_tables(statement):
@@ -191,7 +191,7 @@ def _execute_unparsed(
             raise _as_text(error) from spark_error
     created = parsed.creates
     if isinstance(created, TableName) and binding.kind_of(created) is not None:
-        exists = refused(
+        exists = refusal(
             "TABLE_OR_VIEW_ALREADY_EXISTS", f"{created} is a table or view of the lake"
         )
         binding.session.fail(exists)
@@ -251,7 +251,7 @@ def _is_lake_statement_without_values(binding: LakeBinding, text: str, args: _Ar
 
 def _as_text(error: InvalidRequest) -> InvalidRequest:
     try:
-        refuse_text(error)
+        raise_parse_error(error)
     except TextRefused as text_error:
         return text_error
 

@@ -35,8 +35,8 @@ from txlake.spark_integration.table_references import parse_table, resolve_table
 from txlake.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
 from txlake.system import System
-from txlake.tables.enabled import one_batch_each, starting
-from txlake.tables.errors import refused
+from txlake.tables.enabled_sessions import end_transactions_per_batch, stream_start
+from txlake.tables.errors import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader as _Reader
@@ -121,7 +121,7 @@ def _require_table(binding: LakeBinding, table: Table) -> None:
     """Raise an AnalysisException unless the lake has such a table: a view can't be streamed."""
     kind = binding.kind_of(table)
     if kind is NameKind.VIEW or (isinstance(table, TableName) and binding.is_planned_view(table)):
-        raise refused(
+        raise refusal(
             "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
             f"{table} is a view of the lake, whose rows aren't a stream: read the stream of its "
             "table, and select from that",
@@ -184,7 +184,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         self._lake_source = "foreachBatch"
         if is_connect(self._lake_binding.spark) or not callable(func):
             return super().foreachBatch(func)
-        return super().foreachBatch(one_batch_each(func))
+        return super().foreachBatch(end_transactions_per_batch(func))
 
     def start(
         self,
@@ -200,7 +200,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
         if not is_lake_format(source):
             self._lake_forward_partitions()
-            with starting(self._lake_binding.spark, self._lake_binding.session.database):
+            with stream_start(self._lake_binding.spark, self._lake_binding.session.database):
                 return super().start(path, format)
         return self._lake_start(path, source)
 
@@ -209,7 +209,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         with self._lake_binding.fail_on_error():
             options = stream_writer_options(self._lake_options)
             if path is not None and options.path is not None:
-                raise refused(
+                raise refusal(
                     "_LEGACY_ERROR_TEMP_1188",
                     f"start({path!r}) has a path, and the option 'path' is {options.path!r}: leave "
                     "one of the two out",
@@ -247,7 +247,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
             return False
         kind = binding.kind_of(table)
         if kind is not None and source is not None and not is_lake_format(source):
-            raise refused(
+            raise refusal(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
                 f"{table} is a {kind.value} of the lake, and {source} is the format of another; "
                 "leave the format out, or choose another name",
@@ -261,7 +261,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         table = parse_table(name)
         with self._lake_binding.fail_on_error():
             if self._lake_binding.is_temporary(table):
-                raise refused(
+                raise refusal(
                     "_LEGACY_ERROR_TEMP_1190",
                     f"{table} is a temporary view, into which no stream is written: choose another "
                     "name, or drop the view",
@@ -302,10 +302,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
     ) -> Any:
         binding = self._lake_binding
         if binding.kind_of(table) is NameKind.VIEW:
-            raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+            raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         mode = _MODES.get(self._lake_mode.lower())
         if mode is None:
-            raise refused(
+            raise refusal(
                 "DELTA_UNSUPPORTED_OUTPUT_MODE",
                 f"{table}: output mode {self._lake_mode!r}: expected 'append' or 'complete'; "
                 "for 'update' use foreachBatch with a MERGE",

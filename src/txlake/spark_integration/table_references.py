@@ -8,7 +8,7 @@ import re
 from txlake.errors import InvalidRequest
 from txlake.spark_integration.lake_binding import LakeBinding
 from txlake.statements import Table, TableName, TablePath, TimeTravel, is_place, table_of
-from txlake.tables.errors import refuse_text
+from txlake.tables.errors import raise_parse_error
 
 _VERSION = re.compile(r"(.+)@[vV](\d+)$", re.DOTALL)
 _TIMESTAMP = re.compile(r"(.+)@(\d{17})$", re.DOTALL)
@@ -19,7 +19,7 @@ def parse_table(text: str) -> Table:
     try:
         return table_of(text)
     except InvalidRequest as error:
-        refuse_text(error)
+        raise_parse_error(error)
 
 
 def resolve_table(binding: LakeBinding, text: str, source: str | None) -> Table:

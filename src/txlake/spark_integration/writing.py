@@ -28,7 +28,7 @@ from txlake.statements import (
     TableName,
     Write,
 )
-from txlake.tables.errors import refused
+from txlake.tables.errors import refusal
 from txlake.tables.expressions import condition_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class LakeWriter(FormatRecorder, _Writer):
         with self._lake_binding.fail_on_error():
             options = write_options(self._lake_options)
             if path is not None and options.path is not None:
-                raise refused(
+                raise refusal(
                     "_LEGACY_ERROR_TEMP_1307",
                     f"save({path!r}) has a path, and the option 'path' is {options.path!r}: leave "
                     "one of the two out",
@@ -140,7 +140,7 @@ class LakeWriter(FormatRecorder, _Writer):
             return False
         kind = self._lake_binding.kind_of(table)
         if kind is not None and source is not None and not is_lake_format(source):
-            raise refused(
+            raise refusal(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
                 f"{table} is a {kind.value} of the lake, and {source} is the format of another; "
                 "leave the format out, or choose another name",
@@ -173,7 +173,7 @@ class LakeWriter(FormatRecorder, _Writer):
     @with_spark_errors
     def _lake_insert_into(self, name: str) -> None:
         if self._lake_partitions is not None:
-            raise refused(
+            raise refusal(
                 "PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO",
                 "insertInto() can't be used together with partitionBy(): the table's own partition "
                 "columns count",
@@ -205,7 +205,7 @@ class LakeWriter(FormatRecorder, _Writer):
             return default
         mode = _MODES.get(self._lake_save_mode.lower())
         if mode is None:
-            raise refused(
+            raise refusal(
                 "INVALID_SAVE_MODE",
                 f"mode {self._lake_save_mode!r}: expected 'append', 'overwrite', 'ignore', "
                 "'error', 'errorifexists' or 'default'",
@@ -282,7 +282,7 @@ def insert(
         by_partition: replaces the partitions that the new rows fall into.
     """
     if binding.kind_of(table) is NameKind.VIEW:
-        raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+        raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
     require_data_change(options, table)
     where = condition or _condition(options.replace_where)
     if not overwrite and (where is not None or options.replace_using):

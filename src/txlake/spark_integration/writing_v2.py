@@ -17,7 +17,7 @@ from txlake.spark_integration.table_references import parse_table
 from txlake.spark_integration.writing import insert, require_data_change
 from txlake.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
 from txlake.statements.names import quoted
-from txlake.tables.errors import refused
+from txlake.tables.errors import refusal
 from txlake.tables.expressions import condition_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class LakeWriterV2(OptionsRecorder, _Writer):
             plain()
             return
         if is_other_format:
-            raise refused(
+            raise refusal(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
                 f"{table} is the lake's, and {self._lake_source} the format of another; leave "
                 "using() out, or choose another name",
@@ -136,7 +136,7 @@ class LakeWriterV2(OptionsRecorder, _Writer):
     def _lake_create(self, table: TableName | TablePath, mode: CreateMode) -> None:
         binding = self._lake_binding
         if binding.kind_of(table) is NameKind.VIEW:
-            raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+            raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         binding.require_creatable(table)
         options = write_options(self._lake_options)
         require_data_change(options, table)
@@ -151,7 +151,7 @@ class LakeWriterV2(OptionsRecorder, _Writer):
                 "the whole table; use overwrite(condition)"
             )
         if mode != "create" and options.overwrite_schema is False:
-            raise refused(
+            raise refusal(
                 "DELTA_ILLEGAL_USAGE",
                 f"{table}: {called}() replaces the schema too, which overwriteSchema 'false' "
                 "forbids; leave the option out, or use overwrite(lit(True))",
@@ -217,8 +217,8 @@ def _require_no_row_options(options: WriteOptions, table: object, *, by_partitio
     if options.replace_where is None:
         raise InvalidRequest(message)
     if by_partition:
-        raise refused("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE", message)
-    raise refused("DELTA_REPLACE_WHERE_IN_OVERWRITE", message)
+        raise refusal("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE", message)
+    raise refusal("DELTA_REPLACE_WHERE_IN_OVERWRITE", message)
 
 
 def select_all(view: str) -> SqlText:

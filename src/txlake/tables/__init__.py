@@ -1,4 +1,4 @@
-"""DeltaTable: the API that delta-spark's users know; builds statements, hands them to a session."""
+"""`DeltaTable` and its builders: delta-spark's API, which makes statements for a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what callers pass, with the errors that delta-spark's users know."""
+"""Check the arguments of callers, with the errors that delta-spark's users know."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused
 
 _T = TypeVar("_T")
 
-_NAMES = {str: "a string", bool: "a boolean", int: "an int", dict: "a dict"}
+_TYPE_NAMES = {str: "a string", bool: "a boolean", int: "an int", dict: "a dict"}
 
 
-def checked(value: object, kind: type[_T], name: str) -> _T:
-    """The value. Raises a ValueError when it isn't of that type."""
+def require_type(value: object, kind: type[_T], name: str) -> _T:
+    """Return the value. Raises a ValueError if it has another type."""
     if isinstance(value, kind):
         return value
-    raise ArgumentValueRefused(f"{name} needs to be {_NAMES[kind]} but got '{type(value)}'.")
+    raise ArgumentValueRefused(f"{name} needs to be {_TYPE_NAMES[kind]} but got '{type(value)}'.")
 
 
-def strings(columns: tuple[object, ...], what: str) -> tuple[str, ...]:
-    """Names given one by one, or as one list or tuple.
+def require_strings(columns: tuple[object, ...], what: str) -> tuple[str, ...]:
+    """Return names that are given one by one, or as one list or tuple.
 
-    Raises a TypeError that names `what`, a singular with its article left out.
+    Raises a TypeError that names `what`, a singular noun without its article.
     """
     names: Iterable[object] = columns
     if len(columns) == 1 and isinstance(columns[0], list | tuple):
         names = columns[0]
-    return tuple(string(name, what) for name in names)
+    return tuple(require_string(name, what) for name in names)
 
 
-def string(value: object, what: str) -> str:
-    """The text. Raises a TypeError that names `what`."""
+def require_string(value: object, what: str) -> str:
+    """Return the text. Raises a TypeError that names `what`."""
     if isinstance(value, str):
         return value
-    raise wrong_type(f"{what} must be str.", value)
+    raise type_error(f"{what} must be str.", value)
 
 
-def wrong_type(expected: str, *found: object) -> ArgumentTypeRefused:
-    """What was expected, and each value found with its type."""
-    values = "".join(f" Found {value} with type {type(value)}" for value in found)
-    return ArgumentTypeRefused(expected + values)
+def type_error(expected: str, *rejected: object) -> ArgumentTypeRefused:
+    """Return an error that says what was expected, and each rejected value with its type."""
+    found = "".join(f" Found {value} with type {type(value)}" for value in rejected)
+    return ArgumentTypeRefused(expected + found)
 
 
-def settled(table: Table) -> Table:
-    """The table; one that is named by a relative path stays where that leads to now.
+def with_absolute_path(table: Table) -> Table:
+    """Return the table, a relative path resolved against the current folder.
 
-    Raises InvalidRequest for a location that names no place.
+    Raises InvalidRequest for an invalid location.
     """
     if not isinstance(table, TablePath) or table.location.lower().startswith(("/", "file:")):
         return table

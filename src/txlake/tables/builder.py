@@ -1,4 +1,4 @@
-"""`DeltaTableBuilder`: a table's definition, collected one call at a time, then created."""
+"""`DeltaTableBuilder`: collects a table's definition call by call, then creates the table."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from txlake.statements import (
     table_of,
 )
 from txlake.storage.locations import canonical_url
-from txlake.tables.arguments import string, strings, wrong_type
+from txlake.tables.arguments import require_string, require_strings, type_error
 from txlake.tables.errors import (
     ArgumentValueRefused,
-    as_delta_spark,
-    refuse_text,
-    refused,
-    unsupported,
+    raise_parse_error,
+    raises_delta_spark_errors,
+    refusal,
+    unsupported_error,
 )
-from txlake.tables.executor import Executor, knowing_names
-from txlake.tables.spark_catalog import create_named, knows_delta
+from txlake.tables.executor import Executor, lake_executor
+from txlake.tables.spark_catalog import create_named, has_delta_catalog
 
 if TYPE_CHECKING:
     from txlake.tables.table import DeltaTable
@@ -46,14 +46,14 @@ _COMMENT = "comment"
 
 @dataclass
 class IdentityGenerator:
-    """Numbers for an identity column: `start`, then one `step` further each row."""
+    """The numbers of an identity column: `start`, then one more `step` for each row."""
 
     start: int = 1
     step: int = 1
 
 
 class DeltaTableBuilder:
-    """The definition of a new table; `DeltaTable.create` and its like make it.
+    """The definition of a new table, made by `DeltaTable.create` and its variants.
 
     A name, a location or both must be given before `execute`. Every call changes this builder and
     returns it.
@@ -63,11 +63,11 @@ class DeltaTableBuilder:
         self,
         executor: Executor,
         mode: CreateMode,
-        opened: Callable[[Executor, Table, TableName | None], DeltaTable],
+        open_table: Callable[[Executor, Table, TableName | None], DeltaTable],
     ) -> None:
         self._executor = executor
         self._mode = mode
-        self._opened = opened
+        self._open_table = open_table
         self._identifier: str | None = None
         self._location: str | None = None
         self._comment: str | None = None
@@ -85,27 +85,27 @@ class DeltaTableBuilder:
     @_jbuilder.setter
     def _jbuilder(self, builder: DeltaTableBuilder) -> None:
         if builder is not self:
-            raise wrong_type("_jbuilder must be this builder.", builder)
+            raise type_error("_jbuilder must be this builder.", builder)
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """The table's name, `table` or `database.table`; or ``delta.`/path` ``.
+        """Set the table's name, `table` or `database.table`; or ``delta.`/path` ``.
 
-        Raises a TypeError for what is no text.
+        Raises a TypeError for a name that isn't text.
         """
-        self._identifier = string(identifier, "Identifier")
+        self._identifier = require_string(identifier, "Identifier")
         return self
 
     def location(self, location: str) -> DeltaTableBuilder:
-        """The folder or URL that holds the table. Raises a TypeError for what is no text."""
-        self._location = string(location, "Location")
+        """Set the folder or URL of the table. Raises a TypeError if it isn't text."""
+        self._location = require_string(location, "Location")
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """The table's comment. Raises a TypeError for what is no text."""
-        self._comment = string(comment, "Table comment")
+        """Set the table's comment. Raises a TypeError if it isn't text."""
+        self._comment = require_string(comment, "Table comment")
         return self
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def addColumn(
         self,
         colName: str,
@@ -115,22 +115,22 @@ class DeltaTableBuilder:
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder:
-        """One more column.
+        """Add a column.
 
         Args:
             dataType: a type of PySpark, or its DDL text.
             generatedAlwaysAs: the SQL expression that computes the column, or an identity.
-            generatedByDefaultAs: an identity that fills the column where rows don't.
+            generatedByDefaultAs: an identity for rows that give the column no value.
 
         Raises a TypeError for arguments of another type, a ValueError for both kinds of generation
         at once or an identity of step 0, a ParseException for a text that is no type, an
         UnsupportedOperationException for an identity that isn't a bigint.
         """
-        name = string(colName, "Column name")
+        name = require_string(colName, "Column name")
         if not isinstance(dataType, str | DataType):
-            raise wrong_type("Column data type must be str or DataType.", dataType)
+            raise type_error("Column data type must be str or DataType.", dataType)
         if not isinstance(nullable, bool):
-            raise wrong_type("Column nullable must be bool.", nullable)
+            raise type_error("Column nullable must be bool.", nullable)
         is_long = _is_long(dataType)
         if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
             raise ArgumentValueRefused(
@@ -144,18 +144,18 @@ class DeltaTableBuilder:
         elif isinstance(generatedAlwaysAs, IdentityGenerator):
             identity = _identity(generatedAlwaysAs, True, name, dataType, is_long)
         elif generatedAlwaysAs is not None:
-            raise wrong_type(
+            raise type_error(
                 "Generated always as expression must be str or IdentityGenerator.",
                 generatedAlwaysAs,
             )
         if isinstance(generatedByDefaultAs, IdentityGenerator):
             identity = _identity(generatedByDefaultAs, False, name, dataType, is_long)
         elif generatedByDefaultAs is not None:
-            raise wrong_type(
+            raise type_error(
                 "Generated by default expression must be IdentityGenerator.", generatedByDefaultAs
             )
         if comment is not None:
-            string(comment, "Column comment")
+            require_string(comment, "Column comment")
         self._columns.append(
             ColumnSpec(
                 name=name,
@@ -168,78 +168,78 @@ class DeltaTableBuilder:
         )
         return self
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder:
-        """The columns of a schema; comments, generation and defaults in its metadata included.
+        """Add the columns of a schema, with the comments, generation and defaults in its metadata.
 
-        Raises a TypeError for what is no schema, nor a list of its fields.
+        Raises a TypeError for what is neither a schema nor a list of its fields.
         """
         fields: object = cols.fields if isinstance(cols, StructType) else cols
         if not isinstance(fields, list):
-            raise wrong_type("Schema must be StructType or a list of StructField.", cols)
+            raise type_error("Schema must be StructType or a list of StructField.", cols)
         for field in fields:
             if not isinstance(field, StructField):
-                raise wrong_type("Column in existing schema must be StructField.", field)
-        self._columns += map(_spec, fields)
+                raise type_error("Column in existing schema must be StructField.", field)
+        self._columns += map(_column_spec, fields)
         return self
 
     def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """The columns that partition the table, one by one or as one list.
+        """Set the partition columns, one by one or as one list.
 
-        Raises a TypeError for what is no text.
+        Raises a TypeError for a name that isn't text.
         """
-        self._partition_by = strings(_unwrapped(cols), "Partitioning column")
+        self._partition_by = require_strings(_from_scala(cols), "Partitioning column")
         return self
 
     def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """The columns that cluster the table, one by one or as one list.
+        """Set the clustering columns, one by one or as one list.
 
-        Raises a TypeError for what is no text.
+        Raises a TypeError for a name that isn't text.
         """
-        self._cluster_by = strings(_unwrapped(cols), "Clustering column")
+        self._cluster_by = require_strings(_from_scala(cols), "Clustering column")
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """One more table property. Raises a TypeError for what is no text."""
-        given: tuple[object, ...] = (key, value)
-        if not all(isinstance(one, str) for one in given):
-            raise wrong_type("Key and value of property must be string.", *given)
+        """Set a table property. Raises a TypeError for what isn't text."""
+        arguments: tuple[object, ...] = (key, value)
+        if not all(isinstance(argument, str) for argument in arguments):
+            raise type_error("Key and value of property must be string.", *arguments)
         self._properties[key] = value
         return self
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def execute(self) -> DeltaTable:
-        """Creates or replaces the table.
+        """Create or replace the table.
 
-        A name goes to the session's own catalog when it knows Delta, else to the lake, which is the
-        one that is open in the Spark session; a table of the session's catalog without a location
-        is its own (managed) and goes with DROP TABLE. Where `create` names a table that is there at
-        its location, and says nothing else of it, the table stays as it is and gets the name.
+        A name belongs to the session's own catalog if that can hold Delta tables, else to the lake
+        that is open in the Spark session. A table of the session's catalog without a location is
+        managed by it: DROP TABLE deletes its files. If `create` names a table that already exists
+        at its location, and defines nothing else, the table stays as it is and gets the name.
 
-        Raises an AnalysisException when the table exists or doesn't, against what was asked, and
-        for a definition that can't be; nothing is written then. Raises a ParseException for a text
-        that is no name, a Conflict when another one creates it at the same time, and an
+        Raises an AnalysisException if the table exists or doesn't, against the mode, and for an
+        invalid definition; nothing is written then. Raises a ParseException for a text that is no
+        name, a Conflict if another writer creates the table at the same time, and an
         UnsupportedOperationException for what txlake doesn't write.
         """
         if self._partition_by and self._cluster_by:
-            raise refused(
+            raise refusal(
                 "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
                 "a table is either clustered or partitioned: leave out partitionedBy or clusterBy",
             )
         table = self._table()
         if isinstance(table, TableName):
             spark = self._executor.spark
-            if knows_delta(spark, table):
+            if has_delta_catalog(spark, table):
                 place = create_named(spark, table, self._location, self._mode, self._write)
-                return self._opened(self._executor, place, table)
-            self._executor = knowing_names(self._executor)
+                return self._open_table(self._executor, place, table)
+            self._executor = lake_executor(self._executor)
         self._write(table, self._mode)
-        return self._opened(self._executor, table, None)
+        return self._open_table(self._executor, table, None)
 
     def _table(self) -> Table:
         if self._identifier is None:
             if self._location is None:
-                raise refused(
+                raise refusal(
                     "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION",
                     "the new table needs a name or a location: call tableName or location",
                 )
@@ -247,13 +247,13 @@ class DeltaTableBuilder:
         try:
             table = table_of(self._identifier)
         except InvalidRequest as error:
-            refuse_text(error)
+            raise_parse_error(error)
         if (
             isinstance(table, TablePath)
             and self._location is not None
             and canonical_url(table.location) != canonical_url(self._location)
         ):
-            raise refused(
+            raise refusal(
                 "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH",
                 f"the table's name {self._identifier} is a place, and its location is another: "
                 f"{self._location}; leave one of the two out",
@@ -262,7 +262,7 @@ class DeltaTableBuilder:
 
     def _write(self, table: Table, mode: CreateMode) -> None:
         location = self._location if isinstance(table, TableName) else None
-        if mode == "create" and isinstance(table, TablePath) and self._takes_over(table):
+        if mode == "create" and isinstance(table, TablePath) and self._is_only_naming(table):
             return
         self._executor.execute(
             CreateTable(
@@ -277,15 +277,15 @@ class DeltaTableBuilder:
             )
         )
 
-    def _takes_over(self, place: TablePath) -> bool:
-        """Whether just a name is given to a table that is there: nothing else was said of it."""
-        said = self._columns or self._partition_by or self._cluster_by or self._properties
-        named = self._identifier is not None and self._location is not None
-        return named and not said and self._executor.exists(place)
+    def _is_only_naming(self, location: TablePath) -> bool:
+        """Return whether the call only names a table that exists, without a definition."""
+        is_defined = self._columns or self._partition_by or self._cluster_by or self._properties
+        has_both = self._identifier is not None and self._location is not None
+        return has_both and not is_defined and self._executor.exists(location)
 
     def _all_properties(self) -> tuple[tuple[str, str], ...]:
-        own = {canonical_key(key): value for key, value in self._properties.items()}
-        return tuple(own.items())
+        properties = {canonical_key(key): value for key, value in self._properties.items()}
+        return tuple(properties.items())
 
 
 def _is_long(data_type: str | DataType) -> bool:
@@ -294,7 +294,7 @@ def _is_long(data_type: str | DataType) -> bool:
     try:
         return parse_type(data_type) == Primitive("long")
     except InvalidRequest as error:
-        refuse_text(error)
+        raise_parse_error(error)
 
 
 def _identity(
@@ -305,14 +305,14 @@ def _identity(
             f"column {name}: an identity needs a step that is not 0, found {generator}"
         )
     if not is_long:
-        raise unsupported(
+        raise unsupported_error(
             "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE",
             f"column {name}: an identity column's type must be bigint, found {data_type}",
         )
     return Identity(always, generator.start, generator.step)
 
 
-def _spec(field: StructField) -> ColumnSpec:
+def _column_spec(field: StructField) -> ColumnSpec:
     metadata: Mapping[str, object] = field.metadata
 
     def text(key: str) -> str | None:
@@ -337,16 +337,16 @@ def _declared_identity(metadata: Mapping[str, object]) -> Identity | None:
     return Identity(not metadata.get(f"{_IDENTITY}.allowExplicitInsert", False), start, step)
 
 
-def _unwrapped(cols: tuple[object, ...]) -> tuple[object, ...]:
-    """The columns; one Scala list of them, which comes as an object of py4j, as a Python tuple."""
+def _from_scala(cols: tuple[object, ...]) -> tuple[object, ...]:
+    """Return the columns as a Python tuple, also if they are one Scala list, an object of py4j."""
     if len(cols) == 1 and type(cols[0]).__module__.partition(".")[0] == "py4j":
-        sequence = cast("_Sequence", cols[0])
+        sequence = cast("_ScalaSequence", cols[0])
         return tuple(sequence.apply(index) for index in range(sequence.size()))
     return cols
 
 
-class _Sequence(Protocol):
-    """The part of a Scala list that is used here."""
+class _ScalaSequence(Protocol):
+    """The methods of a Scala list that are used here."""
 
     def size(self) -> int: ...
 

@@ -1,6 +1,6 @@
-"""Errors as delta-spark's users catch them: ours, and PySpark's or Python's own at the same time.
+"""Errors that are txlake's and PySpark's (or Python's) at once, as delta-spark's users catch them.
 
-Owns the translation at the edge of `tables`. Below it, errors are those of `txlake.errors` alone.
+Owns the translation at the public methods of `tables`; below them, errors are `txlake.errors`.
 
     InvalidRequest      also AnalysisException; where a text or an argument is at fault, also
                         ParseException, TypeError or ValueError
@@ -39,7 +39,7 @@ _CONDITION = re.compile(
 
 
 class RequestRefused(InvalidRequest, AnalysisException):
-    """The request can't be carried out as it stands; nothing was written."""
+    """The request can't be carried out as it is; nothing was written."""
 
 
 class TextRefused(RequestRefused, ParseException):
@@ -51,77 +51,77 @@ class ArgumentTypeRefused(InvalidRequest, PySparkException, TypeError):
 
 
 class ArgumentValueRefused(InvalidRequest, PySparkException, ValueError):
-    """An argument is missing, or has a value that can't be."""
+    """An argument is missing, or has an invalid value."""
 
 
 class OperationUnsupported(UnsupportedFeature, UnsupportedOperationException):
-    """txlake doesn't have what the request or its table needs."""
+    """txlake doesn't support what the request or its table needs."""
 
 
-def as_delta_spark(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorates a public method: errors of txlake leave it as the classes above.
+def raises_delta_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a public method so that it raises txlake's errors as the classes above.
 
-    Errors that Spark raised go through as they are.
+    Errors that Spark raised pass through unchanged.
     """
 
     @wraps(call)
-    def translating(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return call(*args, **kwargs)
         except PySparkException:
             raise
         except TxlakeError as error:
-            translated = translation(error)
+            translated = translate(error)
             if translated is error:
                 raise
             raise translated.with_traceback(error.__traceback__) from error.__cause__
 
-    return translating
+    return wrapper
 
 
-def translation(error: TxlakeError) -> TxlakeError:
-    """The error that leaves the edge in this one's place, with the same message and attributes."""
+def translate(error: TxlakeError) -> TxlakeError:
+    """Return the error to raise to the user, with the same message and attributes."""
     match error:
         case PySparkException():
             return error
         case InvalidRequest():
-            return _as(RequestRefused, error)
+            return _convert(RequestRefused, error)
         case UnsupportedFeature():
-            return _as(OperationUnsupported, error)
+            return _convert(OperationUnsupported, error)
         case Conflict():
-            return _as(_conflict_class(type(error), _delta_spark_class(type(error))), error)
+            return _convert(_conflict_class(type(error), _delta_spark_class(type(error))), error)
     return error
 
 
-def refuse_text(error: TxlakeError) -> NoReturn:
-    """Raises an error about a text as the parse error that Spark would raise."""
+def raise_parse_error(error: TxlakeError) -> NoReturn:
+    """Raise an error about a text as the ParseException that Spark would raise."""
     if isinstance(error, InvalidRequest):
-        raise _as(TextRefused, error, "PARSE_SYNTAX_ERROR") from error.__cause__
+        raise _convert(TextRefused, error, "PARSE_SYNTAX_ERROR") from error.__cause__
     raise error
 
 
-def refused(condition: str, message: str) -> RequestRefused:
-    """An error with one of Delta's or Spark's error classes."""
-    return _as(RequestRefused, InvalidRequest(f"[{condition}] {message}"))
+def refusal(condition: str, message: str) -> RequestRefused:
+    """Return an AnalysisException with one of Delta's or Spark's error classes."""
+    return _convert(RequestRefused, InvalidRequest(f"[{condition}] {message}"))
 
 
-def unsupported(condition: str, message: str) -> OperationUnsupported:
-    """An error about what txlake doesn't have, with one of Delta's error classes."""
-    return _as(OperationUnsupported, UnsupportedFeature(f"[{condition}] {message}"))
+def unsupported_error(condition: str, message: str) -> OperationUnsupported:
+    """Return an error about a missing feature, with one of Delta's error classes."""
+    return _convert(OperationUnsupported, UnsupportedFeature(f"[{condition}] {message}"))
 
 
 _E = TypeVar("_E", bound=TxlakeError)
 
 
-def _as(kind: type[_E], error: TxlakeError, otherwise: str | None = None) -> _E:
-    """The error as one of this kind, with the condition in its text, or the other one."""
+def _convert(kind: type[_E], error: TxlakeError, default_condition: str | None = None) -> _E:
+    """Return the error as another class, with the condition in its text or the default one."""
     text = str(error)
-    found = _CONDITION.search(text)
-    message, condition = text, otherwise
-    if found is not None:
+    match = _CONDITION.search(text)
+    message, condition = text, default_condition
+    if match is not None:
         message, condition = (
-            text[: found.start()] + text[found.end() :],
-            found[found.lastindex or 1],
+            text[: match.start()] + text[match.end() :],
+            match[match.lastindex or 1],
         )
     new = kind.__new__(kind, text)
     assert isinstance(new, PySparkException)
@@ -131,19 +131,21 @@ def _as(kind: type[_E], error: TxlakeError, otherwise: str | None = None) -> _E:
     return new
 
 
-def _conflict_class(ours: type[Conflict], theirs: type[Exception]) -> type[Conflict]:
-    found = _conflict_classes.get((ours, theirs))
-    if found is None:
-        found = type(ours.__name__, (ours, theirs), {"__doc__": ours.__doc__})
-        _conflict_classes[ours, theirs] = found
-    return found
+def _conflict_class(txlake_class: type[Conflict], delta_class: type[Exception]) -> type[Conflict]:
+    combined = _conflict_classes.get((txlake_class, delta_class))
+    if combined is None:
+        combined = type(
+            txlake_class.__name__, (txlake_class, delta_class), {"__doc__": txlake_class.__doc__}
+        )
+        _conflict_classes[txlake_class, delta_class] = combined
+    return combined
 
 
-def _delta_spark_class(ours: type[Conflict]) -> type[Exception]:
-    """delta-spark's class for a conflict; a program that can catch it has imported its module."""
+def _delta_spark_class(txlake_class: type[Conflict]) -> type[Exception]:
+    """Return delta-spark's class for a conflict, if the program has imported its module."""
     module = sys.modules.get("delta.exceptions")
-    for name in (ours.__name__, "DeltaConcurrentModificationException"):
-        theirs = getattr(module, name, None)
-        if isinstance(theirs, type) and issubclass(theirs, PySparkException):
-            return theirs
+    for name in (txlake_class.__name__, "DeltaConcurrentModificationException"):
+        delta_class = getattr(module, name, None)
+        if isinstance(delta_class, type) and issubclass(delta_class, PySparkException):
+            return delta_class
     return PySparkException

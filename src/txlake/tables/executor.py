@@ -1,6 +1,6 @@
-"""What carries out the statements that the classes here build, as a Protocol.
+"""The port that carries out the statements which `DeltaTable` and its builders make.
 
-A `session.Session` is one, and so is a lake's transaction.
+`session.Session` and a lake's transaction implement it.
 """
 
 from __future__ import annotations
@@ -12,67 +12,68 @@ from txlake.log.snapshot import Snapshot
 from txlake.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.statements import Statement, Table, TableName, TimeTravel
-from txlake.tables.enabled import enabled_in
-from txlake.tables.spark_sessions import for_spark, lake_of
+from txlake.tables.enabled_sessions import enabled_session
+from txlake.tables.session_lookup import lake_session, path_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class Executor(Protocol):
-    """Carries out statements, in a transaction of its own or in each statement's."""
+    """Carries out statements, in a transaction of its own or one transaction per statement."""
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, started when it is first asked for."""
+        """The Spark session, started on first use."""
         ...
 
     def execute(self, statement: Statement) -> DataFrame:
-        """Carries out a statement; its rows, or its counts."""
+        """Carry out a statement. Returns its rows, or its counts."""
         ...
 
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
-        """The table's rows."""
+        """Return the table's rows."""
         ...
 
     def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
-        """The table's state. Raises InvalidRequest when there is no such table."""
+        """Return the table's state. Raises InvalidRequest if the table doesn't exist."""
         ...
 
     def glance(self, table: Table) -> Snapshot | None:
-        """The table's state; None in an open transaction, which a look that fails would fail.
+        """Return the table's state; None in an open transaction, which a failed lookup would abort.
 
-        Raises InvalidRequest when there is no such table.
+        Raises InvalidRequest if the table doesn't exist.
         """
         ...
 
     def exists(self, table: Table) -> bool:
-        """Whether there is such a table."""
+        """Return whether the table exists."""
         ...
 
 
-def executor_for(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Executor:
-    """The session that carries out statements on path tables with this Spark session.
+def executor_of(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Executor:
+    """Return the session that carries out statements on path tables with this Spark session.
 
-    In a session that `txlake.enable` gave to a lake it is the lake's, unless options are given.
+    If `txlake.enable` gave the Spark session to a lake, it is the lake's session, unless options
+    are given.
     """
-    enabled = None if storage_options else enabled_in(spark)
-    return for_spark(spark, storage_options) if enabled is None else enabled.session
+    enabled = None if storage_options else enabled_session(spark)
+    return path_session(spark, storage_options) if enabled is None else enabled.session
 
 
-def knowing_names(executor: Executor) -> Executor:
-    """The executor for a table's name: of the lake that is open in the Spark session.
+def lake_executor(executor: Executor) -> Executor:
+    """Return the executor for a named table: that of the lake open in the Spark session.
 
-    It is the same one where it is a lake's already, and where no lake is open. Raises
-    InvalidRequest where several are.
+    Returns the given executor if it is a lake's already, or if no lake is open. Raises
+    InvalidRequest if several lakes are open.
     """
     if not isinstance(executor, Session) or executor.engine.warehouse is not None:
         return executor
-    return lake_of(executor.spark) or executor
+    return lake_session(executor.spark) or executor
 
 
-def missing(executor: Executor, table: Table) -> str:
-    """What to say of a table that isn't there, and what to do."""
+def missing_table_message(executor: Executor, table: Table) -> str:
+    """Return the message for a table that doesn't exist, with what to do."""
     if isinstance(table, TableName) and isinstance(executor, Session):
         if executor.engine.warehouse is None:
             return (
@@ -80,6 +81,6 @@ def missing(executor: Executor, table: Table) -> str:
                 "tables, and no lake is open in it; open one with txlake.connect(..., spark=spark),"
                 " or name the table delta.`/path`"
             )
-        asked = unknown_table(executor.engine, executor.current, executor.database, table)
-        return f"{table} is not a Delta table: {asked}"
+        reason = unknown_table(executor.engine, executor.current, executor.database, table)
+        return f"{table} is not a Delta table: {reason}"
     return f"{table} is not a Delta table; check the name or path, or create the table first"

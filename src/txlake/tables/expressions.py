@@ -1,6 +1,6 @@
-"""Conditions, assignments and column names, as Python programs write them, become statement parts.
+"""Turn conditions, assignments and column names of Python programs into parts of statements.
 
-A text stays as its author wrote it; only the tables that it reads are found, where it has a query.
+A SQL text stays as it was written; only the tables that its queries read are resolved.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from txlake.errors import InvalidRequest
 from txlake.sql.references import Scope, expression_text
 from txlake.sql.tokens import Kind, SourceText, tokenize
 from txlake.statements import Assignment, Expression, NativeColumn, SqlText
-from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused, refuse_text, refused
+from txlake.tables.errors import (
+    ArgumentTypeRefused,
+    ArgumentValueRefused,
+    raise_parse_error,
+    refusal,
+)
 
 ColumnMapping = Mapping[str, "str | Column"]
 Parts = tuple[str, ...]
@@ -26,35 +31,35 @@ _QUERY_WORDS = frozenset({"SELECT", "FROM", "TABLE", "VALUES"})
 def condition_of(
     condition: str | Column | None, scope: Scope, argument: str = "'condition'"
 ) -> Expression | None:
-    """A condition; None for none.
+    """Return a condition as an expression; None for None.
 
     Raises a TypeError for another type, a ParseException for an empty text, one that ends within a
-    quotation, and one with a query that isn't understood.
+    quotation, and one with a query that can't be parsed.
     """
     if condition is None:
         return None
-    found = _expression(condition, scope)
-    if found is None:
+    expression = _expression(condition, scope)
+    if expression is None:
         raise ArgumentTypeRefused(
             f"{argument} must be a Spark SQL Column or a string (an expression in SQL), found "
             f"{condition!r} of type {type(condition)}"
         )
-    return found
+    return expression
 
 
 def assignments_of(
     mapping: ColumnMapping | None, scope: Scope, argument: str
 ) -> tuple[Assignment, ...]:
-    """The assignments of a dict from columns to values, with the columns' names split at dots.
+    """Return the assignments of a dict from columns to values, column names split at dots.
 
-    Raises a ValueError when there is none; a TypeError for another type, for keys that aren't text
-    and values that are neither text nor columns; a ParseException as `condition_of`.
+    Raises a ValueError for None; a TypeError for another type, for keys that aren't text and values
+    that are neither text nor columns; a ParseException as `condition_of`.
     """
     if mapping is None:
         raise ArgumentValueRefused(f"{argument} cannot be None")
     if not isinstance(mapping, dict):
         raise ArgumentTypeRefused(f"{argument} must be a dict, found to be {type(mapping)}")
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     for name, value in mapping.items():
         if not isinstance(name, str):
             raise ArgumentTypeRefused(
@@ -67,72 +72,72 @@ def assignments_of(
                 f"Values of dict in {argument} must contain only Spark SQL Columns or strings "
                 f"(expressions in SQL) as values, found {value!r} of type {type(value)}"
             )
-        found.append(Assignment(column_path(name), expression))
-    return tuple(found)
+        assignments.append(Assignment(column_path(name), expression))
+    return tuple(assignments)
 
 
 def column_path(name: str) -> Parts:
-    """The parts of a column's name, as Spark splits it: at dots outside of backquotes.
+    """Return the parts of a column's name, split at dots outside backquotes as Spark does.
 
-    Raises a ParseException for an empty part or a backquote that isn't a pair's.
+    Raises a ParseException for an empty part or an unpaired backquote.
     """
     parts: list[str] = []
     position = 0
     while True:
-        found = _PART.match(name, position)
-        if found is None:
-            refuse_text(
+        match = _PART.match(name, position)
+        if match is None:
+            raise_parse_error(
                 InvalidRequest(
                     f"{name!r} is no column's name: expected parts with dots between them, each "
                     f"plain or in backquotes, at character {position + 1}"
                 )
             )
-        quoted: str | None = found[1]
-        parts.append(found[2] if quoted is None else quoted.replace("``", "`"))
-        position = found.end()
-        if not found[3]:
+        quoted: str | None = match[1]
+        parts.append(match[2] if quoted is None else quoted.replace("``", "`"))
+        position = match.end()
+        if not match[3]:
             return tuple(parts)
 
 
-def resolved(
+def resolve_assignments(
     assignments: tuple[Assignment, ...], qualifier: Parts, columns: tuple[str, ...]
 ) -> tuple[Assignment, ...]:
-    """The assignments with columns of the table alone: the table's own name before them is gone.
+    """Return the assignments with the table's own name removed from their columns.
 
-    As in Spark, a name that starts with the qualifier is the qualifier's column when there is one,
-    else a field of the struct of that name.
+    As in Spark, a name that starts with the qualifier is a column of the qualifier if it has that
+    column, else a field of the struct of that name.
 
     Args:
-        qualifier: what the table is called, `("t",)` or `("db", "t")`; its last part suffices.
+        qualifier: the table's name, `("t",)` or `("db", "t")`; its last part suffices.
         columns: the table's columns.
 
-    Raises an AnalysisException for a column assigned twice.
+    Raises an AnalysisException for a column that is assigned twice.
     """
-    found: list[Assignment] = []
-    seen: set[Parts] = set()
+    resolved: list[Assignment] = []
+    assigned: set[Parts] = set()
     for assignment in assignments:
-        path = _unqualified(assignment.column, qualifier, columns)
+        path = _without_qualifier(assignment.column, qualifier, columns)
         key = tuple(part.lower() for part in path)
-        if key in seen:
-            raise refused(
+        if key in assigned:
+            raise refusal(
                 "DELTA_CONFLICT_SET_COLUMN",
                 f"column {'.'.join(path)} is assigned twice; assign each column once",
             )
-        seen.add(key)
-        found.append(Assignment(path, assignment.value))
-    return tuple(found)
+        assigned.add(key)
+        resolved.append(Assignment(path, assignment.value))
+    return tuple(resolved)
 
 
-def _unqualified(path: Parts, qualifier: Parts, columns: tuple[str, ...]) -> Parts:
-    known = {column.lower() for column in columns}
-    folded = tuple(part.lower() for part in path)
+def _without_qualifier(path: Parts, qualifier: Parts, columns: tuple[str, ...]) -> Parts:
+    column_names = {column.lower() for column in columns}
+    lower_path = tuple(part.lower() for part in path)
     for start in range(len(qualifier)):
         name = tuple(part.lower() for part in qualifier[start:])
-        rest = path[len(name) :]
-        if not rest or folded[: len(name)] != name:
+        unqualified = path[len(name) :]
+        if not unqualified or lower_path[: len(name)] != name:
             continue
-        if folded[len(name)] in known or folded[0] not in known:
-            return rest
+        if lower_path[len(name)] in column_names or lower_path[0] not in column_names:
+            return unqualified
     return path
 
 
@@ -147,11 +152,11 @@ def _expression(value: object, scope: Scope) -> Expression | None:
         if not tokens:
             raise source.error("expected an expression, found nothing", 0)
     except InvalidRequest as error:
-        refuse_text(error)
+        raise_parse_error(error)
     try:
         return expression_text(source, tokens, scope)
     except InvalidRequest as error:
         if any(token.kind is Kind.WORD and token.upper in _QUERY_WORDS for token in tokens):
-            refuse_text(error)
+            raise_parse_error(error)
         # No table is read, so nothing needs replacing, and Spark knows its own expressions best.
         return SqlText(value)

@@ -1,15 +1,15 @@
-"""Hadoop's settings of file systems, as `DeltaTable.forPath` takes them, in our stores' words."""
+"""Translate the Hadoop settings of `DeltaTable.forPath` to options of txlake's stores."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from txlake.tables.arguments import checked
+from txlake.tables.arguments import require_type
 from txlake.tables.errors import ArgumentValueRefused
 
-_OF_HDFS = "dfs."
-_PREFIXES = ("fs.", _OF_HDFS)
+_HDFS_PREFIX = "dfs."
+_PREFIXES = ("fs.", _HDFS_PREFIX)
 _S3 = {
     "access.key": "aws_access_key_id",
     "secret.key": "aws_secret_access_key",
@@ -21,26 +21,28 @@ _AZURE_KEY = re.compile(r"fs\.azure\.account\.key(?:\.([^.]+)\..*)?")
 
 
 def storage_options(hadoop_conf: Mapping[str, str]) -> dict[str, str]:
-    """The options of our stores that these settings stand for; other settings are Spark's alone.
+    """Return the store options that Hadoop settings stand for; other settings are Spark's alone.
 
-    Raises a ValueError for a key that is no file system's, or keys and values that aren't text.
+    Raises a ValueError for a key that isn't a file system's, or keys and values that aren't text.
     """
-    found: dict[str, str] = {}
-    for key, value in checked(hadoop_conf, dict, "hadoopConf").items():
-        checked(key, str, f"All hadoopConf keys including {key}")
-        checked(value, str, f"All hadoopConf values including {value}")
+    options: dict[str, str] = {}
+    for key, value in require_type(hadoop_conf, dict, "hadoopConf").items():
+        require_type(key, str, f"All hadoopConf keys including {key}")
+        require_type(value, str, f"All hadoopConf values including {value}")
         if not key.startswith(_PREFIXES):
             raise ArgumentValueRefused(
                 "DeltaTable.forPath takes only Hadoop settings that start with "
                 f"{' or '.join(_PREFIXES)}, found {key!r}; set it on the Spark session"
             )
-        found.update(_option(key, value))
-    of_hdfs = {key: value for key, value in hadoop_conf.items() if key.startswith(_OF_HDFS)}
-    if of_hdfs:
+        options.update(_option(key, value))
+    hdfs_settings = {
+        key: value for key, value in hadoop_conf.items() if key.startswith(_HDFS_PREFIX)
+    }
+    if hdfs_settings:
         from txlake.storage.hdfs.name_nodes import hdfs_options
 
-        found.update(hdfs_options(of_hdfs))
-    return found
+        options.update(hdfs_options(hdfs_settings))
+    return options
 
 
 def _option(key: str, value: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`DeltaMergeBuilder`: the clauses of a MERGE, collected one call at a time."""
+"""`DeltaMergeBuilder`: collects the clauses of a MERGE, one call at a time."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from txlake.statements import (
     NotMatchedInsert,
     Table,
 )
-from txlake.tables.errors import as_delta_spark, refused
+from txlake.tables.errors import raises_delta_spark_errors, refusal
 from txlake.tables.executor import Executor
 from txlake.tables.expressions import (
     ColumnMapping,
     Parts,
     assignments_of,
     condition_of,
-    resolved,
+    resolve_assignments,
 )
 
-_KINDS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
+_CLAUSE_KINDS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     ("MATCHED", "MATCHED", (MatchedUpdate, MatchedDelete)),
     ("NOT MATCHED", "NOT_MATCHED_BY_TARGET", (NotMatchedInsert,)),
     ("NOT MATCHED BY SOURCE", "NOT_MATCHED_BY_SOURCE", (BySourceUpdate, BySourceDelete)),
@@ -38,13 +38,13 @@ _KINDS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table that is changed, as its expressions name it.
+class MergeTarget:
+    """The target table of a MERGE, and how expressions name it.
 
     Attributes:
-        alias: what qualifies its columns, None for nothing.
-        names: its whole name, whose last part is the alias; () for nothing.
-        scope: whole names that expressions may use.
+        alias: the qualifier of its columns; None for no qualifier.
+        names: its full name, whose last part is the alias; () for none.
+        scope: full names that expressions may use.
     """
 
     executor: Executor
@@ -55,17 +55,17 @@ class Target:
 
 
 class DeltaMergeBuilder:
-    """MERGE of a DataFrame into a table; `DeltaTable.merge` makes it.
+    """MERGE of a DataFrame into a table, made by `DeltaTable.merge`.
 
-    A call adds a clause and gives a new builder. Of one kind (`whenMatched...`,
-    `whenNotMatched...`, `whenNotMatchedBySource...`) the first clause whose condition holds is
-    taken for a row; only the last one of a kind may go without a condition. `set` and `values`
-    map the table's columns to SQL texts or PySpark columns.
+    Each call returns a new builder with one more clause. Of the clauses of one kind
+    (`whenMatched...`, `whenNotMatched...`, `whenNotMatchedBySource...`) a row takes the first whose
+    condition holds; only the last clause of a kind may have no condition. `set` and `values` map
+    the table's columns to SQL texts or PySpark columns.
     """
 
     def __init__(
         self,
-        target: Target,
+        target: MergeTarget,
         source: DataFrame,
         condition: Expression,
         clauses: tuple[MergeClause, ...] = (),
@@ -77,94 +77,95 @@ class DeltaMergeBuilder:
         self._clauses = clauses
         self._schema_evolution = schema_evolution
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenMatchedUpdate(
         self, condition: str | Column | None = None, set: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Updates the columns in `set` of a row that a source row matches.
+        """Update the columns in `set` of target rows that a source row matches.
 
         Raises a ValueError without `set`, a TypeError for keys or values of another type, a
         ParseException for an empty text or one that ends within a quotation.
         """
         assigned = assignments_of(set, self._target.scope, "'set' in whenMatchedUpdate")
-        return self._with(
+        return self._with_clause(
             MatchedUpdate(assignments=assigned, condition=self._condition_of(condition))
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Updates every column from the source's column of the same name.
+        """Update every column from the source's column of the same name.
 
         Raises a TypeError for a condition that is neither text nor Column, a ParseException for an
         empty text or one that ends within a quotation.
         """
-        return self._with(MatchedUpdate(assignments=STAR, condition=self._condition_of(condition)))
+        return self._with_clause(
+            MatchedUpdate(assignments=STAR, condition=self._condition_of(condition))
+        )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Deletes a row that a source row matches. Raises as `whenMatchedUpdateAll`."""
-        return self._with(MatchedDelete(condition=self._condition_of(condition)))
+        """Delete target rows that a source row matches. Raises as `whenMatchedUpdateAll`."""
+        return self._with_clause(MatchedDelete(condition=self._condition_of(condition)))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenNotMatchedInsert(
         self, condition: str | Column | None = None, values: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Inserts a row made of `values` for a source row that matches none.
+        """Insert a row of `values` for each source row that matches no target row.
 
         Raises as `whenMatchedUpdate`.
         """
         assigned = assignments_of(values, self._target.scope, "'values' in whenNotMatchedInsert")
-        return self._with(
+        return self._with_clause(
             NotMatchedInsert(assignments=assigned, condition=self._condition_of(condition))
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Inserts a source row that matches none, each column under its own name.
+        """Insert each source row that matches no target row, each column under its own name.
 
         Raises as `whenMatchedUpdateAll`.
         """
-        return self._with(
+        return self._with_clause(
             NotMatchedInsert(assignments=STAR, condition=self._condition_of(condition))
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenNotMatchedBySourceUpdate(
         self, condition: str | Column | None = None, set: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Updates a row that no source row matches; only the table's columns may be named.
+        """Update target rows that no source row matches; only the table's columns may be named.
 
         Raises as `whenMatchedUpdate`.
         """
         assigned = assignments_of(set, self._target.scope, "'set' in whenNotMatchedBySourceUpdate")
-        return self._with(
+        return self._with_clause(
             BySourceUpdate(assignments=assigned, condition=self._condition_of(condition))
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def whenNotMatchedBySourceDelete(
         self, condition: str | Column | None = None
     ) -> DeltaMergeBuilder:
-        """Deletes a row that no source row matches. Raises as `whenMatchedUpdateAll`."""
-        return self._with(BySourceDelete(condition=self._condition_of(condition)))
+        """Delete target rows that no source row matches. Raises as `whenMatchedUpdateAll`."""
+        return self._with_clause(BySourceDelete(condition=self._condition_of(condition)))
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Adds the source's new columns to the table, where the clauses assign them."""
+        """Add the source's new columns to the table, if the clauses assign them."""
         return DeltaMergeBuilder(self._target, self._source, self._condition, self._clauses, True)
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def execute(self) -> DataFrame:
-        """Carries the MERGE out.
+        """Carry out the MERGE.
 
         Returns one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows.
 
         Raises an AnalysisException without a clause, for a clause that could never apply, a text
-        that is no expression, a column that isn't there or is assigned twice, a target row that
-        several source rows change, and rows that violate a constraint; a Conflict when a concurrent
-        commit stands in the way; an UnsupportedOperationException for a table that txlake doesn't
-        write.
+        that is no expression, a column that doesn't exist or is assigned twice, a target row that
+        several source rows change, and rows that violate a constraint; a Conflict with a concurrent
+        commit; an UnsupportedOperationException for a table that txlake doesn't write.
         """
-        _check(self._clauses)
+        _check_clauses(self._clauses)
         target = self._target
         return target.executor.execute(
             Merge(
@@ -173,7 +174,7 @@ class DeltaMergeBuilder:
                 target_owners=target.names[:-1],
                 source=NativeFrame(self._source),
                 on=self._condition,
-                clauses=tuple(map(self._resolved, self._clauses)),
+                clauses=tuple(map(self._resolve_columns, self._clauses)),
                 schema_evolution=self._schema_evolution,
             )
         )
@@ -181,33 +182,35 @@ class DeltaMergeBuilder:
     def _condition_of(self, condition: str | Column | None) -> Expression | None:
         return condition_of(condition, self._target.scope)
 
-    def _with(self, clause: MergeClause) -> DeltaMergeBuilder:
+    def _with_clause(self, clause: MergeClause) -> DeltaMergeBuilder:
         clauses = (*self._clauses, clause)
         return DeltaMergeBuilder(
             self._target, self._source, self._condition, clauses, self._schema_evolution
         )
 
-    def _resolved(self, clause: MergeClause) -> MergeClause:
+    def _resolve_columns(self, clause: MergeClause) -> MergeClause:
         if isinstance(clause, MatchedDelete | BySourceDelete) or clause.assignments is STAR:
             return clause
         assert isinstance(clause.assignments, tuple)
         target = self._target
         columns = target.executor.snapshot(target.table).schema.names
-        return replace(clause, assignments=resolved(clause.assignments, target.names, columns))
+        return replace(
+            clause, assignments=resolve_assignments(clause.assignments, target.names, columns)
+        )
 
 
-def _check(clauses: tuple[MergeClause, ...]) -> None:
+def _check_clauses(clauses: tuple[MergeClause, ...]) -> None:
     if not clauses:
-        raise refused(
+        raise refusal(
             "DELTA_MERGE_MISSING_WHEN",
             "a MERGE without a WHEN clause does nothing: add at least one, such as "
             "whenMatchedUpdateAll()",
         )
-    for words, condition, kinds in _KINDS:
-        own = [clause for clause in clauses if isinstance(clause, kinds)]
-        if any(clause.condition is None for clause in own[:-1]):
-            raise refused(
-                f"NON_LAST_{condition}_CLAUSE_OMIT_CONDITION",
-                f"of the {len(own)} WHEN {words} clauses only the last may have no condition: "
+    for kind, condition_kind, classes in _CLAUSE_KINDS:
+        same_kind = [clause for clause in clauses if isinstance(clause, classes)]
+        if any(clause.condition is None for clause in same_kind[:-1]):
+            raise refusal(
+                f"NON_LAST_{condition_kind}_CLAUSE_OMIT_CONDITION",
+                f"of the {len(same_kind)} WHEN {kind} clauses only the last may have no condition: "
                 "those after it could never apply",
             )

@@ -1,4 +1,4 @@
-"""`DeltaOptimizeBuilder`: which partitions to rewrite, and how."""
+"""`DeltaOptimizeBuilder`: chooses the partitions to rewrite, and how."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from txlake.statements import Optimize
-from txlake.tables.arguments import string, strings
-from txlake.tables.errors import as_delta_spark
+from txlake.tables.arguments import require_string, require_strings
+from txlake.tables.errors import raises_delta_spark_errors
 from txlake.tables.executor import Executor
 from txlake.tables.expressions import condition_of
 
 
 class DeltaOptimizeBuilder:
-    """OPTIMIZE of one table; `DeltaTable.optimize` makes it.
+    """OPTIMIZE of one table, made by `DeltaTable.optimize`.
 
     Both executions return the metrics, one row of (path, metrics).
     """
@@ -23,33 +23,33 @@ class DeltaOptimizeBuilder:
         self._executor = executor
         self._statement = statement
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Only the partitions that match; the filter may name partition columns alone.
+        """Restrict OPTIMIZE to matching partitions; the filter may name partition columns only.
 
-        Raises a TypeError for what is no text, a ParseException for an empty text or one that ends
-        within a quotation.
+        Raises a TypeError for a filter that isn't text, a ParseException for an empty text or one
+        that ends within a quotation.
         """
-        text = string(partitionFilter, "Partition filter")
+        text = require_string(partitionFilter, "Partition filter")
         self._statement = replace(self._statement, where=condition_of(text, ()))
         return self
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def executeCompaction(self) -> DataFrame:
-        """Joins small files.
+        """Compact small files.
 
-        Raises an AnalysisException for a filter that is no condition, or on other columns than
-        those of partitions, an UnsupportedOperationException for a table that txlake doesn't write,
-        a Conflict when a concurrent commit stands in the way.
+        Raises an AnalysisException for a filter that is no condition, or on columns that aren't
+        partition columns, an UnsupportedOperationException for a table that txlake doesn't write, a
+        Conflict with a concurrent commit.
         """
         return self._executor.execute(self._statement)
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
-        """Rewrites the files along a Z-order curve over these columns.
+        """Rewrite the files along a Z-order curve over these columns.
 
-        Raises an AnalysisException for columns that aren't there or partition the table, a
-        TypeError for what is no text, and as `executeCompaction`.
+        Raises an AnalysisException for columns that don't exist or partition the table, a TypeError
+        for a name that isn't text, and as `executeCompaction`.
         """
-        columns = strings(cols, "Z-order column")
+        columns = require_strings(cols, "Z-order column")
         return self._executor.execute(replace(self._statement, zorder_by=columns))

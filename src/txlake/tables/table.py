@@ -1,13 +1,12 @@
-"""`DeltaTable`: delta-spark's Python API over the statements of txlake.
+"""`DeltaTable`: delta-spark's Python API over txlake's statements.
 
-Every method builds a statement and hands it to an executor; what a statement does is the session's
-business.
+Every method builds a statement and hands it to an executor; the session implements statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace as changed
+from dataclasses import replace as replace_fields
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -39,38 +38,38 @@ from txlake.statements import (
     is_place,
     table_of,
 )
-from txlake.tables.arguments import checked, settled
+from txlake.tables.arguments import require_type, with_absolute_path
 from txlake.tables.builder import DeltaTableBuilder
 from txlake.tables.errors import (
     ArgumentTypeRefused,
     ArgumentValueRefused,
-    as_delta_spark,
-    refuse_text,
-    refused,
-    unsupported,
+    raise_parse_error,
+    raises_delta_spark_errors,
+    refusal,
+    unsupported_error,
 )
-from txlake.tables.executor import Executor, executor_for, knowing_names, missing
+from txlake.tables.executor import Executor, executor_of, lake_executor, missing_table_message
 from txlake.tables.expressions import (
     ColumnMapping,
     Parts,
     assignments_of,
     column_path,
     condition_of,
-    resolved,
+    resolve_assignments,
 )
 from txlake.tables.hadoop import storage_options
-from txlake.tables.merge import DeltaMergeBuilder, Target
+from txlake.tables.merge import DeltaMergeBuilder, MergeTarget
 from txlake.tables.optimize import DeltaOptimizeBuilder
-from txlake.tables.spark_catalog import create_named, entry_of, knows_delta
+from txlake.tables.spark_catalog import catalog_entry, create_named, has_delta_catalog
 from txlake.views.notebook import card, card_or_error
 
 
 class DeltaTable:
-    """A Delta table: its rows, its history, and what can be done to them.
+    """A Delta table: its rows, its history, and operations on them.
 
-    Conditions and values are SQL texts or PySpark columns. What can't be done raises errors that
-    are txlake's and PySpark's at once (`AnalysisException` and its like); a conflict with another
-    writer raises one of `txlake.errors.Conflict`.
+    Conditions and values are SQL texts or PySpark columns. Errors are txlake's and PySpark's at
+    once (`AnalysisException` and others); a conflict with another writer raises one of
+    `txlake.errors.Conflict`.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class DeltaTable:
         alias: str | None = None,
         name: TableName | None = None,
     ) -> None:
-        """For `forPath`, `forName` and lakes to call.
+        """Make a table; called by `forPath`, `forName` and lakes.
 
         Args:
-            alias: what qualifies the columns in expressions.
-            name: the name that the table was found by, when `table` is its place.
+            alias: the qualifier of the columns in expressions.
+            name: the name by which the table was found, if `table` is its location.
         """
         self._executor = executor
-        self._table = settled(table)
+        self._table = with_absolute_path(table)
         self._alias = alias
         self._name = table if isinstance(table, TableName) else name
 
@@ -99,143 +98,145 @@ class DeltaTable:
         return card_or_error(repr(self), self._html)
 
     def _html(self) -> str:
-        now = self._executor.glance(self._table)
-        if now is None:
+        snapshot = self._executor.glance(self._table)
+        if snapshot is None:
             return card(repr(self), ())
         facts = [
-            ("version", now.version),
-            ("files", f"{len(now.files):,}"),
-            ("partitioned by", ", ".join(now.partition_columns) or None),
-            ("comment", now.metadata.description),
+            ("version", snapshot.version),
+            ("files", f"{len(snapshot.files):,}"),
+            ("partitioned by", ", ".join(snapshot.partition_columns) or None),
+            ("comment", snapshot.metadata.description),
         ]
-        columns = [(item.name, short_text(item.type)) for item in now.schema]
+        columns = [(item.name, short_text(item.type)) for item in snapshot.schema]
         return card(repr(self), facts, ("column", "type"), columns)
 
-    # --- finding ------------------------------------------------------------------------------
+    # --- lookup -------------------------------------------------------------------------------
 
     @classmethod
-    @as_delta_spark
+    @raises_delta_spark_errors
     def forPath(
         cls,
         sparkSession: SparkSession,
         path: str,
         hadoopConf: Mapping[str, str] = {},
     ) -> DeltaTable:
-        """The table at a path or URL.
+        """Return the table at a path or URL.
 
         Args:
             hadoopConf: Hadoop's settings of file systems, keys `fs.` and `dfs.`; credentials and
-                endpoints among them are used for the log, the others are Spark's alone.
+                endpoints among them are used for the log, the others only by Spark.
 
-        Raises an AnalysisException when there is no Delta table, a ValueError for other settings
-        or arguments of another type.
+        Raises an AnalysisException if there is no Delta table, a ValueError for other settings or
+        arguments of another type.
         """
         executor = _executor(sparkSession, storage_options(hadoopConf))
-        table = TablePath(checked(path, str, "path"))
+        table = TablePath(require_type(path, str, "path"))
         _require(executor, table)
         return cls(executor, table)
 
     @classmethod
-    @as_delta_spark
+    @raises_delta_spark_errors
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """The table of a name: of the session's own catalog when it knows Delta, else of the lake.
+        """Return a named table, of the session's own catalog if it knows Delta, else of the lake.
 
         The lake is the one that is open in the Spark session, and the table is what `lake.table`
-        gives. ``delta.`/path` `` is the table at that place. Raises an AnalysisException for a
-        view, when there is no such table or it is no Delta table, and where several lakes are open.
+        returns. ``delta.`/path` `` is the table at that path. Raises an AnalysisException for a
+        view, if the table doesn't exist or isn't a Delta table, and if several lakes are open.
         """
         executor = _executor(sparkSession)
         table = _named(tableOrViewName)
-        if isinstance(table, TableName) and not knows_delta(sparkSession, table):
-            executor = knowing_names(executor)
+        if isinstance(table, TableName) and not has_delta_catalog(sparkSession, table):
+            executor = lake_executor(executor)
             _require(executor, table)
             return cls(executor, table)
         if isinstance(table, TablePath):
             _require(executor, table)
             return cls(executor, table)
-        entry = entry_of(sparkSession, table)
+        entry = catalog_entry(sparkSession, table)
         if entry is None or not entry.is_delta or entry.location is None:
-            raise _missing(executor, table)
+            raise _missing_table(executor, table)
         place = TablePath(entry.location)
         _require(executor, place)
         return cls(executor, place, name=table)
 
     @classmethod
-    @as_delta_spark
+    @raises_delta_spark_errors
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Whether a path or URL is the root of a Delta table.
+        """Return whether a path or URL is the root of a Delta table.
 
-        Raises an AnalysisException for a location that can't be, a ValueError for another type.
+        Raises an AnalysisException for an invalid location, a ValueError for another type.
         """
-        return _executor(sparkSession).exists(TablePath(checked(identifier, str, "identifier")))
+        return _executor(sparkSession).exists(
+            TablePath(require_type(identifier, str, "identifier"))
+        )
 
-    # --- making -------------------------------------------------------------------------------
+    # --- creation -----------------------------------------------------------------------------
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table; there must be none yet.
+        """Return a builder for a new table, which must not exist yet.
 
-        Raises a ValueError where no Spark session is given or active.
+        Raises a ValueError if no Spark session is given or active.
         """
         return cls._builder(sparkSession, "create")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table; one that is there stays as it is. Raises as `create`."""
+        """Return a builder for a new table; an existing one is kept. Raises as `create`."""
         return cls._builder(sparkSession, "if_not_exists")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a table in another one's place; there must be one. Raises as `create`."""
+        """Return a builder that replaces a table, which must exist. Raises as `create`."""
         return cls._builder(sparkSession, "replace")
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table, in another one's place if there is one. Raises as `create`."""
+        """Return a builder that creates a table or replaces it. Raises as `create`."""
         return cls._builder(sparkSession, "or_replace")
 
     @classmethod
-    @as_delta_spark
+    @raises_delta_spark_errors
     def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder:
         executor = _executor(spark or SparkSession.getActiveSession())
 
-        def opened(executor: Executor, table: Table, name: TableName | None) -> DeltaTable:
+        def open_table(executor: Executor, table: Table, name: TableName | None) -> DeltaTable:
             return cls(executor, table, name=name)
 
-        return DeltaTableBuilder(executor, mode, opened)
+        return DeltaTableBuilder(executor, mode, open_table)
 
     @classmethod
-    @as_delta_spark
+    @raises_delta_spark_errors
     def convertToDelta(
         cls,
         sparkSession: SparkSession,
         identifier: str,
         partitionSchema: str | StructType | None = None,
     ) -> DeltaTable:
-        """Makes a folder of Parquet files a Delta table, in place.
+        """Convert a folder of Parquet files to a Delta table, in place.
 
         Args:
             identifier: ``parquet.`/path` ``; in a lake also the name of a Parquet table of Spark's
                 own catalog. A Delta table, ``delta.`/path` ``, stays as it is.
             partitionSchema: the partition columns, as DDL (`"day date"`) or as a schema.
 
-        Raises an AnalysisException for a folder without Parquet files, or whose files or folders
-        don't fit together; an UnsupportedOperationException for what isn't Parquet; a
+        Raises an AnalysisException for a folder without Parquet files, or with files or folders
+        that don't fit together; an UnsupportedOperationException for other formats; a
         ParseException for a text that is no schema; a ValueError or TypeError for arguments of
         another type.
         """
         executor = _executor(sparkSession)
-        parts = column_path(checked(identifier, str, "identifier"))
+        parts = column_path(require_type(identifier, str, "identifier"))
         if len(parts) == 2 and parts[0].lower() == "delta":
             return cls.forPath(sparkSession, parts[1])
         columns = _partition_columns(partitionSchema)
         if len(parts) == 2 and parts[0].lower() == "parquet":
             executor.execute(ConvertToDelta(location=parts[1], partition_columns=columns))
             return cls(executor, TablePath(parts[1]))
-        executor = knowing_names(executor)
+        executor = lake_executor(executor)
         has_names = not isinstance(executor, Session) or executor.engine.warehouse is not None
         if is_place(parts[-1]) or not has_names:
-            raise unsupported(
+            raise unsupported_error(
                 "DELTA_MISSING_PROVIDER_FOR_CONVERT",
                 f"{identifier}: only folders of Parquet files are converted, and in a lake the "
                 "Parquet tables of Spark's own catalog; expected parquet.`/path`",
@@ -244,7 +245,7 @@ class DeltaTable:
         executor.execute(ConvertTable(table=table, partition_columns=columns))
         return cls(executor, table)
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def clone(
         self,
         target: str,
@@ -252,21 +253,20 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """A copy of the table at another path or name.
+        """Copy the table to another path or name.
 
         Args:
             isShallow: the copy refers to this table's files instead of copying them.
-            replace: a table that is there already gives way.
-            properties: properties that the copy gets beside the table's own.
+            replace: replace an existing table.
+            properties: properties of the copy, in addition to the table's own.
 
-        Raises an AnalysisException when there is a table already and `replace` isn't given, when
-        the target is neither a name nor an absolute place, and for a property that can't be; a
-        Conflict when a concurrent commit stands in the way; a ValueError for arguments of another
-        type.
+        Raises an AnalysisException if the target exists and `replace` isn't given, if it is neither
+        a name nor an absolute path or URL, and for an invalid property; a Conflict with a
+        concurrent commit; a ValueError for arguments of another type.
         """
         return self._clone(None, target, isShallow, replace, properties)
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def cloneAtVersion(
         self,
         version: int,
@@ -275,14 +275,14 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """A copy of the table as of a version; else as `clone`.
+        """Copy the table as of a version; else as `clone`.
 
-        Raises an AnalysisException when there is no such version, and as `clone`.
+        Raises an AnalysisException if the version doesn't exist, and as `clone`.
         """
-        travel = TimeTravel(version=checked(version, int, "version"))
+        travel = TimeTravel(version=require_type(version, int, "version"))
         return self._clone(travel, target, isShallow, replace, properties)
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def cloneAtTimestamp(
         self,
         timestamp: str,
@@ -291,76 +291,80 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """A copy of the table as of a time; else as `clone`.
+        """Copy the table as of a time; else as `clone`.
 
-        Raises an AnalysisException when there is no version of that time, and as `clone`.
+        Raises an AnalysisException if there is no version of that time, and as `clone`.
         """
-        travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
+        travel = TimeTravel(timestamp=require_type(timestamp, str, "timestamp"))
         return self._clone(travel, target, isShallow, replace, properties)
 
     # --- rows ---------------------------------------------------------------------------------
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def toDF(self) -> DataFrame:
-        """The table's rows; columns may be qualified by the alias, or by the table's name.
+        """Return the table's rows; columns may be qualified by the alias, or by the table's name.
 
-        Raises an AnalysisException when the table is gone, an UnsupportedOperationException for one
-        that txlake doesn't read.
+        Raises an AnalysisException if the table no longer exists, an UnsupportedOperationException
+        for one that txlake doesn't read.
         """
         frame = self._executor.frame(self._table)
         names = self._names
         return frame.alias(names[-1]) if names else frame
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """This table under another name, for expressions. Raises a ValueError for no text."""
+        """Return this table under another name, for expressions.
+
+        Raises a ValueError for a name that isn't text.
+        """
         return DeltaTable(
             self._executor,
             self._table,
-            alias=checked(aliasName, str, "aliasName"),
+            alias=require_type(aliasName, str, "aliasName"),
             name=self._name,
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def delete(self, condition: str | Column | None = None) -> None:
-        """Deletes the rows for which the condition is true; all rows without one.
+        """Delete the rows for which the condition is true; all rows without a condition.
 
-        Raises a Conflict when a concurrent commit stands in the way, an AnalysisException for a
-        text that is no condition or names a column that isn't there, a TypeError for what is
-        neither text nor Column, an UnsupportedOperationException for a table that txlake doesn't
-        write.
+        Raises a Conflict with a concurrent commit, an AnalysisException for a text that is no
+        condition or names a column that doesn't exist, a TypeError for what is neither text nor
+        Column, an UnsupportedOperationException for a table that txlake doesn't write.
         """
-        found = condition_of(condition, self._scope)
-        self._executor.execute(Delete(table=self._table, alias=self._qualifier, condition=found))
+        expression = condition_of(condition, self._scope)
+        self._executor.execute(
+            Delete(table=self._table, alias=self._qualifier, condition=expression)
+        )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def update(
         self, condition: str | Column | None = None, set: ColumnMapping | None = None
     ) -> None:
-        """Sets columns, in the rows for which the condition is true or in all.
+        """Set columns in the rows for which the condition is true, or in all rows.
 
         Args:
             set: the new value of each column that changes; required.
 
-        Raises a ValueError without `set`, an AnalysisException for a column that isn't there or is
-        assigned twice and for rows that violate a constraint, and as `delete`.
+        Raises a ValueError without `set`, an AnalysisException for a column that doesn't exist or
+        is assigned twice and for rows that violate a constraint, and as `delete`.
         """
-        assigned = assignments_of(set, self._scope, "'set'")
-        found = condition_of(condition, self._scope)
+        assignments = assignments_of(set, self._scope, "'set'")
+        expression = condition_of(condition, self._scope)
         columns = self._executor.snapshot(self._table).schema.names
         self._executor.execute(
             Update(
                 table=self._table,
                 alias=self._qualifier,
-                assignments=resolved(assigned, self._names, columns),
-                condition=found,
+                assignments=resolve_assignments(assignments, self._names, columns),
+                condition=expression,
             )
         )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
-        """A builder for a MERGE of the source's rows into this table.
+        """Return a builder for a MERGE of the source's rows into this table.
 
-        Raises a ValueError where one of the two is None, a TypeError for another type, a
+        Raises a ValueError if either argument is None, a TypeError for another type, a
         ParseException for an empty text or one that ends within a quotation.
         """
         if source is None:
@@ -369,94 +373,94 @@ class DeltaTable:
             raise ArgumentTypeRefused(
                 f"Type of 'source' in merge must be DataFrame, found {type(source)}"
             )
-        found = condition_of(condition, self._scope)
-        if found is None:
+        expression = condition_of(condition, self._scope)
+        if expression is None:
             raise ArgumentValueRefused("'condition' in merge cannot be None")
-        target = Target(
+        target = MergeTarget(
             executor=self._executor,
             table=self._table,
             alias=self._qualifier,
             names=self._names,
             scope=self._scope,
         )
-        return DeltaMergeBuilder(target, source, found)
+        return DeltaMergeBuilder(target, source, expression)
 
-    # --- history and upkeep -------------------------------------------------------------------
+    # --- history and maintenance --------------------------------------------------------------
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def history(self, limit: int | None = None) -> DataFrame:
-        """The table's commits, newest first.
+        """Return the table's commits, newest first.
 
         Raises an AnalysisException for a limit below 1, a ValueError for one of another type.
         """
         if limit is not None:
-            checked(limit, int, "limit")
+            require_type(limit, int, "limit")
         return self._executor.execute(DescribeHistory(self._table, limit))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def detail(self) -> DataFrame:
-        """One row of facts about the table: format, id, location, size, protocol, ...
+        """Return one row of facts about the table: format, id, location, size, protocol, ...
 
-        Raises an AnalysisException when the table is gone.
+        Raises an AnalysisException if the table no longer exists.
         """
         return self._executor.execute(DescribeDetail(self._table))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def vacuum(self, retentionHours: float | None = None) -> DataFrame:
-        """Deletes files that no version within the retention needs; gives an empty DataFrame.
+        """Delete files that no version within the retention needs. Returns an empty DataFrame.
 
         Args:
-            retentionHours: 168 hours (or the table's own setting) when it isn't given.
+            retentionHours: defaults to the table's own setting, else 168 hours.
 
-        Raises an AnalysisException for a retention below that, unless Spark's session has turned
-        the check off; an UnsupportedOperationException for a table that txlake doesn't write; a
+        Raises an AnalysisException for a shorter retention, unless Spark's session has turned the
+        check off; an UnsupportedOperationException for a table that txlake doesn't write; a
         ValueError or TypeError for what is no number.
         """
         hours = None if retentionHours is None else float(retentionHours)
         self._executor.execute(Vacuum(table=self._table, retain_hours=hours))
         return self._executor.spark.createDataFrame([], StructType([]))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def optimize(self) -> DeltaOptimizeBuilder:
-        """A builder for rewriting the table's files."""
+        """Return a builder for rewriting the table's files."""
         return DeltaOptimizeBuilder(self._executor, Optimize(table=self._table))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Brings the table back to an earlier version, as a new one; gives the metrics.
+        """Restore the table to an earlier version, as a new version. Returns the metrics.
 
-        Raises an AnalysisException when there is no such version, or VACUUM has removed its files;
-        a Conflict when a concurrent commit stands in the way; a ValueError for another type.
+        Raises an AnalysisException if the version doesn't exist or VACUUM has removed its files; a
+        Conflict with a concurrent commit; a ValueError for another type.
         """
-        travel = TimeTravel(version=checked(version, int, "version"))
+        travel = TimeTravel(version=require_type(version, int, "version"))
         return self._executor.execute(Restore(self._table, travel))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """Brings the table back to what it was at a time (`2026-01-31 12:00:00`).
+        """Restore the table to its state at a time (`2026-01-31 12:00:00`). Returns the metrics.
 
         Raises an AnalysisException for a text that is no time, and as `restoreToVersion`.
         """
-        travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
+        travel = TimeTravel(timestamp=require_type(timestamp, str, "timestamp"))
         return self._executor.execute(Restore(self._table, travel))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def generate(self, mode: str) -> None:
-        """Writes manifests for other readers; `symlink_format_manifest` is the one mode.
+        """Write manifests for other readers; `symlink_format_manifest` is the only mode.
 
-        Raises an AnalysisException for another mode, and for a table that a list of files doesn't
+        Raises an AnalysisException for another mode, and for a table that a list of files can't
         describe: with deletion vectors, or column mapping.
         """
-        self._executor.execute(Generate(self._table, checked(mode, str, "mode")))
+        self._executor.execute(Generate(self._table, require_type(mode, str, "mode")))
 
     # --- protocol -----------------------------------------------------------------------------
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Makes the protocol's versions higher; lower ones than the table has change nothing.
+        """Raise the protocol's versions; versions below the table's change nothing.
 
-        Raises an AnalysisException for versions that there aren't, a Conflict when a concurrent
-        commit stands in the way, a ValueError for another type.
+        Raises an AnalysisException for versions that don't exist, a Conflict with a concurrent
+        commit, a ValueError for another type.
         """
         for name, value in (("readerVersion", readerVersion), ("writerVersion", writerVersion)):
             if not isinstance(value, int):
@@ -465,39 +469,41 @@ class DeltaTable:
                 )
         self._executor.execute(UpgradeProtocol(self._table, readerVersion, writerVersion))
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def addFeatureSupport(self, featureName: str) -> None:
-        """Adds a table feature to the protocol.
+        """Add a table feature to the protocol.
 
         Raises an AnalysisException or an UnsupportedOperationException for a feature that txlake
-        doesn't write, a Conflict when a concurrent commit stands in the way, a ValueError for
-        another type.
+        doesn't write, a Conflict with a concurrent commit, a ValueError for another type.
         """
-        self._executor.execute(AddFeature(self._table, checked(featureName, str, "featureName")))
+        self._executor.execute(
+            AddFeature(self._table, require_type(featureName, str, "featureName"))
+        )
 
-    @as_delta_spark
+    @raises_delta_spark_errors
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Takes a table feature out of the protocol.
+        """Remove a table feature from the protocol.
 
         Args:
-            truncateHistory: True is refused: a feature is dropped where nothing in the history
+            truncateHistory: True is refused: a feature is dropped only if nothing in the history
                 needs it, and no commit is cleaned up for that.
 
         Raises an AnalysisException for a feature that the table doesn't have or still needs, a
-        Conflict when a concurrent commit stands in the way, a ValueError for arguments of another
-        type.
+        Conflict with a concurrent commit, a ValueError for arguments of another type.
         """
-        feature = checked(featureName, str, "featureName")
-        truncates = (
-            False if truncateHistory is None else checked(truncateHistory, bool, "truncateHistory")
+        feature = require_type(featureName, str, "featureName")
+        truncate = (
+            False
+            if truncateHistory is None
+            else require_type(truncateHistory, bool, "truncateHistory")
         )
-        self._executor.execute(DropFeature(self._table, feature, truncates))
+        self._executor.execute(DropFeature(self._table, feature, truncate))
 
     # --- names --------------------------------------------------------------------------------
 
     @property
     def _names(self) -> Parts:
-        """What the table is called in expressions: its alias, or else its name."""
+        """The table's name in expressions: its alias, or else its name."""
         if self._alias is not None:
             return (self._alias,)
         return () if self._name is None else self._name.parts
@@ -520,34 +526,34 @@ class DeltaTable:
         replace: bool,
         properties: Mapping[str, str] | None,
     ) -> DeltaTable:
-        place = checked(target, str, "target")
+        place = require_type(target, str, "target")
         statement = Clone(
             table=TablePath(place),
             source=self._table,
             travel=travel,
-            shallow=checked(is_shallow, bool, "isShallow"),
-            mode="or_replace" if checked(replace, bool, "replace") else "create",
+            shallow=require_type(is_shallow, bool, "isShallow"),
+            mode="or_replace" if require_type(replace, bool, "replace") else "create",
             properties=_properties(properties),
         )
 
         def write(table: TablePath, mode: CreateMode) -> None:
-            self._executor.execute(changed(statement, table=table, mode=mode))
+            self._executor.execute(replace_fields(statement, table=table, mode=mode))
 
         executor = self._executor
         table = _named(place)
         if isinstance(table, TableName):
             spark = executor.spark
-            if knows_delta(spark, table):
-                found = create_named(spark, table, None, statement.mode, write)
-                return DeltaTable(self._executor, found, name=table)
-            executor = knowing_names(executor)
+            if has_delta_catalog(spark, table):
+                location = create_named(spark, table, None, statement.mode, write)
+                return DeltaTable(self._executor, location, name=table)
+            executor = lake_executor(executor)
         elif not _is_absolute(table.location):
-            raise refused(
+            raise refusal(
                 "DELTA_INVALID_CLONE_PATH",
                 f"the target of a clone is an absolute path, a URL or a table's name, "
                 f"found {target!r}",
             )
-        executor.execute(changed(statement, table=table))
+        executor.execute(replace_fields(statement, table=table))
         return DeltaTable(executor, table)
 
 
@@ -556,23 +562,23 @@ def _executor(
 ) -> Executor:
     if spark is None:
         raise ArgumentValueRefused("no SparkSession was given and none is active; pass the session")
-    return executor_for(spark, storage_options)
+    return executor_of(spark, storage_options)
 
 
 def _named(text: str) -> Table:
     try:
-        return table_of(checked(text, str, "the table's name"))
+        return table_of(require_type(text, str, "the table's name"))
     except InvalidRequest as error:
-        refuse_text(error)
+        raise_parse_error(error)
 
 
 def _require(executor: Executor, table: Table) -> None:
     if not executor.exists(table):
-        raise _missing(executor, table)
+        raise _missing_table(executor, table)
 
 
-def _missing(executor: Executor, table: Table) -> InvalidRequest:
-    return refused("DELTA_MISSING_DELTA_TABLE", missing(executor, table))
+def _missing_table(executor: Executor, table: Table) -> InvalidRequest:
+    return refusal("DELTA_MISSING_DELTA_TABLE", missing_table_message(executor, table))
 
 
 def _is_absolute(location: str) -> bool:
@@ -584,10 +590,10 @@ def _properties(properties: Mapping[str, str] | None) -> tuple[tuple[str, str], 
         return ()
     return tuple(
         (
-            checked(key, str, f"All property keys including {key}"),
-            checked(value, str, f"All property values including {value}"),
+            require_type(key, str, f"All property keys including {key}"),
+            require_type(value, str, f"All property values including {value}"),
         )
-        for key, value in checked(properties, dict, "properties").items()
+        for key, value in require_type(properties, dict, "properties").items()
     )
 
 
@@ -603,5 +609,5 @@ def _partition_columns(schema: str | StructType | None) -> tuple[tuple[str, str]
     try:
         fields = parse_columns(schema)
     except InvalidRequest as error:
-        refuse_text(error)
+        raise_parse_error(error)
     return tuple((field.name, short_text(field.type)) for field in fields)

@@ -33,7 +33,7 @@ SPARK_CLIENT := 4.2.0
 OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
 # Tests marked `everywhere`; those of Connect alone; the short suite; what differs by PySpark and pandas.
 EVERYWHERE := tests/where tests/lake/test_buckets.py
-ON_CONNECT := tests/streaming/test_killed.py
+ON_CONNECT := tests/lake/streaming/test_killed.py
 SHORT := tests/where
 BY_VERSION := $(SHORT) tests/spark/test_local_rows.py tests/spark/test_many_vectors.py \
 	tests/spark/test_settings_of_spark.py
@@ -179,9 +179,9 @@ disasters: setup-python ## processes are killed and frozen, catalogs put back: K
 
 .PHONY: streams
 streams: setup ## processes of streams are killed: KILLS=300, a tenth of that on Spark, and on Spark Connect
-	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --rows --kills $(KILLS) --seed $(or $(SEED),1)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.lake.streaming.killed --rows --kills $(KILLS) --seed $(or $(SEED),1)
 	@for on in "" --connect; do \
-		PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed $$on --kills $$(( $(KILLS) / 10 )) \
+		PYTHONPATH=src:. $(PYTHON) -m tests.lake.streaming.killed $$on --kills $$(( $(KILLS) / 10 )) \
 			--seed $(or $(SEED),1) || exit 1; \
 	done
 

@@ -47,7 +47,7 @@ LONG = (
     "tests/models/",
     "tests/judge/",
     "tests/hermitage/",
-    "tests/tables/test_spark_catalog.py",
+    "tests/lake/tables/test_spark_catalog.py",
     "tests/test_demo.py",
     "tests/test_golden_rows.py",
     "tests/spark/test_merge.py",

@@ -20,7 +20,7 @@ from txlake import errors
 from txlake.conflict.rules import RULES
 from txlake.spark.session_rules import classified
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     AddFeature,
     Kill,
     ReadChanges,
@@ -95,7 +95,7 @@ def test_the_walk_passes_by_what_is_there() -> None:
 
 def test_the_layers_are_those_that_are_checked() -> None:
     config = tomllib.loads(page("pyproject.toml"))["tool"]["importlinter"]
-    [layers] = [one["layers"] for one in config["contracts"] if one["type"] == "layers"]
+    [layers] = [one["layers"] for one in config["contracts"] if one.get("containers")]
     checked = [re.findall(r"\w+", line) for line in layers]
     said = [codes(cells[0]) for cells in table(page("ARCHITECTURE.md"), "layer")]
     order = {name: place for place, names in enumerate(checked) for name in names}

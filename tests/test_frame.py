@@ -84,3 +84,22 @@ def test_layers_are_guarded(tmp_path: Path, module: str, text: str, named: str) 
     )
     assert ran.returncode == 1
     assert named in ran.stdout
+
+
+_REFERENCE = re.compile(
+    r"(?<![\w/.`-])((?:docs|tests|tools|src|bench|examples)/[\w./-]+\.(?:md|py|toml|svg|sh)"
+    r"|[A-Z]{3,}\.md)\b"
+)
+# Documents of others; names that the tests of the test runner make up.
+_ELSEWHERE = {"PROTOCOL.md", "TRANSACTIONS.md", "tests/test_a.py"}
+
+
+def test_every_reference_to_a_file_leads_somewhere() -> None:
+    lost = {
+        (str(path.relative_to(ROOT)), found)
+        for folder in ("src", "tests", "tools", "bench", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        for found in _REFERENCE.findall(path.read_text(encoding="utf-8"))
+        if found not in _ELSEWHERE and not (ROOT / found).exists()
+    }
+    assert not lost, "cite a page in docs/, PROTOCOL.md, a paper or an issue"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.golden import golden_tables, render_rows
+from txlake.commit.table_log import TableLog
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.reach import ANYWHERE
 from txlake.protocol.types import type_to_json
@@ -16,10 +17,9 @@ from txlake.session.change_feed import feed_frame
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.plane import SparkTable
-from txlake.statements import ChangeRange, TimeTravel
+from txlake.sql.statements import ChangeRange, TimeTravel
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.table_log import TableLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.commit.log_of import FakeStore, LogOf
 from tests.golden import golden_tables
-from tests.transaction.log_of import FakeStore, LogOf
+from txlake.commit.checkpointing import write_checkpoint
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Protocol, Remove, action_to_object
 from txlake.protocol.checkpoints import read_checkpoint
 from txlake.protocol.file_names import ClassicCheckpoint, V2Checkpoint, parse_name
 from txlake.settings import Settings
-from txlake.transaction.checkpointing import write_checkpoint
 
 Described = Mapping[str, Any]
 

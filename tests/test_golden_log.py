@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.golden import golden_tables
+from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import FileKey
@@ -18,7 +19,6 @@ from txlake.protocol.types import Field, Struct, type_to_json
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.table_log import TableLog
 
 Described = Mapping[str, Any]
 

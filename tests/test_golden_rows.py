@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.golden import golden_tables, render_rows
+from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.reach import ANYWHERE
@@ -21,7 +22,6 @@ from txlake.spark.spark_errors import spark_errors
 from txlake.spark.table_access import TableAccess
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.table_log import TableLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

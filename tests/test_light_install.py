@@ -118,7 +118,7 @@ def test_a_condition_needs_sqlglot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "program", "package"),
     [
-        ("txlake.connect", "txlake.connect('warehouse')", "pyspark"),
+        ("txlake.connect", "txlake.connect('warehouse')", "sqlalchemy"),
         ("txlake.DeltaTable", "from txlake import DeltaTable", "pyspark"),
         ("the command txlake", "from txlake.__main__ import main; main()", "typer"),
     ],

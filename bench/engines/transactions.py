@@ -19,7 +19,7 @@ import txlake
 from bench.stage import NotHere
 from txlake.errors import Conflict, InvalidRequest
 from txlake.session.command import AsRows
-from txlake.views.describe import Rows
+from txlake.session.views.describe import Rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = ROOT / ".cache/ducklake/bin/python"

@@ -23,17 +23,17 @@ from bench.stage import NotHere
 from txlake.catalog import Catalog, TableEntry
 from txlake.catalog.admission import StatementTransaction
 from txlake.catalog.lookup import CatalogView, LookupRequest
+from txlake.commit.catalog_managed import CatalogTable
+from txlake.commit.commit_loop import CommittedTogether
+from txlake.commit.lake_commit import Part, commit_together
+from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, Remove
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.catalog_managed import CatalogTable
-from txlake.transaction.commit_loop import CommittedTogether
-from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.table_log import TableLog
-from txlake.transaction.table_transaction import TableTransaction
 
 SYSTEM = System()
 ROW = pa.table({"k": ["first"], "n": pa.array([0], pa.int64())})

@@ -31,13 +31,13 @@ from bench.sources.lakes import (
     staged_lake,
 )
 from bench.stage import Stage
+from txlake.commit.table_log import TableLog
 from txlake.errors import Unavailable
 from txlake.ports import HeadsMoved, Ratification, Ratified, TableCommit
 from txlake.protocol.actions import Add
 from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
 from txlake.storage import open_store
-from txlake.transaction.table_log import TableLog
 
 THREADS = 8
 SIMULATED_WRITERS = (1, 4, 16, 64)

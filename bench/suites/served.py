@@ -26,7 +26,7 @@ import numpy as np
 import txlake
 from bench.stage import Stage
 from txlake.session.command import AsRows
-from txlake.views.describe import Rows
+from txlake.session.views.describe import Rows
 
 CLIENTS = 32
 _EACH_AT_LEAST = 2

@@ -17,18 +17,18 @@ from txlake.release import VERSION
 if TYPE_CHECKING:
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
-    from txlake.settings import RetrySettings, Settings
-    from txlake.spark_integration.data_source import TxlakeDataSource
-    from txlake.spark_integration.delta_package import install_as_delta, uninstall_as_delta
-    from txlake.spark_integration.enabling import disable, enable
-    from txlake.spark_integration.session_builder import configure
-    from txlake.tables import (
+    from txlake.lake.tables import (
         DeltaMergeBuilder,
         DeltaOptimizeBuilder,
         DeltaTable,
         DeltaTableBuilder,
         IdentityGenerator,
     )
+    from txlake.settings import RetrySettings, Settings
+    from txlake.spark_integration.data_source import TxlakeDataSource
+    from txlake.spark_integration.delta_package import install_as_delta, uninstall_as_delta
+    from txlake.spark_integration.enabling import disable, enable
+    from txlake.spark_integration.session_builder import configure
 
 __version__ = VERSION
 
@@ -47,11 +47,11 @@ _HOMES = {
     "sources_tag": "txlake.lake.log",
     "Settings": "txlake.settings",
     "RetrySettings": "txlake.settings",
-    "DeltaTable": "txlake.tables",
-    "DeltaMergeBuilder": "txlake.tables",
-    "DeltaTableBuilder": "txlake.tables",
-    "DeltaOptimizeBuilder": "txlake.tables",
-    "IdentityGenerator": "txlake.tables",
+    "DeltaTable": "txlake.lake.tables",
+    "DeltaMergeBuilder": "txlake.lake.tables",
+    "DeltaTableBuilder": "txlake.lake.tables",
+    "DeltaOptimizeBuilder": "txlake.lake.tables",
+    "IdentityGenerator": "txlake.lake.tables",
 }
 
 __all__ = [

@@ -26,9 +26,9 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.server.app import OWN_ROOT
 from txlake.session.command import AsRows
+from txlake.session.views.describe import Rows
 from txlake.spark.served import served_session
 from txlake.spark.session_zones import session_zone
-from txlake.views.describe import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import txlake
+from tests.lake.log_tables import add, settings
 from tests.lake.rows import query
-from tests.lake.tables import add, settings
 from txlake.errors import CorruptTable
 
 if TYPE_CHECKING:

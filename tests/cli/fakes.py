@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from txlake.cli.worker import SessionState
 from txlake.errors import TxlakeError
-from txlake.views.results import Column, Result
+from txlake.session.views.results import Column, Result
 
 NOTHING = Result(columns=(), rows=(), total=0)
 Answer = Result | BaseException

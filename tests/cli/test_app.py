@@ -30,8 +30,8 @@ from txlake.errors import (
     TxlakeError,
     UnsupportedFeature,
 )
-from txlake.views.results import Column, mappings_result
-from txlake.views.results import Result as Rows
+from txlake.session.views.results import Column, mappings_result
+from txlake.session.views.results import Result as Rows
 
 
 class Lake:
@@ -315,7 +315,7 @@ def test_the_help_of_sql_says_how_it_ends() -> None:
 def test_a_reader_that_went_away_is_no_error_message(more: list[str]) -> None:
     program = (
         "import os, sys; from txlake.cli import lakes; from txlake.cli.app import app\n"
-        "from txlake.views.results import mappings_result\n"
+        "from txlake.session.views.results import mappings_result\n"
         "rows = [{'a': 'x' * 1000}] * 1000\n"
         "lakes.locks = lambda place: mappings_result({'a': 'string'}, rows)\n"
         f"app(['locks', '-l', 'wh', *{more}])"

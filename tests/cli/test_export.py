@@ -21,8 +21,8 @@ from txlake.cli import app as app_module
 from txlake.cli.app import app
 from txlake.cli.export import ExportOutput, csv_file, parquet_file
 from txlake.errors import InvalidRequest
+from txlake.session.views.results import Column, Result, frame_result
 from txlake.sql import parse_script
-from txlake.views.results import Column, Result, frame_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,11 +29,11 @@ from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
 from txlake.protocol.types import Array, Field, Map, Primitive, Struct
 from txlake.session.command import AsRows
+from txlake.session.views import VIEWS
+from txlake.session.views.describe import Rows
+from txlake.session.views.results import Column, Result, frame_result, rows_result
 from txlake.spark.types import spark_schema
 from txlake.sql import parse_script
-from txlake.views import VIEWS
-from txlake.views.describe import Rows
-from txlake.views.results import Column, Result, frame_result, rows_result
 
 
 @pytest.fixture

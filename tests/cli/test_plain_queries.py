@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from txlake.cli.worker import LakeWorker
 from txlake.errors import Conflict
 from txlake.lake.lake import Lake, open_session
-from txlake.views.results import Result
+from txlake.session.views.results import Result
 
 TABLES = """
 CREATE TABLE kinds (b BYTE, s SHORT, i INT, l BIGINT, f FLOAT, d DOUBLE, o BOOLEAN, t STRING,

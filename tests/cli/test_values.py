@@ -11,9 +11,9 @@ import pytest
 
 from txlake.cli.output import JsonOutput, TableOutput
 from txlake.cli.values import text_value
+from txlake.session.views.json_values import json_text, json_value
+from txlake.session.views.results import Column, Result, mappings_result
 from txlake.sql import parse_script
-from txlake.views.json_values import json_text, json_value
-from txlake.views.results import Column, Result, mappings_result
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
 (PIECE,) = parse_script("SELECT 1")

@@ -16,6 +16,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from tests.conflict.cases import PROTOCOL, metadata
+from txlake.commit.merge_actions import StagedChanges
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.context import CheckContext, FileRows
@@ -30,7 +31,6 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, CommitInfo, DeletionVector, Remove
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.protocol.statistics import loosen
-from txlake.transaction.merge_actions import StagedChanges
 
 SCHEMA = {
     "type": "struct",

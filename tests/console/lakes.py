@@ -11,7 +11,7 @@ from txlake.console.serving import no_spark
 from txlake.lake.lake import LakeSession, open_session
 from txlake.session.command import AsRows
 from txlake.session.session import Session
-from txlake.views.describe import Rows
+from txlake.session.views.describe import Rows
 
 
 class PlainLake:

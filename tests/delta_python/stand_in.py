@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import txlake
-from txlake import errors, tables
+from txlake import errors
+from txlake.lake import tables
 
 # The tests, and the classes that start Spark for them. Nothing else of the checkout is imported.
 _OF_THE_CHECKOUT = ("delta.testing", "delta.tests", "delta.connect.testing", "delta.connect.tests")

@@ -101,7 +101,7 @@ def test_some_alone(checkout: Path) -> None:
 
 
 def test_delta_is_txlake_and_nothing_else_of_the_checkout_is_found(checkout: Path) -> None:
-    assert sys.modules["delta.tables"] is sys.modules["txlake.tables"]
+    assert sys.modules["delta.tables"] is sys.modules["txlake.lake.tables"]
     assert sys.modules["delta.exceptions"] is txlake.errors
     with pytest.raises(ModuleNotFoundError, match="pip_utils"):
         __import__("delta.pip_utils")

@@ -20,11 +20,11 @@ from tests.judge.lakes import row_engine
 from tests.simulation.rows import RowSession
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, TxlakeError
-from txlake.membership.opening import open_lake
-from txlake.membership.recovery import Recovered, recover
+from txlake.session.membership.opening import open_lake
+from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.transaction import State, Transaction
 from txlake.settings import Settings
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 TABLES = ("debit", "credit")
 ACCOUNTS = 8

@@ -11,7 +11,7 @@ from tests.judge.programs import COLUMNS, FIRST_ROWS, Client, Table
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.conflict.levels import parse_level
-from txlake.membership.opening import open_lake
+from txlake.session.membership.opening import open_lake
 from txlake.session.transaction import Transaction
 from txlake.settings import Settings
 from txlake.storage import open_store

@@ -23,9 +23,9 @@ from tests.judge.programs import (
     orders,
 )
 from tests.judge.recorder import Recorder, Ticks
+from txlake.commit import rebase
 from txlake.conflict import rules
 from txlake.conflict.footprint import Footprint
-from txlake.transaction import rebase
 
 WRITE_SERIALIZABLE = "write-serializable"
 SEEDS = 2

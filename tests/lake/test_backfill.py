@@ -11,9 +11,9 @@ import pytest
 import txlake
 from tests.lake.rows import query
 from tests.lake.test_drop_feature import handle, operations, table
+from txlake.commit import row_tracking
 from txlake.errors import ConcurrentDeleteReadException, InvalidRequest, LockTimeout
 from txlake.log.snapshot import Snapshot
-from txlake.transaction import row_tracking
 
 TRACK = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
 FILES = 5

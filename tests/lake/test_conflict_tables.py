@@ -22,6 +22,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 import txlake
+from txlake.commit.change import Change
 from txlake.conflict.granularity import PROPERTY
 from txlake.conflict.levels import Level
 from txlake.errors import (
@@ -34,8 +35,7 @@ from txlake.errors import (
 from txlake.protocol.file_names import commit_path
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
-from txlake.statements import TablePath
-from txlake.transaction.change import Change
+from txlake.sql.statements import TablePath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pyroaring import BitMap64
 
 import txlake
-from tests.lake.tables import Line, actions_at, add, new_log, remove, settings, table
+from tests.lake.log_tables import Line, actions_at, add, new_log, remove, settings, table
 from txlake.datafiles.vectors import load_vector
 from txlake.errors import (
     ConcurrentAppendException,

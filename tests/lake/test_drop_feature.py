@@ -6,17 +6,17 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
+from txlake.commit import log_cleanup
+from txlake.commit.checkpoint_protection import BEFORE_VERSION
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.file_names import V2Checkpoint, parse_name
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.engine import Handle
-from txlake.statements import TableName
-from txlake.transaction import log_cleanup
-from txlake.transaction.checkpoint_protection import BEFORE_VERSION
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.table_log import TableLog
+from txlake.sql.statements import TableName
 
 ROWS = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 AT_ONCE = "delta.dropFeatureTruncateHistory.retentionDuration"

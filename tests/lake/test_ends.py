@@ -12,8 +12,8 @@ import pytest
 import txlake
 import txlake.session.transaction
 from txlake.catalog.database import Database
+from txlake.commit.table_transaction import TableTransaction
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.transaction.table_transaction import TableTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import txlake
-from tests.lake.tables import (
+from tests.lake.log_tables import (
     Line,
     actions_at,
     add,

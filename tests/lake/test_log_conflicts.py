@@ -1,7 +1,7 @@
 """The cases of concurrency that users of Delta know, asked of `txlake.Log`.
 
 Each case: the table's files, what our transaction read, what others committed meanwhile, what ours
-commits, and which exception it gets. Where docs/internals/conflict-rules.md differs from Delta (a
+commits, and which exception it gets. Where docs/how-a-commit-works.md differs from Delta (a
 transaction that changes nothing never conflicts, a rewrite changes no row), it decides.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.lake.tables import Line, add, moved, new_log, paths, remove, settings, table
+from tests.lake.log_tables import Line, add, moved, new_log, paths, remove, settings, table
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,

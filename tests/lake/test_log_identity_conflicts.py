@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from tests.lake.tables import Line, add, new_log
+from tests.lake.log_tables import Line, add, new_log
 from txlake.errors import ConcurrentAppendException, Conflict, MetadataChangedException
 from txlake.lake.log import Log, LogTransaction
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import txlake
-from tests.lake.tables import settings
+from tests.lake.log_tables import settings
 from txlake.errors import Conflict, ProtocolChangedException
 
 pytestmark = pytest.mark.broad(keep=1)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import txlake
-from tests.lake.tables import Line, add, new_log, paths, remove, schema, settings, table
+from tests.lake.log_tables import Line, add, new_log, paths, remove, schema, settings, table
 from txlake.errors import (
     ConcurrentAppendException,
     CorruptTable,

@@ -7,17 +7,17 @@ import json
 import pytest
 
 import txlake
+from tests.commit.lake_of import LakeOf, paths
+from tests.commit.log_of import add
 from tests.lake.rows import query
-from tests.transaction.lake_of import LakeOf, paths
-from tests.transaction.log_of import add
+from txlake.commit.membership import TABLE_ID, membership_of
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Head
 from txlake.protocol.actions import CommitInfo
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.session.engine import Handle
-from txlake.statements import TableName
-from txlake.transaction.membership import TABLE_ID, membership_of
+from txlake.sql.statements import TableName
 
 OPEN = "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
 NEEDED = {"catalogManaged", "deletionVectors", "inCommitTimestamp", "v2Checkpoint"}

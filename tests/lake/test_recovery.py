@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
-from txlake.membership.recovery import Recovered
+from txlake.session.membership.recovery import Recovered
 
 ROWS = pa.table({"id": [1, 2]})
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import txlake
+from tests.commit.log_of import LogOf, add
 from tests.lake.rows import query
 from tests.lake.test_drop_feature import ROWS, created, drop, table, with_vectors
-from tests.transaction.log_of import LogOf, add
 from txlake.commands.restore import restore
+from txlake.commit.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from txlake.protocol.actions import Protocol
 from txlake.protocol.clustering import DOMAIN as CLUSTERING
-from txlake.transaction.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 
 ENABLE = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
 LIFT = (

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import query
+from txlake.commit.data_plane import Condition
 from txlake.conflict.context import FileRows
 from txlake.conflict.footprint import Read
 from txlake.errors import (
@@ -33,8 +34,7 @@ from txlake.log.predicates import parse_predicate
 from txlake.session.engine import Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.table_access import calls_are_of_the_row
-from txlake.statements import SqlText, TablePath
-from txlake.transaction.data_plane import Condition
+from txlake.sql.statements import SqlText, TablePath
 
 pytestmark = pytest.mark.broad(keep=5)
 

@@ -14,8 +14,8 @@ import pytest
 
 import txlake
 from tests.lake.rows import number, query
+from txlake.commit.staging import tag_of, tags_in
 from txlake.errors import InvalidRequest
-from txlake.transaction.staging import tag_of, tags_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -104,7 +104,7 @@ pyspark.SparkContext.__init__ = pyspark.SparkContext._ensure_initialized = start
 SparkSession.Builder.getOrCreate = started
 
 import txlake
-from txlake.views import VIEWS
+from txlake.session.views import VIEWS
 
 log = txlake.Log(sys.argv[1] + "/t")
 fields = '[{"name":"id","type":"long","nullable":true,"metadata":{}}]'

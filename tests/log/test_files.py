@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.transaction.log_of import add, vector
+from tests.commit.log_of import add, vector
 from txlake.log.block import totals_of_adds
 from txlake.log.file_columns import FileColumns
 from txlake.log.files import FILES_SCHEMA, Files, Totals, adds_of, files_table

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.transaction.log_of import PROTOCOL, VECTORS, add, metadata, remove, vector
+from tests.commit.log_of import PROTOCOL, VECTORS, add, metadata, remove, vector
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transaction.log_of import remove
+from tests.commit.log_of import remove
 from txlake.log.tombstones import Tombstones
 from txlake.protocol.actions import Remove
 

@@ -36,7 +36,7 @@ MODULES = {
         "file_compatibility",
         "match_cache",
     ),
-    "transaction": (
+    "commit": (
         "catalog_managed",
         "commit_info",
         "commit_loop",
@@ -72,7 +72,7 @@ MODULES = {
         "transactions",
     ),
     "session": ("admission", "catalog_access", "isolation"),
-    "membership": ("attachment", "dropping", "opening", "recovery"),
+    "session.membership": ("attachment", "dropping", "opening", "recovery"),
     "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""
@@ -88,7 +88,7 @@ class Mutant:
     """One guard, switched off in one way.
 
     Attributes:
-        module: as `transaction.commit_loop`.
+        module: as `commit.commit_loop`.
         function: the qualified name of the function that it is in; "" for the module's own level.
         guard: its kind, its number among the guards of this kind in the function, and how it is
             switched off: `if 2 never`, `return 1 side 2`. Renaming what it names doesn't change it.
@@ -122,7 +122,7 @@ class Mutant:
 
 
 def path_of(module: str) -> Path:
-    """The source file of a module, as `transaction.commit_loop`."""
+    """The source file of a module, as `commit.commit_loop`."""
     return SOURCES.joinpath(*module.split(".")).with_suffix(".py")
 
 

@@ -18,10 +18,10 @@ from tests.mutation.running import Hung, Outcome, run, traced, with_tests
 
 FOLDERS = (
     "tests/conflict",
-    "tests/transaction",
+    "tests/commit",
     "tests/catalog",
     "tests/session",
-    "tests/membership",
+    "tests/session/membership",
     "tests/storage",
 )
 SECONDS_MAX = 4.0

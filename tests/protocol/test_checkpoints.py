@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.transaction.log_of import VECTORS, add, metadata, remove, vector
+from tests.commit.log_of import VECTORS, add, metadata, remove, vector
 from txlake.errors import CorruptTable
 from txlake.log.files import Files
 from txlake.protocol.actions import (

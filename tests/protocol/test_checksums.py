@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.transaction.log_of import PROTOCOL, metadata
+from tests.commit.log_of import PROTOCOL, metadata
 from txlake.protocol.actions import DomainMetadata, Txn
 from txlake.protocol.checksums import StateFacts, read_checksum, write_checksum
 

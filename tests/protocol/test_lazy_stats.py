@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.transaction.log_of import with_damaged_stats
+from tests.commit.log_of import with_damaged_stats
 from txlake.errors import CorruptTable
 from txlake.protocol import checkpoints
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.security import hostile
+from txlake.commit.checkpointing import write_checkpoint
 from txlake.lake.log import Log
-from txlake.transaction.checkpointing import write_checkpoint
 
 # Values where another is expected.
 _LEAVES: tuple[object, ...] = (

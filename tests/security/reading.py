@@ -7,11 +7,11 @@ import resource
 from pathlib import Path
 
 import txlake
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.vacuum import plan_vacuum
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.actions import encode_actions
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.vacuum import plan_vacuum
 
 MEMORY_MAX = 1536 * 1024 * 1024
 """How much may be set aside beyond what the program has at its start, in bytes."""

@@ -18,7 +18,7 @@ from txlake.commands.controls import CONTROLS
 from txlake.console.playground import Playground, StatementStatus
 from txlake.console.timelines import LEVELS, TIMELINES
 from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
-from txlake.statements import (
+from txlake.sql.statements import (
     ConvertTable,
     ConvertToDelta,
     CopyInto,

@@ -9,8 +9,9 @@ from typing import Any, Self
 import httpx2 as httpx
 from starlette.testclient import TestClient
 
-from tests.transaction.foreign import stage, told
+from tests.commit.foreign import stage, told
 from txlake.commands import HANDLERS
+from txlake.commit.foreign_commit import StagedFile
 from txlake.lake.lake import Lake
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
@@ -21,8 +22,7 @@ from txlake.server.serving import restricted_engine
 from txlake.server.tokens import Token, Tokens
 from txlake.session import Session
 from txlake.session.engine import Handle
-from txlake.statements import TableName
-from txlake.transaction.foreign_commit import StagedFile
+from txlake.sql.statements import TableName
 
 DELTA = f"{ROOT}/delta/v1"
 CATALOG = "spark_catalog"

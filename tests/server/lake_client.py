@@ -14,8 +14,8 @@ from txlake import Lake
 from txlake.errors import OutcomeUnknown
 from txlake.lake.statements import Statements
 from txlake.session.command import AsRows
+from txlake.session.views.describe import Rows
 from txlake.settings import Settings
-from txlake.views.describe import Rows
 
 _LEASE_MS = 5_000
 

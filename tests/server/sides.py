@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx2 as httpx
 
+from tests.commit.foreign import stage, told
 from tests.server.client import SCHEMA, file
-from tests.transaction.foreign import stage, told
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path

@@ -11,13 +11,13 @@ import pytest
 
 from tests.lake.rows import query
 from tests.server.client import OPEN, Client, failed, file
+from txlake.commit.foreign_commit import StagedFile
 from txlake.conflict.locking import LockMode
 from txlake.errors import ConcurrentDeleteReadException, Conflict, Unavailable
 from txlake.ports import PutOutcome
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.server.calls import Limits
-from txlake.statements import TableName
-from txlake.transaction.foreign_commit import StagedFile
+from txlake.sql.statements import TableName
 
 CONFLICT, UNMET = "CommitVersionConflictException", "UpdateRequirementConflictException"
 INVALID = "InvalidParameterValueException"

@@ -9,9 +9,9 @@ import pytest
 
 from tests.lake.rows import query
 from tests.server.client import CATALOG, OPEN, Client, failed, file
+from txlake.commit.membership import membership_of
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.membership import membership_of
 
 INVALID = "InvalidParameterValueException"
 TAKEN = "AlreadyExistsException"

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.catalog.unity.served import on_a_socket
 from tests.server.client import OPEN, Client, failed, file
 from tests.simulation.rows.lake import RowLake
-from tests.unity.served import on_a_socket
 from txlake.server import commits, names
 from txlake.server.app import ENDPOINTS
 from txlake.server.calls import ApiResponse, Call, Limits

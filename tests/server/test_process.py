@@ -19,9 +19,9 @@ from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 import txlake
+from tests.commit.foreign import stage, told
 from tests.server.client import SCHEMA, file
 from tests.server.process import ServerProcess
-from tests.transaction.foreign import stage, told
 from txlake.cli.app import app
 from txlake.protocol.actions import Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path

@@ -11,9 +11,9 @@ from deltalake.exceptions import DeltaError
 
 import txlake
 from tests.server.client import OPEN, Client, file
+from txlake.commit.membership import OPEN_PROPERTIES, TABLE_ID, membership_of
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.membership.recovery import Recovered
-from txlake.transaction.membership import OPEN_PROPERTIES, TABLE_ID, membership_of
+from txlake.session.membership.recovery import Recovered
 
 pytestmark = pytest.mark.no_interop("its files' rows are only said to be there")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.unity.reference import started
 from tests.server.process import ServerProcess
 from tests.server.sides import (
     CATALOG,
@@ -21,7 +22,6 @@ from tests.server.sides import (
     published,
     tables_path,
 )
-from tests.unity.reference import started
 
 pytestmark = pytest.mark.no_interop("its files' rows are only said to be there")
 ELSEWHERE = "00000000-0000-4000-8000-000000000000"

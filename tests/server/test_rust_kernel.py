@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 import txlake
+from tests.catalog.unity.served import run, served
 from tests.server.client import OPEN
 from tests.server.kernel import Kernel, built, compiled
 from tests.server.lake_client import rows_of
 from tests.server.process import ServerProcess
-from tests.unity.served import run, served
 from txlake.errors import Conflict, Unavailable
 from txlake.ports import PutOutcome
 from txlake.protocol.file_names import commit_path
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 from txlake.storage.local import LocalStore
 
 pytestmark = [

@@ -8,8 +8,8 @@ import httpx2 as httpx
 import pytest
 
 from tests.server.client import CATALOG, OPEN, Client, failed, file
+from txlake.commit.foreign_commit import StagedFile
 from txlake.server.app import OWN_ROOT
-from txlake.transaction.foreign_commit import StagedFile
 
 CONFLICT, UNMET = "CommitVersionConflictException", "UpdateRequirementConflictException"
 INVALID = "InvalidParameterValueException"

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from tests.transaction.log_of import metadata
+from tests.commit.log_of import metadata
 from txlake.catalog import Catalog
 from txlake.commands import HANDLERS
+from txlake.commit.table_transaction import TableTransaction
 from txlake.errors import Unavailable
 from txlake.ports import NewTable, Store
 from txlake.protocol.actions import Action, Metadata
@@ -22,10 +23,9 @@ from txlake.session.transaction import Transaction
 from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane
 from txlake.sql import parse
-from txlake.statements import TablePath
+from txlake.sql.statements import TablePath
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.table_transaction import TableTransaction
 
 _numbers = count(1)
 

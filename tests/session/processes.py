@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.catalog.backups import copied, put_back
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
-from txlake.membership.opening import open_lake
-from txlake.membership.recovery import Recovered
 from txlake.ports import Store
 from txlake.protocol.actions import CommitInfo, encode_actions
+from txlake.session.membership.opening import open_lake
+from txlake.session.membership.recovery import Recovered
 from txlake.system import System
 
 INTRUDER = encode_actions([CommitInfo({"operation": "INTRUDE", "engineInfo": "another"})])

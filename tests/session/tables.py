@@ -6,14 +6,14 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 
+from txlake.commit.change import Change
 from txlake.ddl.create import create
 from txlake.ddl.environment import Environment
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DomainMetadata, Metadata, Protocol
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import DataType, Struct
-from txlake.statements import ColumnSpec, CreateTable, SqlText, TableName
-from txlake.transaction.change import Change
+from txlake.sql.statements import ColumnSpec, CreateTable, SqlText, TableName
 
 T = TableName(("t",))
 _IDS = itertools.count(1)

@@ -27,7 +27,7 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.view_queries import Viewed
 from txlake.sql import parse
-from txlake.statements import NativeFrame, Select, TableName, TablePath, Write
+from txlake.sql.statements import NativeFrame, Select, TableName, TablePath, Write
 
 T, U, NEW = TableName(("T",)), TableName(("u",)), TableName(("New",))
 PATH = TablePath("memory://admission/path")

@@ -18,6 +18,8 @@ from tests.session.tables import (
     sql,
     table,
 )
+from txlake.commit.change import Change
+from txlake.commit.membership import Membership, attach_actions
 from txlake.ddl.alter import alter
 from txlake.ddl.create import create
 from txlake.ddl.environment import EVERY_ROW, Environment
@@ -26,7 +28,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, sql_text
 from txlake.protocol.types import Primitive, Struct, schema_to_string
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AddedColumn,
@@ -52,8 +54,6 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.membership import Membership, attach_actions
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.session.tables import after
+from txlake.commit.change import Change
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import summarise
 from txlake.conflict.context import CheckContext
@@ -22,8 +23,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import DomainMetadata, Metadata, Protocol
 from txlake.protocol.features import supported_features
 from txlake.sql import parse
-from txlake.statements import CreateTable
-from txlake.transaction.change import Change
+from txlake.sql.statements import CreateTable
 
 ALTERS = [
     "SET TBLPROPERTIES ('a' = '1')",

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.session.offline import Offline
+from txlake.lake.tables import session_lookup
 from txlake.session.bounded_cache import BoundedCache
 from txlake.session.engine import Engine
 from txlake.settings import Settings
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 from txlake.system import System
-from txlake.tables import session_lookup
 
 
 class Thing:

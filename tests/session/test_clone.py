@@ -6,15 +6,15 @@ import pytest
 
 from tests.session.tables import T, environment, metadata_of, protocol_of, table
 from txlake.commands.clone import FileCopy, clone
+from txlake.commit.change import Change
+from txlake.commit.membership import Membership, attach_actions
 from txlake.ddl.environment import EVERY_ROW
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.protocol.reach import ANYWHERE, Reach
-from txlake.statements import Clone, TableName
-from txlake.transaction.change import Change
-from txlake.transaction.membership import Membership, attach_actions
+from txlake.sql.statements import Clone, TableName
 
 SOURCE = "file:///data/s"
 TARGET = "file:///data/t"

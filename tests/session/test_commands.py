@@ -11,7 +11,7 @@ from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
 from txlake.session.command import TableLock
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     ControlStatement,
     NativeFrame,
     Statement,

@@ -12,12 +12,12 @@ import pytest
 from tests.session.tables import environment, metadata_of, schema
 from tests.zones import BERLIN
 from txlake.commands.convert import convert_folder
+from txlake.commit.change import Change
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add
 from txlake.protocol.types import parse_schema
-from txlake.statements import ConvertToDelta
+from txlake.sql.statements import ConvertToDelta
 from txlake.storage import open_store
-from txlake.transaction.change import Change
 
 
 def write(folder: Path, name: str, table: pa.Table, **options: object) -> None:

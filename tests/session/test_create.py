@@ -16,13 +16,14 @@ from tests.session.tables import (
     sql,
     table,
 )
+from txlake.commit.change import Change
 from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Remove
 from txlake.protocol.types import Primitive, Struct, parse_schema
-from txlake.statements import (
+from txlake.sql.statements import (
     CheckConstraint,
     ColumnSpec,
     CreateTable,
@@ -32,7 +33,6 @@ from txlake.statements import (
     NativeType,
     TableName,
 )
-from txlake.transaction.change import Change
 
 BASE = CreateTable(table=T, columns=specs("a int, b string, p date"))
 

@@ -6,21 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.session.tables import T, after, environment, specs, sql, table
+from txlake.commit.history import history_row
 from txlake.ddl.alter import alter
 from txlake.ddl.create import create
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, CommitInfo
 from txlake.protocol.properties import CONSTRAINT_PREFIX
-from txlake.sql.parser import parse
-from txlake.statements import (
-    AddConstraint,
-    CheckConstraint,
-    ColumnSpec,
-    CreateTable,
-)
-from txlake.transaction.history import history_row
-from txlake.views.describe import (
+from txlake.session.views.describe import (
     columns,
     create_statement,
     describe_column,
@@ -28,6 +21,13 @@ from txlake.views.describe import (
     history,
     partitions,
     properties,
+)
+from txlake.sql.parser import parse
+from txlake.sql.statements import (
+    AddConstraint,
+    CheckConstraint,
+    ColumnSpec,
+    CreateTable,
 )
 
 PLACE = "file:///data/t"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txlake.protocol.types import Array, Field, Map, Primitive, Struct
-from txlake.views.table_extended import extended_text
+from txlake.session.views.table_extended import extended_text
 
 LONG = Primitive("long")
 TEXT = Primitive("string")

@@ -7,12 +7,12 @@ import json
 import msgspec
 import pytest
 
-from tests.transaction.log_of import LogOf, add, metadata, vector
+from tests.commit.log_of import LogOf, add, metadata, vector
+from txlake.commit.checkpointing import write_checkpoint
 from txlake.ddl.feature_traces import newest_trace, unlisted_vector_paths
 from txlake.protocol.actions import Metadata, Remove
 from txlake.protocol.column_mapping import MODE_PROPERTY
 from txlake.protocol.type_widening import TYPE_CHANGES
-from txlake.transaction.checkpointing import write_checkpoint
 
 VECTORS = "deletionVectors"
 PLAIN = add("a", stats='{"numRecords": 9}')

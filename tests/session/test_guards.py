@@ -7,6 +7,7 @@ import pytest
 
 from tests.session.offline import plane_without_spark
 from tests.session.tables import environment, specs, sql
+from txlake.commit.change import Change
 from txlake.conflict.levels import Level
 from txlake.ddl.alter import alter
 from txlake.ddl.create import create
@@ -15,7 +16,7 @@ from txlake.protocol.actions import Add
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.settings import Settings
-from txlake.statements import (
+from txlake.sql.statements import (
     AddConstraint,
     AlterColumn,
     CheckConstraint,
@@ -24,7 +25,6 @@ from txlake.statements import (
     TablePath,
 )
 from txlake.system import System
-from txlake.transaction.change import Change
 
 CREATE = CreateTable(table=TablePath("t"), columns=specs("a int"))
 

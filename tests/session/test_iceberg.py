@@ -13,7 +13,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, nested_ids
 from txlake.protocol.features import protocol_for
 from txlake.protocol.iceberg import ENABLE
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddedColumn,
     AlterColumn,

@@ -12,6 +12,8 @@ import pytest
 from tests.session.offline import plane_without_spark
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
+from txlake.commit.data_plane import DataPlane
+from txlake.commit.lake_commit import commit_together
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Struct
 from txlake.session import transaction
@@ -20,8 +22,6 @@ from txlake.session.transaction import State, Transaction
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.data_plane import DataPlane
-from txlake.transaction.lake_commit import commit_together
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from txlake.catalog import DatabaseEntry
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest
 from txlake.session.isolation import IGNORED, parse_ignored, set_isolation
-from txlake.statements import SetIsolation
+from txlake.sql.statements import SetIsolation
 
 SNAPSHOT, WRITE, SERIAL = Level.SNAPSHOT, Level.WRITE_SERIALIZABLE, Level.SERIALIZABLE
 SET_SNAPSHOT = SetIsolation("snapshot", "SNAPSHOT")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from tests.commit.log_of import add, metadata
 from tests.session.offline import Offline
-from tests.transaction.log_of import add, metadata
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Metadata, encode_actions
 from txlake.protocol.file_names import commit_path

@@ -6,7 +6,7 @@ import pytest
 
 from txlake.catalog.name_parts import lake_names, qualified
 from txlake.errors import InvalidRequest
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 LAKES = lake_names("file:///data/My%20House/")
 

@@ -10,26 +10,26 @@ import pytest
 
 from tests.catalog.backups import copied, put_back
 from tests.catalog.ledgers import execute
+from tests.commit.log_of import add
 from tests.session.offline import Offline
 from tests.session.processes import Lakes, told
-from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
 from txlake.catalog.recovering import TableState
 from txlake.commands import HANDLERS
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
-from txlake.membership import dropping
-from txlake.membership.attachment import attach, detach
-from txlake.membership.drop_note import note_path, remove_drop_note, write_drop_note
-from txlake.membership.dropping import finish_interrupted
-from txlake.membership.opening import open_lake
-from txlake.membership.recovery import Recovered, recover
 from txlake.ports import Ratification, Store
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session.engine import Engine
+from txlake.session.membership import dropping
+from txlake.session.membership.attachment import attach, detach
+from txlake.session.membership.drop_note import note_path, remove_drop_note, write_drop_note
+from txlake.session.membership.dropping import finish_interrupted
+from txlake.session.membership.opening import open_lake
+from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
-from txlake.statements import TablePath
+from txlake.sql.statements import TablePath
 
 DAY_MS = 86_400_000
 

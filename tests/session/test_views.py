@@ -23,8 +23,8 @@ from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource,
 from txlake.errors import Deadlock, Evidence
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema
+from txlake.session.views import VIEWS, CatalogEntrySource, TableLayout, rows_of, view_named
 from txlake.system import System
-from txlake.views import VIEWS, CatalogEntrySource, TableLayout, rows_of, view_named
 
 SALES = DatabaseEntry(id="d1", number=1, name="Sales", created_ms=1_000, comment="c")
 STRICT = DatabaseEntry(

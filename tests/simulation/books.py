@@ -19,10 +19,10 @@ from tests.simulation.chronicle import OUTSIDER
 from tests.simulation.history import Books, Doubt
 from tests.simulation.statements import Row, Rows
 from tests.simulation.stores import Storage
+from txlake.commit.reconciliation import RECOVER
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import decode_inline, read_from_file, vector_path
 from txlake.protocol.paths import decode_path
-from txlake.transaction.reconciliation import RECOVER
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _NAME = "{}/_delta_log/{:020}.json"

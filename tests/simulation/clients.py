@@ -20,8 +20,8 @@ from tests.simulation.statements import Insert, Rows, Select, Statement
 from tests.simulation.stores import ROOT
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.membership.attachment import attach, detach
 from txlake.session.engine import Engine
+from txlake.session.membership.attachment import attach, detach
 from txlake.session.transaction import State, Transaction
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from tests.simulation.history import Doubt
 from tests.simulation.luck import Misfortune
 from tests.simulation.outsider import log_of
 from tests.simulation.process import Interrupted, Process
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.in_commit_time import is_enabled
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
-from txlake.membership.recovery import Recovered, recover
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.in_commit_time import is_enabled
+from txlake.session.membership.recovery import Recovered, recover
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

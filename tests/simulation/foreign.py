@@ -12,12 +12,7 @@ from typing import Any, cast
 
 from tests.simulation.history import Doubt
 from txlake.catalog import AnyCatalog, Catalog
-from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
-from txlake.ports import HeadsMoved, Ledger, Ratification, Ratified, TurnTaken
-from txlake.protocol.actions import CommitInfo, decode_actions
-from txlake.session.bounded_cache import BoundedCache
-from txlake.session.engine import Engine
-from txlake.transaction.foreign_commit import (
+from txlake.commit.foreign_commit import (
     Busy,
     CommitRequest,
     Overtaken,
@@ -26,8 +21,13 @@ from txlake.transaction.foreign_commit import (
     StagedFile,
     commit_foreign_together,
 )
-from txlake.transaction.publication import staged_path
-from txlake.transaction.table_log import TableLog
+from txlake.commit.publication import staged_path
+from txlake.commit.table_log import TableLog
+from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
+from txlake.ports import HeadsMoved, Ledger, Ratification, Ratified, TurnTaken
+from txlake.protocol.actions import CommitInfo, decode_actions
+from txlake.session.bounded_cache import BoundedCache
+from txlake.session.engine import Engine
 
 OPEN = ("delta.feature.catalogManaged", "supported")
 _COMMIT_BYTES_MAX = 1 << 24

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.luck import Misfortune
 from tests.simulation.stores import SimulatedStore, is_commit
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.table_log import TableLog
 from txlake.errors import TxlakeError
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.settings import Settings
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.table_log import TableLog
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

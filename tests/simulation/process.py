@@ -20,8 +20,8 @@ from tests.simulation.threads import THREADS
 from txlake.catalog import AnyCatalog, Catalog, NoCatalog
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.membership.opening import open_lake
 from txlake.session.engine import Engine
+from txlake.session.membership.opening import open_lake
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

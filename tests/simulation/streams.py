@@ -21,15 +21,15 @@ from tests.simulation.programs import MICRO_BATCH, Plan, Program, Runner, any_le
 from tests.simulation.rows.files import live_rows
 from tests.simulation.statements import Insert, Row, Rows, State
 from txlake.errors import InvalidRequest
+from txlake.lake.streaming.offsets import Offset
+from txlake.lake.streaming.options import source_options
+from txlake.lake.streaming.source import Source
 from txlake.lake.streams import BatchWork, TableSink
 from txlake.protocol.actions import Add
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
-from txlake.statements import NativeFrame, TableName, Write
-from txlake.streaming.offsets import Offset
-from txlake.streaming.options import source_options
-from txlake.streaming.source import Source
+from txlake.sql.statements import NativeFrame, TableName, Write
 
 KIND = "streams"
 SOURCE, SINK, COUNTS = "a", "b", "c"

@@ -8,18 +8,18 @@ import pytest
 
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
+from txlake.commit.lake_commit import commit_together
 from txlake.errors import CorruptTable, Unavailable
-from txlake.membership import dropping
-from txlake.membership.dropping import finish_interrupted
 from txlake.ports import Store
 from txlake.session import transaction
 from txlake.session.engine import Engine
+from txlake.session.membership import dropping
+from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.transaction import State
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.storage.objects import BucketStore
 from txlake.system import System
-from txlake.transaction.lake_commit import commit_together
 
 pytestmark = pytest.mark.timeout(1800)
 

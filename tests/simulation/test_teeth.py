@@ -23,23 +23,23 @@ from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.commands import maintenance
+from txlake.commit import change_feed, publication, rebase, vacuum
+from txlake.commit.catalog_managed import CatalogManagedFiles
+from txlake.commit.in_commit_time import commit_time
+from txlake.commit.lake_commit import LakeCommitter
+from txlake.commit.path_commit import PathCommitter
+from txlake.commit.publication import RatifiedCommit
+from txlake.commit.table_log import TableLog
 from txlake.conflict import metadata_rules, row_rules
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.rules import RULES_AFTER_SELECTS
+from txlake.lake.streaming import source
+from txlake.lake.streaming.progress import Progress
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Add, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session.transaction import Transaction
-from txlake.streaming import source
-from txlake.streaming.progress import Progress
-from txlake.transaction import change_feed, publication, rebase, vacuum
-from txlake.transaction.catalog_managed import CatalogManagedFiles
-from txlake.transaction.in_commit_time import commit_time
-from txlake.transaction.lake_commit import LakeCommitter
-from txlake.transaction.path_commit import PathCommitter
-from txlake.transaction.publication import RatifiedCommit
-from txlake.transaction.table_log import TableLog
 
 pytestmark = pytest.mark.timeout(1800)
 

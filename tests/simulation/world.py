@@ -37,10 +37,10 @@ from tests.simulation.stores import ROOT, Storage, is_commit
 from tests.simulation.streams import Query
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
-from txlake.membership.attachment import attach
-from txlake.membership.recovery import recover
+from txlake.session.membership.attachment import attach
+from txlake.session.membership.recovery import recover
 from txlake.settings import Settings
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _REBOOT_MS = 3_000

@@ -8,6 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import DataPlane, Placement, Rows
+from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.ddl.create import create
 from txlake.ddl.environment import Environment
 from txlake.ddl.schema_evolution import schema_actions
@@ -17,7 +21,7 @@ from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.plane import SparkPlane, SparkTable
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     ComputedValues,
     CreateTable,
     Delete,
@@ -34,10 +38,6 @@ from txlake.statements import (
 )
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import DataPlane, Placement, Rows
-from txlake.transaction.table_log import TableLog
-from txlake.transaction.table_transaction import TableTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

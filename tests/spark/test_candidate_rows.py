@@ -14,7 +14,7 @@ from tests.spark.tables import VECTORS, PathTable, table
 from txlake.datafiles import parquet
 from txlake.protocol.paths import decode_path
 from txlake.spark import candidate_rows, dml
-from txlake.statements import NativeColumn, Reference, SqlText, TableName
+from txlake.sql.statements import NativeColumn, Reference, SqlText, TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

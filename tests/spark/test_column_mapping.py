@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.spark.tables import PathTable, table
-from txlake.transaction.change import Change
+from txlake.commit.change import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

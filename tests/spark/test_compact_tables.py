@@ -15,13 +15,13 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.spark.tables import VECTORS, PathTable, table
+from txlake.commit.change import Change
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import inline
 from txlake.protocol.sources import SOURCES_TAG
 from txlake.settings import Settings
 from txlake.spark import compact
-from txlake.transaction.change import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

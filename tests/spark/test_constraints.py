@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
+from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
 from txlake.spark import inserts
-from txlake.transaction.data_plane import Placement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ def _with_metadata(t: PathTable, metadata: dict[str, str]) -> None:
     """Puts metadata on the first column, as an older writer would have."""
     import msgspec
 
-    from txlake.transaction.change import Change
+    from txlake.commit.change import Change
 
     snapshot = t.snapshot
     schema = json.loads(str(snapshot.metadata.schema_string))

@@ -17,7 +17,7 @@ from txlake.protocol.column_mapping import nested_ids
 from txlake.protocol.iceberg import VERSION_TAG
 from txlake.protocol.paths import decode_path
 from txlake.protocol.types import Field
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

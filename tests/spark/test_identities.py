@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.tables import PathTable, table
+from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, marks_of
 from txlake.spark import identities, inserts
-from txlake.statements import SqlText
-from txlake.transaction.data_plane import Placement
+from txlake.sql.statements import SqlText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.tables import PathTable, table
+from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
 from txlake.spark import inserts, local_rows
-from txlake.statements import Values
-from txlake.transaction.data_plane import Placement
+from txlake.sql.statements import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

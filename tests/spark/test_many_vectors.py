@@ -80,7 +80,7 @@ def test_inline_vectors(tmp_path: Path, spark: SparkSession) -> None:
     import msgspec
     from pyroaring import BitMap64
 
-    from txlake.transaction.change import Change
+    from txlake.commit.change import Change
 
     t = table(tmp_path / "t", spark, "id LONG", properties=VECTORS, settings=NO_BROADCAST)
     t.append(spark.range(0, 100, 1, 1))

@@ -14,7 +14,7 @@ import txlake
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

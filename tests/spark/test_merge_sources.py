@@ -14,13 +14,13 @@ from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
 from tests.spark.tables import VECTORS, PathTable, table
+from txlake.commit.change import Change
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Always
 from txlake.spark import merge_source
 from txlake.spark.merge_source import LocalSource, collect_source, key_predicate
 from txlake.sql import parse
-from txlake.statements import MatchedUpdate, Merge, NativeColumn, NativeFrame
-from txlake.transaction.change import Change
+from txlake.sql.statements import MatchedUpdate, Merge, NativeColumn, NativeFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

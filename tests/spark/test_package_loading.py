@@ -17,11 +17,12 @@ from txlake.spark.shipping import Package, _whole_archive
 PROGRAM = """\
 import os, pickle, sys
 module = pickle.load(open(sys.argv[1], "rb"))
-offsets = module("streaming.offsets")
+offsets = module("lake.streaming.offsets")
 if os.path.exists(sys.argv[2]):
     os.remove(sys.argv[2])
-planning = module("streaming.planning")
-print(planning.__name__, planning.__spec__.loader.get_source("PACKAGE.streaming").count("\\n") > 0)
+planning = module("lake.streaming.planning")
+source = planning.__spec__.loader.get_source("PACKAGE.lake.streaming")
+print(planning.__name__, source.count("\\n") > 0)
 assert planning.__file__ == offsets.__file__.replace("offsets", "planning"), planning.__file__
 """
 
@@ -51,7 +52,7 @@ def test_code_that_is_carried_needs_no_file(tmp_path: Path, is_there: bool) -> N
     done = ran(tmp_path, carries=True, is_there=is_there)
     assert done.returncode == 0, done.stderr
     name, _ = _whole_archive()
-    assert done.stdout.split() == [f"{name}.streaming.planning", "True"]
+    assert done.stdout.split() == [f"{name}.lake.streaming.planning", "True"]
 
 
 def test_other_code_needs_the_archive_while_it_runs(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.tables import PathTable, table
+from txlake.commit.data_plane import Placement
 from txlake.datafiles.partition_texts import partition_values
 from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.datafiles.write_task import Layout, WriteTask
@@ -21,7 +22,6 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field, Primitive, to_arrow_type
 from txlake.spark.writing import partition_value
-from txlake.transaction.data_plane import Placement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

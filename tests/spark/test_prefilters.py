@@ -13,7 +13,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.types import Struct
 from txlake.spark.prefilters import prefilters
-from txlake.statements import Assignment, SqlText
+from txlake.sql.statements import Assignment, SqlText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from txlake.protocol.actions import Add, Remove
 from txlake.spark import candidate_rows, dml
 from txlake.spark.deletions import delete_positions
 from txlake.spark.table_access import TableAccess
-from txlake.statements import NativeColumn
+from txlake.sql.statements import NativeColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -227,7 +227,7 @@ def test_tables_that_had_vectors_once(tmp_path: Path, spark: SparkSession) -> No
     t.run("DELETE FROM t WHERE id IN (1, 2)")
     import msgspec
 
-    from txlake.transaction.change import Change
+    from txlake.commit.change import Change
 
     changed = msgspec.structs.replace(t.snapshot.metadata, configuration=dict(NO_VECTORS))
     t.commit(Change(operation="SET TBLPROPERTIES", actions=(changed,)))

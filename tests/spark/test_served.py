@@ -15,8 +15,8 @@ from tests.spark.session_settings import settings_made
 from txlake.errors import InvalidRequest
 from txlake.spark.plans import OPERATORS, refusal_of_plan
 from txlake.spark.served import served_session
-from txlake.statements.calls import stored_expression_problem
-from txlake.statements.functions import PURE, REFUSED, why_refused
+from txlake.sql.statements.calls import stored_expression_problem
+from txlake.sql.statements.functions import PURE, REFUSED, why_refused
 
 
 def functions_of(spark: SparkSession) -> set[str]:

@@ -11,8 +11,8 @@ from pyspark import SparkContext
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
-from txlake.membership.connecting import session_on
 from txlake.session.command import AsRows
+from txlake.session.membership.connecting import session_on
 from txlake.settings import Settings
 
 if TYPE_CHECKING:

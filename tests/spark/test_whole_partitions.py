@@ -10,7 +10,7 @@ import pytest
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.statements import SqlText
+from txlake.sql.statements import SqlText
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

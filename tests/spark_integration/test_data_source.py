@@ -15,9 +15,9 @@ from pyspark.sql import types as T
 
 import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.streaming import planning
+from txlake.lake.streaming.staged import StagedFiles
 from txlake.spark_integration.data_source import TxlakeDataSource, TxlakeWriter
-from txlake.streaming import planning
-from txlake.streaming.staged import StagedFiles
 
 ROWS = pa.table(
     {

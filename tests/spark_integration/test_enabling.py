@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession as Session
 import txlake
 from tests.lake.rows import rows
 from txlake.errors import InvalidRequest
+from txlake.lake.tables import enabled_sessions
 from txlake.spark_integration import enabling
-from txlake.tables import enabled_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

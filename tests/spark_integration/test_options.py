@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.streaming.options import SOURCE_NAMES, place_of
 from txlake.spark_integration.options import (
     IGNORED,
     OTHER_OPTIONS,
@@ -23,8 +24,7 @@ from txlake.spark_integration.options import (
     stream_writer_options,
     write_options,
 )
-from txlake.statements import TimeTravel
-from txlake.streaming.options import SOURCE_NAMES, place_of
+from txlake.sql.statements import TimeTravel
 
 
 def test_formats() -> None:

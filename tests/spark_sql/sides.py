@@ -23,7 +23,7 @@ from tests.spark_sql.inputs import Input, Settings
 from tests.spark_sql.tables import FUNCTIONS, NAMES, make_functions
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.statements import Select
+from txlake.sql.statements import Select
 
 _CATALYST = "org.apache.spark.sql.catalyst.plans.logical."
 _FORMAT = re.compile(r"\bUSING\s+(parquet|orc|json|csv)\b", re.IGNORECASE)

@@ -9,7 +9,7 @@ import pytest
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
 from txlake.sql.markers import Arguments
-from txlake.statements import Query, SqlText, Statement, TableName
+from txlake.sql.statements import Query, SqlText, Statement, TableName
 
 
 def one(text: str, args: Arguments | None = None) -> Statement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import name, one, refused, sql
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AddedColumn,

@@ -7,7 +7,7 @@ import pytest
 from tests.sql.parsing import one, refused
 from txlake.sql.brackets import backquote_brackets
 from txlake.sql.parser import is_complete
-from txlake.statements import Insert, TableName
+from txlake.sql.statements import Insert, TableName
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.parsing import name, one, refused
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     AlterDatabase,
     Atomic,
     Begin,

@@ -10,7 +10,7 @@ import pytest
 from tests.sql.parsing import name, one, query, refused, sql
 from txlake.log.predicate_nodes import LocalTime
 from txlake.protocol.times import FarTime
-from txlake.statements import (
+from txlake.sql.statements import (
     DEFAULT,
     ComputedValues,
     CopyInto,

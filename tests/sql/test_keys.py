@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.sql.parsing import name, one
-from txlake.statements import AddConstraint, CreateTable, DropConstraint, DropKey, KeyConstraint
+from txlake.sql.statements import AddConstraint, CreateTable, DropConstraint, DropKey, KeyConstraint
 
 T = name("t")
 PK = KeyConstraint(columns=("a",))

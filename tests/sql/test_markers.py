@@ -13,7 +13,7 @@ from tests.sql.parsing import one, refused
 from txlake.errors import InvalidRequest
 from txlake.sql import parse, sql_literal
 from txlake.sql.markers import Arguments, bind, spark_arguments
-from txlake.statements import Insert, Select, Values
+from txlake.sql.statements import Insert, Select, Values
 
 UTC = datetime.UTC
 

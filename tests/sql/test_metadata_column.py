@@ -7,7 +7,7 @@ import pytest
 from tests.sql.parsing import one
 from txlake.errors import InvalidRequest
 from txlake.sql.metadata_column import exclude_metadata, names_metadata
-from txlake.statements import Select, SqlText, TableName
+from txlake.sql.statements import Select, SqlText, TableName
 
 
 def _query(text: str) -> SqlText:

@@ -13,7 +13,7 @@ from tests.sql.parsing import refused
 from tests.sql.test_queries import SPARK_SQL
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.statements import Delete, Select, TableName
+from txlake.sql.statements import Delete, Select, TableName
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.sql.parsing import name, one, refused
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     AlterView,
     AlterViewSchema,
     CreateTemporaryView,

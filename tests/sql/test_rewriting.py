@@ -6,7 +6,15 @@ import pytest
 
 from tests.sql.parsing import name, one, refused
 from txlake.sql import parse
-from txlake.statements import Delete, MatchedUpdate, Merge, Select, SqlText, TableName, TablePath
+from txlake.sql.statements import (
+    Delete,
+    MatchedUpdate,
+    Merge,
+    Select,
+    SqlText,
+    TableName,
+    TablePath,
+)
 
 
 def _text(found: object) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.sql.parsing import name, one, refused, sql
 from txlake.sql import is_complete
-from txlake.statements import Atomic, Delete, ExecuteImmediate, SparkCommand, SqlText, Truncate
-from txlake.statements.scripting import (
+from txlake.sql.statements import Atomic, Delete, ExecuteImmediate, SparkCommand, SqlText, Truncate
+from txlake.sql.statements.scripting import (
     Block,
     Branch,
     Conditional,

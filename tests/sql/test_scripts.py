@@ -6,7 +6,7 @@ import pytest
 
 from txlake.errors import InvalidRequest
 from txlake.sql import ScriptStatement, is_complete, parse, parse_script
-from txlake.statements import Atomic, Begin, Select, Truncate
+from txlake.sql.statements import Atomic, Begin, Select, Truncate
 
 SCRIPT = """\
 -- what comes first; isn't a statement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sql.parsing import one, refused
-from txlake.statements import (
+from txlake.sql.statements import (
     Insert,
     Merge,
     Query,

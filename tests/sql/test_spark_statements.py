@@ -12,7 +12,7 @@ from txlake.sql.spark_statements import (
     possible_table_names,
     target_name,
 )
-from txlake.statements import Insert, Select, TableName, TablePath
+from txlake.sql.statements import Insert, Select, TableName, TablePath
 
 
 def read(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import txlake
-from tests.lake.tables import settings as table_settings
+from tests.lake.log_tables import settings as table_settings
 from tests.storage import servers
 from tests.storage.conftest import Placed
 from tests.storage.proxy import FAILING, LYING, Fault, Plan, Proxy, Request, by_chance, proxying

@@ -34,7 +34,7 @@ from txlake.catalog.transactions import Transactions
 from txlake.catalog.views import Views
 from txlake.errors import InvalidRequest
 from txlake.ports import System
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 DEFAULT_DATABASE = "default"
 _LAKE = "lake"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from urllib.parse import unquote
 
 from txlake.errors import InvalidRequest
-from txlake.statements import TableName, quoted
+from txlake.sql.statements import TableName, quoted
 
 _SPARK_CATALOG = "spark_catalog"
 _SCHEMA = "dbo"

@@ -12,7 +12,7 @@ from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.ports import Lock, NewPlace, Schemas
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import Ledger, OpenTransactions
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 
 class _NoSessions:

@@ -15,7 +15,7 @@ from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.views import ViewEntry
 from txlake.errors import Conflict
 from txlake.ports import Ledger, OpenTransactions
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 
 if TYPE_CHECKING:
     from txlake.catalog.catalog import Catalog

@@ -2,7 +2,7 @@
 
 Owns the epoch, by which other processes are kept out from the beginning of a recovery on, and what
 is written for a table whose log tells more, or less, than the catalog knew. What that is, is
-decided in `transaction.reconciliation`. Source: docs/internals/recovery.md.
+decided in `commit.reconciliation`. Source: docs/internals/catalog.md, "Recovery".
 """
 
 from __future__ import annotations

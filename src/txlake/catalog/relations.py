@@ -99,7 +99,7 @@ tables = Table(
 )
 
 # Up to which value those of an identity column are reserved. The column is a digest of what makes
-# it the one it is (`transaction.identities`); rows go with their table's.
+# it the one it is (`commit.identities`); rows go with their table's.
 identities = Table(
     "txlake_identities",
     metadata,

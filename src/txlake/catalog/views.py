@@ -21,7 +21,7 @@ from txlake.catalog.relations import databases, views
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest
 from txlake.ports import System
-from txlake.statements import ViewSchema
+from txlake.sql.statements import ViewSchema
 
 _VIEWS = sa.select(
     views, databases.c.name.label("database_name"), databases.c.number.label("database_number")

@@ -18,8 +18,8 @@ from txlake.release import VERSION
 if TYPE_CHECKING:
     from txlake.cli.lakes import ConnectionSettings, ServerArguments
     from txlake.cli.output import Output
+    from txlake.session.views.results import Result
     from txlake.sql import ScriptStatement
-    from txlake.views.results import Result
 
 app = typer.Typer(
     name="txlake",

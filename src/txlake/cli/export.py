@@ -19,11 +19,11 @@ from txlake.cli.output import MessageOutput
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, to_arrow_type
+from txlake.session.views.json_values import json_text, json_value
+from txlake.session.views.results import Column, Result
 from txlake.sql import ScriptStatement
-from txlake.statements import InspectionStatement, Select, Statement
-from txlake.statements.descriptions import DescribeDetail, DescribeHistory
-from txlake.views.json_values import json_text, json_value
-from txlake.views.results import Column, Result
+from txlake.sql.statements import InspectionStatement, Select, Statement
+from txlake.sql.statements.descriptions import DescribeDetail, DescribeHistory
 
 ExportFormat = Literal["csv", "parquet"]
 _NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from txlake.cli.worker import LakeWorker
 from txlake.errors import InvalidRequest
+from txlake.session.views.results import Result, mappings_result
 from txlake.settings import Settings
-from txlake.views.results import Result, mappings_result
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +84,8 @@ def open_lake(
 
     `spark_settings`: further settings that Spark is started with.
     """
+    from txlake.catalog.unity import is_unity
     from txlake.lake.lake import Lake, open_session
-    from txlake.unity import is_unity
 
     if connection.location is None:
         raise InvalidRequest("no lake is named; say --lake or set TXLAKE_LAKE")
@@ -109,7 +109,7 @@ def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, S
 
     Raises InvalidRequest if there is no lake.
     """
-    from txlake.membership.opening import MARKER, read_marker
+    from txlake.session.membership.opening import MARKER, read_marker
 
     warehouse = _warehouse(connection)
     if warehouse is not None and read_marker(warehouse) is None:
@@ -120,8 +120,8 @@ def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, S
 
 def _warehouse(connection: ConnectionSettings) -> Store | None:
     """Return the connection's store; None for a Unity Catalog, and if no lake was named."""
+    from txlake.catalog.unity import is_unity
     from txlake.storage import open_store
-    from txlake.unity import is_unity
 
     if connection.location is None or is_unity(connection.location):
         return None
@@ -168,7 +168,7 @@ def lake_worker(connection: ConnectionSettings) -> Iterator[LakeWorker]:
 
 def is_table_path(table: str) -> bool:
     """Return whether a table is named by its folder or URL, so that no lake is needed."""
-    from txlake.statements import is_place
+    from txlake.sql.statements import is_place
 
     return is_place(table)
 
@@ -178,7 +178,7 @@ def history(connection: ConnectionSettings, table: str, limit: int | None) -> Re
     from txlake.lake.log import Log
     from txlake.session.catalog_access import refuse_lost
     from txlake.session.unknown_names import unknown_table
-    from txlake.statements import TablePath, table_of
+    from txlake.sql.statements import TablePath, table_of
 
     reference = table_of(table)
     if isinstance(reference, TablePath):
@@ -316,7 +316,7 @@ def _run_server(
 def _read_view(connection: ConnectionSettings, name: str) -> Result:
     """Return the rows of a catalog view, which reads no tables."""
     from txlake.protocol.type_text import short_text
-    from txlake.views import VIEWS, CatalogEntrySource
+    from txlake.session.views import VIEWS, CatalogEntrySource
 
     with lake_catalog(connection) as catalog:
         rows = VIEWS[name].read(CatalogEntrySource(catalog, lambda _: None))

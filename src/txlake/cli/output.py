@@ -15,9 +15,9 @@ from rich.text import Text
 
 from txlake.cli.exit_codes import error_facts
 from txlake.cli.values import text_value
+from txlake.session.views.json_values import json_text
+from txlake.session.views.results import Result
 from txlake.sql import ScriptStatement
-from txlake.views.json_values import json_text
-from txlake.views.results import Result
 
 _PIPE_WIDTH = 100_000  # without a terminal nothing is cut or folded
 

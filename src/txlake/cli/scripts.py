@@ -14,11 +14,11 @@ from txlake.cli.worker import Worker
 from txlake.conflict.evidence import is_futile
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
+from txlake.session.views.results import Result
 from txlake.settings import RetrySettings
 from txlake.sql import ScriptStatement
-from txlake.statements import Atomic, CreateTemporaryView, ExecuteImmediate, SparkCommand
-from txlake.statements.scripting import DeclareVariable, SetVariables, steps_of
-from txlake.views.results import Result
+from txlake.sql.statements import Atomic, CreateTemporaryView, ExecuteImmediate, SparkCommand
+from txlake.sql.statements.scripting import DeclareVariable, SetVariables, steps_of
 
 
 @dataclass(frozen=True, slots=True)

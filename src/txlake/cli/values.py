@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 
-from txlake.views.json_values import json_text, json_value
+from txlake.session.views.json_values import json_text, json_value
 
 _NO_MICROSECONDS = re.compile(r"(?<=\.\d{3})000(?=[+-]|$)")
 

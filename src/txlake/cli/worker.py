@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from txlake.cli.background import BackgroundThread
 from txlake.errors import TxlakeError
-from txlake.views.describe import Rows
-from txlake.views.results import Result, frame_result, rows_result
+from txlake.session.views.describe import Rows
+from txlake.session.views.results import Result, frame_result, rows_result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -128,7 +128,7 @@ class LakeWorker:
         self._session.database = database
 
     def rollback(self) -> bool:
-        from txlake.statements import Rollback
+        from txlake.sql.statements import Rollback
 
         if self._session.current is None:
             return False

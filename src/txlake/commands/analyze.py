@@ -12,6 +12,8 @@ from functools import partial
 
 import msgspec
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import TableData
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.recomputed_statistics import recomputed_statistics
 from txlake.log.files import Files
@@ -20,9 +22,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
-from txlake.statements import AnalyzeTable
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import TableData
+from txlake.sql.statements import AnalyzeTable
 
 _THREADS = 16
 

@@ -11,6 +11,9 @@ import msgspec
 import pyarrow as pa
 
 from txlake.commands.steps import commit_step
+from txlake.commit import row_tracking
+from txlake.commit.change import Change
+from txlake.commit.table_transaction import TableTransaction
 from txlake.ddl.alter import alter
 from txlake.ddl.alter_features import has_row_ids
 from txlake.ddl.environment import Environment
@@ -20,10 +23,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.properties import FEATURE_PREFIX, canonical_key, is_true
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import SetProperties
-from txlake.transaction import row_tracking
-from txlake.transaction.change import Change
-from txlake.transaction.table_transaction import TableTransaction
+from txlake.sql.statements import SetProperties
 
 
 def backfill_row_ids(

@@ -1,18 +1,18 @@
 """Opening a table to other engines by the property `delta.feature.catalogManaged` = `supported`.
 
 Owns how a statement requests it. The request isn't stored as a property: the actions that open the
-table (`membership.attachment.mark`) are staged beside the statement's other changes.
+table (`session.membership.attachment.mark`) are staged beside the statement's other changes.
 """
 
 from __future__ import annotations
 
 from txlake.errors import InvalidRequest
-from txlake.membership.attachment import stage_stamp
 from txlake.protocol.features import CATALOG_MANAGED
 from txlake.protocol.properties import FEATURE_PREFIX
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import AddFeature, AlterStatement, Properties, SetProperties
+from txlake.session.membership.attachment import stage_stamp
+from txlake.sql.statements import AddFeature, AlterStatement, Properties, SetProperties
 
 _KEY = f"{FEATURE_PREFIX}{CATALOG_MANAGED}".lower()
 

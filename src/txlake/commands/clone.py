@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from txlake.commit.change import Change
+from txlake.commit.membership import DOMAIN
 from txlake.ddl.create import existing_table, should_create
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table_actions
@@ -27,9 +29,7 @@ from txlake.protocol.paths import decode_path, encode_path, is_absolute
 from txlake.protocol.properties import canonical_key
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
-from txlake.statements import Clone
-from txlake.transaction.change import Change
-from txlake.transaction.membership import DOMAIN
+from txlake.sql.statements import Clone
 
 # These bind a table to its own log or catalog.
 _NOT_CLONED = (

@@ -19,7 +19,8 @@ from txlake.session.command import Answer, each_once, nothing
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
 from txlake.session.session import Control, ControlScope
-from txlake.statements import (
+from txlake.session.views.describe import Rows
+from txlake.sql.statements import (
     Atomic,
     Begin,
     Commit,
@@ -36,8 +37,7 @@ from txlake.statements import (
     SetXactAbort,
     ShowIsolation,
 )
-from txlake.statements.scripting import Block
-from txlake.views.describe import Rows
+from txlake.sql.statements.scripting import Block
 
 # A text that evaluates itself never ends.
 _NESTED_MAX = 50

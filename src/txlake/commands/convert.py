@@ -15,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.commit.change import Change
 from txlake.datafiles.footers import read_footer, statistics_of
 from txlake.datafiles.parquet import is_shredded
 from txlake.ddl.environment import Environment
@@ -43,8 +44,7 @@ from txlake.protocol.types import (
     has_variant,
     type_from_json,
 )
-from txlake.statements import ConvertToDelta
-from txlake.transaction.change import Change
+from txlake.sql.statements import ConvertToDelta
 
 _THREADS = 16
 _SHREDDING = ("variantShredding",)

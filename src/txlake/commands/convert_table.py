@@ -18,6 +18,7 @@ from txlake.commands.convert import (
     required_features,
 )
 from txlake.commands.tables import attach_if_unnamed, environment_of, locate_target, register
+from txlake.commit.change import Change
 from txlake.conflict.locking import LockMode
 from txlake.ddl.environment import Environment
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
@@ -34,8 +35,7 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.session.command import command, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.spark.catalog_tables import ParquetTable, parquet_table
-from txlake.statements import ConvertTable, TableName, quoted
-from txlake.transaction.change import Change
+from txlake.sql.statements import ConvertTable, TableName, quoted
 
 _SPARK_CATALOG = "spark_catalog"
 # The value that Spark reads for the column in files that lack it.

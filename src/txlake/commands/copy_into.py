@@ -20,6 +20,8 @@ from pyspark.sql import functions as F
 
 from txlake.commands.frame_reads import recording_frame_reads
 from txlake.commands.schema_evolution import merge_schema
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement, TableData
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import StoredObject
@@ -32,10 +34,8 @@ from txlake.spark.identities import next_value, refuse_explicit_values, supplied
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
-from txlake.statements import CopyInto, Reference, TablePath
+from txlake.sql.statements import CopyInto, Reference, TablePath
 from txlake.storage import join_url
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement, TableData
 
 _File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"

@@ -23,6 +23,8 @@ from txlake.commands.tables import (
     locate_target,
     register,
 )
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement, Rows, TableData
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
@@ -50,7 +52,7 @@ from txlake.session.engine import Handle
 from txlake.session.plain_queries import plain_answer
 from txlake.session.view_queries import Viewed
 from txlake.sql import constant_text, sql_literal
-from txlake.statements import (
+from txlake.sql.statements import (
     ComputedValues,
     Delete,
     Expression,
@@ -77,9 +79,7 @@ from txlake.statements import (
     Write,
     condition_text,
 )
-from txlake.statements.names import quoted
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement, Rows, TableData
+from txlake.sql.statements.names import quoted
 
 Counts = Mapping[str, int]
 _STREAMING = "STREAMING UPDATE"

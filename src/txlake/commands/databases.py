@@ -11,16 +11,16 @@ from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
-from txlake.membership.drop_note import PROPERTY as RETENTION
-from txlake.membership.drop_note import parse_retention
-from txlake.membership.dropping import drop
 from txlake.session.admission import admit_alone, database_lock
 from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_nothing, no_table
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
-from txlake.views import VIEWS
+from txlake.session.membership.drop_note import PROPERTY as RETENTION
+from txlake.session.membership.drop_note import parse_retention
+from txlake.session.membership.dropping import drop
+from txlake.session.views import VIEWS
+from txlake.sql.statements import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
 
 # Databases that hold txlake's own views.
 _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_catalog"}

@@ -20,6 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.commands.steps import Step, commit_step
+from txlake.commit import row_tracking
+from txlake.commit.change import Change
+from txlake.commit.checkpoint_protection import FEATURE as PROTECTION
+from txlake.commit.checkpoint_protection import protected_before
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.data_plane import TableData
+from txlake.commit.log_cleanup import clean_log, oldest_retained
+from txlake.commit.notice_commit import commit_notice
+from txlake.commit.table_log import TableLog
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.datafiles.narrower_types import holds_narrower_types, widened_columns
 from txlake.ddl.alter_features import drop_feature as dropping
@@ -45,16 +54,7 @@ from txlake.protocol.types import parse_schema
 from txlake.session.catalog_access import registered
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import DropFeature
-from txlake.transaction import row_tracking
-from txlake.transaction.change import Change
-from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
-from txlake.transaction.checkpoint_protection import protected_before
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.log_cleanup import clean_log, oldest_retained
-from txlake.transaction.notice_commit import commit_notice
-from txlake.transaction.table_log import TableLog
+from txlake.sql.statements import DropFeature
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from txlake.commands.scripting import ScriptEnvironment
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import TextRules
 from txlake.sql import has_named_markers, parse
-from txlake.statements import ExecuteImmediate, Select, SqlText, Statement
+from txlake.sql.statements import ExecuteImmediate, Select, SqlText, Statement
 
 
 def statement_of(

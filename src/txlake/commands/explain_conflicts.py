@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from txlake.commands.data import source_rows
+from txlake.commit.data_plane import TableData
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.explanation import Effect, PlannedStatement, explain
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
@@ -24,7 +26,8 @@ from txlake.session.command import TableLock, command, giving_rows
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
-from txlake.statements import (
+from txlake.session.views.describe import Rows
+from txlake.sql.statements import (
     Delete,
     ExplainableStatement,
     ExplainConflicts,
@@ -38,9 +41,6 @@ from txlake.statements import (
     Truncate,
     Update,
 )
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.table_transaction import TableTransaction
-from txlake.views.describe import Rows
 
 _TEXT = Primitive("string")
 _KEYS = "a source of some megabytes whose ON compares plain columns reads rows of its keys alone"

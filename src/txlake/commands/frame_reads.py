@@ -18,8 +18,8 @@ from txlake.session.command import Answer, S
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark.scan_lineage import ScanLineage, lineage_of
-from txlake.statements import NativeFrame, TableName, TablePath
-from txlake.statements.text_references import references_of
+from txlake.sql.statements import NativeFrame, TableName, TablePath
+from txlake.sql.statements.text_references import references_of
 
 
 def recording_frame_reads(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import TableData
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.ddl.environment import Environment
 from txlake.ddl.table_metadata import DELETION_VECTORS, metadata_actions
@@ -16,8 +18,6 @@ from txlake.log.files import adds_of
 from txlake.protocol import iceberg
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.column_mapping import MODE_PROPERTY
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import TableData
 
 
 def upgrade_to_iceberg(work: TableData, environment: Environment) -> Change:

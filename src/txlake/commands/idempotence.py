@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from txlake.commit.change import Change
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Txn
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import Delete, Insert, Merge, Truncate, Update, Write
-from txlake.transaction.change import Change
+from txlake.sql.statements import Delete, Insert, Merge, Truncate, Update, Write
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"

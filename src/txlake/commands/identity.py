@@ -9,8 +9,8 @@ from txlake.protocol.identity import IdentityColumn, marks_of
 from txlake.session.command import command, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import SyncIdentity
-from txlake.statements.names import quoted
+from txlake.sql.statements import SyncIdentity
+from txlake.sql.statements.names import quoted
 
 
 def sync(context: Context, statement: SyncIdentity) -> None:

@@ -1,6 +1,6 @@
 """SHOW and DESCRIBE: the commands.
 
-Owns the rows that come from the catalog; `views.describe` has those of a table's own state.
+Owns the rows that come from the catalog; `session.views.describe` has those of a table's own state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from txlake.session.command import command, giving_rows, its_table, no_table
 from txlake.session.context import Context
 from txlake.session.unknown_names import tables_in
 from txlake.session.view_queries import Viewed
-from txlake.statements import (
+from txlake.session.views.describe import Inspection, Rows
+from txlake.session.views.table_extended import extended_text
+from txlake.sql.statements import (
     DescribeDatabase,
     DescribeQuery,
     DescribeTable,
@@ -28,8 +30,6 @@ from txlake.statements import (
     Table,
     TableName,
 )
-from txlake.views.describe import Inspection, Rows
-from txlake.views.table_extended import extended_text
 
 _logger = logging.getLogger(__name__)
 

@@ -14,6 +14,9 @@ from txlake.commands.generate import write_manifests
 from txlake.commands.iceberg import upgrade_to_iceberg
 from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
+from txlake.commit.change import Change
+from txlake.commit.data_plane import ResultRows, TableData
+from txlake.commit.vacuum import ReadOpenTransactions, plan_vacuum, vacuum
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.cubes import ClusteringPlan, plan_clustering
@@ -27,7 +30,8 @@ from txlake.session.catalog_access import registered
 from txlake.session.command import R, command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import (
+from txlake.session.views.describe import Rows
+from txlake.sql.statements import (
     ConvertToDelta,
     Expression,
     Generate,
@@ -40,10 +44,6 @@ from txlake.statements import (
     Vacuum,
 )
 from txlake.storage import local_path
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import ResultRows, TableData
-from txlake.transaction.vacuum import ReadOpenTransactions, plan_vacuum, vacuum
-from txlake.views.describe import Rows
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PATHS = Struct((Field("path", Primitive("string"), False),))

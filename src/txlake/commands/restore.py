@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from txlake.commit import row_tracking
+from txlake.commit.change import Change
+from txlake.commit.checkpoint_protection import FEATURE as PROTECTION
+from txlake.commit.membership import retained_properties
 from txlake.conflict.footprint import Read
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
@@ -19,10 +23,6 @@ from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata
 from txlake.protocol.clustering import DOMAIN as CLUSTERING
 from txlake.protocol.features import CATALOG_FEATURES, protocol_for
 from txlake.protocol.identity import marks_of, metadata_with_marks
-from txlake.transaction import row_tracking
-from txlake.transaction.change import Change
-from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
-from txlake.transaction.membership import retained_properties
 
 # Features of the table itself, which aren't restored from a version.
 _NOT_RESTORED = CATALOG_FEATURES | {PROTECTION}

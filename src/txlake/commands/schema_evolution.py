@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from txlake.commands.tables import environment_of
+from txlake.commit.change import Change
+from txlake.commit.data_plane import TableData
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.type_widening import FEATURES, Widens, is_evolution, is_same_in_files
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import TableData
 
 
 def merge_schema(

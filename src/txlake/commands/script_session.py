@@ -18,7 +18,7 @@ from txlake.session.transaction import Transaction
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import quote
 from txlake.sql import as_query, is_literal, sql_literal
-from txlake.statements import Select, SqlText, Statement
+from txlake.sql.statements import Select, SqlText, Statement
 
 _MARK = "txlake script"
 _WITH_LITERALS = (T.BooleanType, T.NumericType, T.StringType, T.BinaryType, T.DateType)

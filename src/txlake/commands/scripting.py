@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.errors import InvalidRequest
-from txlake.statements import SqlText, Statement
-from txlake.statements.scripting import (
+from txlake.sql.statements import SqlText, Statement
+from txlake.sql.statements.scripting import (
     Block,
     Conditional,
     DeclareVariable,
@@ -24,7 +24,7 @@ from txlake.statements.scripting import (
 )
 
 if TYPE_CHECKING:
-    from txlake.statements.scripting import Step
+    from txlake.sql.statements.scripting import Step
 
 
 class ScriptEnvironment(Protocol):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from txlake.commit.change import Change
 from txlake.errors import Conflict
 from txlake.session.catalog_access import transaction_of
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.transaction.change import Change
 
 Step = Callable[[Context, Handle], Change | None]
 """Returns the change to make to the table's newest version; None, or no action, when done."""

@@ -19,6 +19,9 @@ from txlake.commands.clone import FileCopy, clone
 from txlake.commands.drop_feature import drop_feature
 from txlake.commands.frame_reads import recording_frame_reads
 from txlake.commands.steps import commit_step
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement
+from txlake.commit.membership import ATTACH, Membership, membership_of, required_actions
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.create import check_same_definition, create, create_like
@@ -26,8 +29,6 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
-from txlake.membership.attachment import attach_path_table, new_entry, stage_stamp
-from txlake.membership.dropping import drop
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import Struct
@@ -35,7 +36,9 @@ from txlake.session.admission import admit_new
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import (
+from txlake.session.membership.attachment import attach_path_table, new_entry, stage_stamp
+from txlake.session.membership.dropping import drop
+from txlake.sql.statements import (
     AddConstraint,
     AlterStatement,
     CheckConstraint,
@@ -53,9 +56,6 @@ from txlake.statements import (
     TablePath,
     Write,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement
-from txlake.transaction.membership import ATTACH, Membership, membership_of, required_actions
 
 _COPIERS = 8
 

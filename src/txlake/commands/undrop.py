@@ -10,23 +10,23 @@ from collections.abc import Sequence
 
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.names import name_taken_error
+from txlake.commit.membership import Membership
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.membership.attachment import write_stamp
-from txlake.membership.drop_note import remove_drop_note
-from txlake.membership.dropping import publish_pending
-from txlake.membership.ownership import owner_of
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.engine import Engine
-from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
-from txlake.transaction.membership import Membership
-from txlake.views.describe import Rows
-from txlake.views.information_schema import CATALOG
-from txlake.views.view import utc_time
+from txlake.session.membership.attachment import write_stamp
+from txlake.session.membership.drop_note import remove_drop_note
+from txlake.session.membership.dropping import publish_pending
+from txlake.session.membership.ownership import owner_of
+from txlake.session.views.describe import Rows
+from txlake.session.views.information_schema import CATALOG
+from txlake.session.views.view import utc_time
+from txlake.sql.statements import ShowDroppedTables, TableName, TablePath, UndropTable
 
 _HINT = "SHOW TABLES DROPPED lists what can come back"
 _COLUMNS = Struct(

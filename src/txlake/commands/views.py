@@ -21,8 +21,9 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.view_queries import Viewed, viewed_entry
+from txlake.session.views.describe import Rows
 from txlake.spark.scan_lineage import view_alias
-from txlake.statements import (
+from txlake.sql.statements import (
     AlterView,
     AlterViewSchema,
     CreateTemporaryView,
@@ -38,8 +39,7 @@ from txlake.statements import (
     TableName,
     ViewSchema,
 )
-from txlake.statements.names import quoted
-from txlake.views.describe import Rows
+from txlake.sql.statements.names import quoted
 
 _COMPENSATION = "spark.sql.legacy.viewSchemaCompensation"
 _TEXT = Primitive("string")

@@ -1,4 +1,4 @@
 """Conflict checks: what transactions read and wrote, and the rules that compare it. Pure.
 
-Every decision is a returned value. Source: docs/internals/conflict-rules.md.
+Every decision is a returned value. Source: docs/how-a-commit-works.md.
 """

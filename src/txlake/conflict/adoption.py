@@ -2,7 +2,7 @@
 
 `metadata_updates` covers transactions that change metadata themselves. Turning a feature on is
 harmless if what was written before stays valid with the feature; turning one off never is. Source:
-docs/internals/conflict-rules.md, rule 2.
+docs/how-a-commit-works.md, rule 2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The check of one transaction against the winners, one after the other.
 
 Owns the order of the work: unsupported protocols first, then the rules, then the rebase. The result
-is a value; the caller decides what to do with it. Source: docs/internals/conflict-rules.md.
+is a value; the caller decides what to do with it. Source: docs/how-a-commit-works.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the three tiers of the question whether a file holds rows that match a predicate: partition
 values, file statistics, then a probe of the rows if there is one. Each tier only removes doubt;
-what can't be decided counts as a match. Source: docs/internals/conflict-rules.md, rule 4.
+what can't be decided counts as a match. Source: docs/how-a-commit-works.md, rule 4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The outcomes of a conflict check, and the messages of conflicts.
 
 Every message names the table, the version read, the winner, the rule, the predicate or files, the
-isolation level, and what to do next. Source: docs/internals/conflict-rules.md, "Evidence".
+isolation level, and what to do next. Source: docs/how-a-commit-works.md, "Evidence".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The conflicts that a statement could meet, predicted by running the rules.
 
 Owns the kinds of concurrent writers, and the smallest table on which the statement meets each of
-them; the rules decide. Source: docs/internals/conflict-rules.md.
+them; the rules decide. Source: docs/how-a-commit-works.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a transaction read and changed in one table, relative to the version that it read.
 
-The rules of `rules` decide over it. Source: docs/internals/conflict-rules.md, the table of a
+The rules of `rules` decide over it. Source: docs/how-a-commit-works.md, the table of a
 footprint's parts.
 """
 

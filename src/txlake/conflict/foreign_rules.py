@@ -2,7 +2,7 @@
 
 Owns what a catalog can't trust a foreign writer to do right: the commit's time increases, it drops
 nothing of the protocol, the table's identity stays, deleted rows stay deleted, and row ids are new.
-`transaction.validation` has the rules for every commit. Source: PROTOCOL.md, "In-Commit
+`commit.validation` has the rules for every commit. Source: PROTOCOL.md, "In-Commit
 Timestamps", "Catalog-managed tables", "Deletion Vectors", "Row Tracking";
 docs/internals/catalog.md.
 """

@@ -1,6 +1,6 @@
 """The granularity at which two transactions conflict: rows, files, or the whole table.
 
-Source: `txlake.conflictGranularity` in docs/errors.md; docs/internals/conflict-rules.md.
+Source: `txlake.conflictGranularity` in docs/errors.md; docs/how-a-commit-works.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The isolation levels: their names, their order, and the level at which reads are checked.
 
-Source: docs/internals/conflict-rules.md, "Levels". Python writes `write_serializable`, table
+Source: docs/how-a-commit-works.md, "Levels". Python writes `write_serializable`, table
 properties `WriteSerializable`, a commitInfo `WriteSerializable` and `SnapshotIsolation`, as Delta
 does.
 """

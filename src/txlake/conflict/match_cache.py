@@ -2,7 +2,7 @@
 
 Every file is evaluated once for a read, and many files together: evaluating a hundred files costs
 little more than one. A file that can't be evaluated may match. Source:
-docs/internals/conflict-rules.md, rule 4.
+docs/how-a-commit-works.md, rule 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The conflict rules about protocol, metadata, domains and application ids.
 
-Source: docs/internals/conflict-rules.md, rules 1 to 3.
+Source: docs/how-a-commit-works.md, rules 1 to 3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A change follows a winner's change if everything that its updates require is unchanged: the updates
 are then applied to the winner's metadata. Parts that aren't known to be independent require the
-most. Source: docs/internals/conflict-rules.md, rule 2; requirements and updates are an idea of
+most. Source: docs/how-a-commit-works.md, rule 2; requirements and updates are an idea of
 Apache Iceberg's.
 """
 

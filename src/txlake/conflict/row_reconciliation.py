@@ -2,7 +2,7 @@
 
 Owns how the transaction's deletions and rewrites are applied after the winner's: disjoint deletions
 in one file are merged, deletions follow rows that a recorded rewrite moved, and a rewrite adopts
-the deletions in its sources. In doubt rows overlap. Source: docs/internals/conflict-rules.md, rules
+the deletions in its sources. In doubt rows overlap. Source: docs/how-a-commit-works.md, rules
 6 and 7.
 """
 

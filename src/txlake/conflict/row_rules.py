@@ -1,6 +1,6 @@
 """The conflict rules about rows and the files that hold them.
 
-Source: docs/internals/conflict-rules.md, rules 4 to 7.
+Source: docs/how-a-commit-works.md, rules 4 to 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The conflict rules, in the order in which they are checked.
 
 Each rule compares one transaction with one winner and returns a finding, or None. A rule knows no
-other, does no I/O and changes nothing. Source: docs/internals/conflict-rules.md, rules 1 to 7.
+other, does no I/O and changes nothing. Source: docs/how-a-commit-works.md, rules 1 to 7.
 """
 
 from __future__ import annotations

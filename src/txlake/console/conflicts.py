@@ -16,9 +16,9 @@ from txlake.errors import Evidence, InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
 from txlake.protocol.actions import CommitInfo
 from txlake.session.command import AsRows
+from txlake.session.views.describe import Rows
 from txlake.sql import parse
-from txlake.statements import ExplainConflicts
-from txlake.views.describe import Rows
+from txlake.sql.statements import ExplainConflicts
 
 PAGE_SIZE = 100
 _LEFT, _WIDTH = 150, 640

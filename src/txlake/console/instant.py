@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txlake.catalog.commits import CommitEntry
+from txlake.commit.table_log import Commit
 from txlake.console import rows
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.rows import RowSample
@@ -13,7 +14,6 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.actions import Add, CommitInfo, Remove
 from txlake.protocol.paths import decode_path
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.table_log import Commit
 
 _FILES_SHOWN_MAX = 20
 _TABLES_SHOWN_MAX = 20

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from txlake.commit.change_feed import FeedFile, as_recorded, feed_files, with_feed_columns
+from txlake.commit.data_plane import TableData
+from txlake.commit.feed_rules import CHANGE_TYPE
+from txlake.commit.net_changes import DELETE, INSERT, other_positions
+from txlake.commit.table_log import Commit
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import TxlakeError
 from txlake.log.files import files_table
@@ -20,11 +25,6 @@ from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import inline
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.change_feed import FeedFile, as_recorded, feed_files, with_feed_columns
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.feed_rules import CHANGE_TYPE
-from txlake.transaction.net_changes import DELETE, INSERT, other_positions
-from txlake.transaction.table_log import Commit
 
 ROWS_MAX = 20
 _FILES_MAX = 16

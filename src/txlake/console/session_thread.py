@@ -16,8 +16,8 @@ from txlake.errors import Conflict, InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
 from txlake.session.command import AsRows
 from txlake.session.session import Session
-from txlake.views.describe import Rows
-from txlake.views.results import rows_result
+from txlake.session.views.describe import Rows
+from txlake.session.views.results import rows_result
 
 ROWS_MAX = 20
 """Rows of a result that are kept."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from txlake.commit.vacuum import plan_vacuum
 from txlake.conflict.levels import Level
 from txlake.console import rows
 from txlake.console.features import describe_features
@@ -22,8 +23,7 @@ from txlake.protocol.type_text import short_text
 from txlake.session.command import AsRows
 from txlake.session.engine import Handle
 from txlake.spark.compact import pack
-from txlake.statements import Restore, TableName, TimeTravel
-from txlake.transaction.vacuum import plan_vacuum
+from txlake.sql.statements import Restore, TableName, TimeTravel
 
 PAGE_SIZE = 500
 _HISTORY_MAX = 20

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from txlake.commit.change import Change
 from txlake.ddl.alter_columns import (
     add_columns,
     alter_column,
@@ -32,7 +33,7 @@ from txlake.protocol.properties import CONSTRAINT_PREFIX, KEY_PREFIX, validate_s
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AddFeature,
@@ -54,7 +55,6 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
-from txlake.transaction.change import Change
 
 _COMMENT = "comment"
 

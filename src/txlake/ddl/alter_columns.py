@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from txlake.commit.change import Change
 from txlake.conflict.footprint import Read
 from txlake.ddl.columns import (
     check_default_type,
@@ -53,7 +54,7 @@ from txlake.protocol.type_text import (
     stored_field,
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, schema_to_string
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddedColumn,
     After,
@@ -65,7 +66,6 @@ from txlake.statements import (
     RenameColumn,
     ReplaceColumns,
 )
-from txlake.transaction.change import Change
 
 _FieldChange = Callable[[Field], Field]
 _PathChange = Callable[[Path], Path | None]

@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 import msgspec
 import pyarrow.compute as pc
 
+from txlake.commit import row_tracking
+from txlake.commit.change import Change
+from txlake.commit.checkpoint_protection import BEFORE_VERSION
+from txlake.commit.checkpoint_protection import FEATURE as PROTECTION
 from txlake.ddl.environment import Environment
 from txlake.ddl.feature_traces import (
     TRACES,
@@ -39,11 +43,7 @@ from txlake.protocol.features import (
     supported_features,
 )
 from txlake.protocol.types import schema_to_string
-from txlake.statements import AddFeature, DropFeature, UpgradeProtocol
-from txlake.transaction import row_tracking
-from txlake.transaction.change import Change
-from txlake.transaction.checkpoint_protection import BEFORE_VERSION
-from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
+from txlake.sql.statements import AddFeature, DropFeature, UpgradeProtocol
 
 # By feature, the features that depend on it.
 _DEPENDENTS = {

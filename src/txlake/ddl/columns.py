@@ -29,7 +29,7 @@ from txlake.protocol.types import (
     Struct,
     type_from_json,
 )
-from txlake.statements import ColumnSpec, Identity, NativeType
+from txlake.sql.statements import ColumnSpec, Identity, NativeType
 
 
 class _HasJson(Protocol):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from txlake.commit.change import Change
+from txlake.commit.validation import check_removable
 from txlake.ddl.clustering import clustering_paths
 from txlake.ddl.columns import same_type, schema_of_specs
 from txlake.ddl.environment import EVERY_ROW, Environment
@@ -22,7 +24,7 @@ from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Field, Struct
-from txlake.statements import (
+from txlake.sql.statements import (
     CheckConstraint,
     CreateMode,
     CreateTable,
@@ -30,8 +32,6 @@ from txlake.statements import (
     SqlText,
     TableName,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.validation import check_removable
 
 
 def create(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from txlake.commit.table_log import TableLog
 from txlake.log.segment import Checkpoint
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, CheckpointMetadata, Metadata, Remove, Sidecar
@@ -29,7 +30,6 @@ from txlake.protocol.mapping_change import mode_of
 from txlake.protocol.paths import encode_path, is_absolute
 from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
-from txlake.transaction.table_log import TableLog
 
 VECTORS = "deletionVectors"
 VECTORS_ENABLED = "delta.enableDeletionVectors"

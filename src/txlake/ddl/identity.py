@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txlake.commit.change import Change
 from txlake.ddl.alter_columns import with_schema
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.operations import as_json, column_for_history
@@ -10,7 +11,6 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn, identity_of, with_marks
 from txlake.protocol.schema_rules import Path, column_text
-from txlake.transaction.change import Change
 
 
 def require_identity(table: Snapshot, path: Path) -> IdentityColumn:

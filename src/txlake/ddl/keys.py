@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from txlake.errors import InvalidRequest
 from txlake.protocol.properties import CONSTRAINT_PREFIX, KEY_PREFIX, column_list
 from txlake.protocol.types import Struct
-from txlake.statements import KeyConstraint, Table, TableName, quoted
+from txlake.sql.statements import KeyConstraint, Table, TableName, quoted
 
 _CLAUSE = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$| )")
 

@@ -15,7 +15,7 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import Field, Struct, has_variant
 from txlake.sql.dialect import DIALECT, PARSER_FAILURES
-from txlake.statements.calls import stored_expression_problem
+from txlake.sql.statements.calls import stored_expression_problem
 
 GENERATION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"

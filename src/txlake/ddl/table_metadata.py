@@ -10,6 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from txlake.commit import row_tracking
+from txlake.commit.checkpoint_protection import BEFORE_VERSION
+from txlake.commit.membership import DOMAIN as MEMBERSHIP
+from txlake.commit.membership import TABLE_ID, retained_properties
+from txlake.commit.metadata_validation import complete_metadata
 from txlake.ddl.clustering import check_indexed, clustering_domain, clustering_paths
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import check_keys
@@ -36,11 +41,6 @@ from txlake.protocol.properties import (
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
-from txlake.transaction import row_tracking
-from txlake.transaction.checkpoint_protection import BEFORE_VERSION
-from txlake.transaction.membership import DOMAIN as MEMBERSHIP
-from txlake.transaction.membership import TABLE_ID, retained_properties
-from txlake.transaction.metadata_validation import complete_metadata
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 DELETION_VECTORS = "delta.enableDeletionVectors"

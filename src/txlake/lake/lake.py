@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from txlake.catalog.unity import is_unity
 from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
 from txlake.lake.streams import Streams
-from txlake.membership.attachment import attach, detach
-from txlake.membership.connecting import session_on, unity_session_on
-from txlake.membership.recovery import Recovered, recover
+from txlake.lake.tables.session_lookup import register_lake
 from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
+from txlake.session.membership.attachment import attach, detach
+from txlake.session.membership.connecting import session_on, unity_session_on
+from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
+from txlake.session.views.notebook import card, card_or_error
 from txlake.settings import Settings
 from txlake.sql import parse
-from txlake.tables.session_lookup import register_lake
-from txlake.unity import is_unity
-from txlake.views.notebook import card, card_or_error
 
 if TYPE_CHECKING:
     import pyarrow as pa

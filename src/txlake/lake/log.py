@@ -15,6 +15,9 @@ from typing import SupportsIndex, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.commit.checkpointing import write_checkpoint
+from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
 from txlake.lake.log_actions import actions_of, find_file, require_partitions, require_texts
@@ -30,9 +33,6 @@ from txlake.protocol.types import type_to_json
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.table_log import TableLog
-from txlake.transaction.table_transaction import TableTransaction
 
 _FIRST_COLUMNS = ("path", "size", "partition_values", "stats", "deletion_vector")
 _COLUMNS = (*_FIRST_COLUMNS, *(n for n in FILES_SCHEMA.names if n not in _FIRST_COLUMNS))

@@ -1,7 +1,7 @@
 """Actions as engine authors give them: plain dictionaries, with what can be left out filled in.
 
 Owns the way from the log's JSON form to values, and the finding of files by path. What may be
-committed is `transaction.validation`'s.
+committed is `commit.validation`'s.
 """
 
 from __future__ import annotations

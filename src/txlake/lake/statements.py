@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from txlake.commit.data_plane import ResultRows
 from txlake.errors import InvalidRequest
+from txlake.lake.tables import DeltaTable
+from txlake.lake.tables.expressions import condition_of
 from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
 from txlake.session.command import AsRows, R
@@ -18,7 +21,7 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     ChangeRange,
     NativeFrame,
     QueryReader,
@@ -31,9 +34,6 @@ from txlake.statements import (
     Write,
     table_of,
 )
-from txlake.tables import DeltaTable
-from txlake.tables.expressions import condition_of
-from txlake.transaction.data_plane import ResultRows
 
 if TYPE_CHECKING:
     import datetime

@@ -20,8 +20,14 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from txlake.catalog import DEFAULT_DATABASE
+from txlake.commit.change import Change
 from txlake.errors import InvalidRequest
 from txlake.lake.statements import Statements, named_table, one_of
+from txlake.lake.streaming.data_source import LAKE_FORMAT, register
+from txlake.lake.streaming.feed import require_feed
+from txlake.lake.streaming.marks import may_read, stream_mark
+from txlake.lake.streaming.options import Place, camel_options, place_options, source_options
+from txlake.lake.streaming.progress import Progress, last_batch, require_unbroken
 from txlake.protocol.actions import Txn
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -31,15 +37,9 @@ from txlake.spark.plane import SparkPlane
 from txlake.spark.scan_lineage import analyzed_plan
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
-from txlake.statements import NativeFrame, StreamBatch, Table, TableName, TimeTravel, Write
-from txlake.statements.names import quoted
+from txlake.sql.statements import NativeFrame, StreamBatch, Table, TableName, TimeTravel, Write
+from txlake.sql.statements.names import quoted
 from txlake.storage import canonical_url
-from txlake.streaming.data_source import LAKE_FORMAT, register
-from txlake.streaming.feed import require_feed
-from txlake.streaming.marks import may_read, stream_mark
-from txlake.streaming.options import Place, camel_options, place_options, source_options
-from txlake.streaming.progress import Progress, last_batch, require_unbroken
-from txlake.transaction.change import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,7 +1,7 @@
 """Writing of checkpoint files: a version's state as Parquet, one row an action.
 
 Owns the columns and their types, which Spark and other engines read. The choice of the checkpoint's
-kind and name is `transaction.checkpointing`'s. Source: PROTOCOL.md, "Checkpoint Schema" and
+kind and name is `commit.checkpointing`'s. Source: PROTOCOL.md, "Checkpoint Schema" and
 "Checkpoints" (requirements for writers).
 """
 

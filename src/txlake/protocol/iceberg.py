@@ -2,7 +2,7 @@
 
 Owns the rules for a table's metadata. The rules for files are the writers' (partition columns in
 files: `features.materializes_partitions`; ids of lists and maps: `column_mapping`) and
-`transaction.validation`'s. Iceberg's own metadata isn't written here. Source: PROTOCOL.md, "Iceberg
+`commit.validation`'s. Iceberg's own metadata isn't written here. Source: PROTOCOL.md, "Iceberg
 Compatibility V2", "Writer Requirements for Type Widening".
 """
 

@@ -11,6 +11,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from txlake.commit.foreign_commit import (
+    Accepted,
+    AlreadyCommitted,
+    Busy,
+    Overtaken,
+    Refused,
+    Rejected,
+    StagedFile,
+)
+from txlake.commit.membership import is_open
 from txlake.conflict.locking import LockMode
 from txlake.server.api_errors import ApiError
 from txlake.server.bodies import (
@@ -25,17 +35,7 @@ from txlake.server.calls import ApiResponse, Call
 from txlake.server.delta import find_table, requested_table
 from txlake.server.responses import TableState, definition_etag, load_response, table_state
 from txlake.session.engine import Handle
-from txlake.statements import TableName
-from txlake.transaction.foreign_commit import (
-    Accepted,
-    AlreadyCommitted,
-    Busy,
-    Overtaken,
-    Refused,
-    Rejected,
-    StagedFile,
-)
-from txlake.transaction.membership import is_open
+from txlake.sql.statements import TableName
 
 _CONFLICT = "CommitVersionConflictException"
 _ADD_COMMIT, _SET_PUBLISHED = "add-commit", "set-latest-backfilled-version"

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import uuid
 
+from txlake.commit.membership import (
+    DOMAIN,
+    OPEN_PROPERTIES,
+    TABLE_ID,
+    Membership,
+    membership_text,
+)
+from txlake.commit.validation import validate
 from txlake.conflict.foreign_rules import ForeignCommit, find_refusal
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
-from txlake.membership.attachment import new_entry
-from txlake.membership.ownership import place_with_id
 from txlake.ports import NewTable
 from txlake.protocol.features import CATALOG_MANAGED, protocol_of
 from txlake.protocol.file_names import commit_path
@@ -25,16 +31,10 @@ from txlake.server.bodies import NewTableBody, StagingTable
 from txlake.server.calls import ApiResponse, Call, check_new_name
 from txlake.server.responses import load_response, table_state
 from txlake.session.engine import Handle
-from txlake.statements import TableName, TablePath
+from txlake.session.membership.attachment import new_entry
+from txlake.session.membership.ownership import place_with_id
+from txlake.sql.statements import TableName, TablePath
 from txlake.storage import canonical_url
-from txlake.transaction.membership import (
-    DOMAIN,
-    OPEN_PROPERTIES,
-    TABLE_ID,
-    Membership,
-    membership_text,
-)
-from txlake.transaction.validation import validate
 
 REQUIRED_FEATURES = frozenset(
     {CATALOG_MANAGED, "deletionVectors", "inCommitTimestamp", "v2Checkpoint", "vacuumProtocolCheck"}

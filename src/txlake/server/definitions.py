@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from txlake.commit.table_log import TableLog
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
-from txlake.transaction.table_log import TableLog
 
 _COMMITS_MAX = 50
 _CACHED_MAX = 1_000

@@ -14,7 +14,7 @@ from txlake.server.calls import ApiResponse, Call, check_new_name
 from txlake.server.creation import parse_table_id
 from txlake.server.responses import load_response, table_state
 from txlake.session.engine import Handle
-from txlake.statements import DropTable, RenameTable, TableName
+from txlake.sql.statements import DropTable, RenameTable, TableName
 from txlake.storage import canonical_url
 
 VERSION = "1.0"

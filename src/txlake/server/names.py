@@ -12,7 +12,7 @@ from txlake.server.bodies import NewSchema, TableCredentials
 from txlake.server.calls import ApiResponse, Call, check_new_name
 from txlake.server.delta import check_operation, find_table
 from txlake.server.responses import table_info, table_state
-from txlake.statements import CreateDatabase, DropDatabase, DropTable, TableName
+from txlake.sql.statements import CreateDatabase, DropDatabase, DropTable, TableName
 
 
 def summary(call: Call) -> ApiResponse:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
 from txlake.session.command import words_of
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AddFeature,
@@ -90,8 +90,8 @@ from txlake.statements import (
     UseDatabase,
     Vacuum,
 )
-from txlake.statements.calls import NO_PLACES, served_expression_problem, served_text_problem
-from txlake.statements.scripting import DeclareVariable, ForEach, SetVariables
+from txlake.sql.statements.calls import NO_PLACES, served_expression_problem, served_text_problem
+from txlake.sql.statements.scripting import DeclareVariable, ForEach, SetVariables
 
 READ_STATEMENTS: frozenset[type] = frozenset(
     {

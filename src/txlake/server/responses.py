@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import msgspec
 
 from txlake.catalog import TableEntry
+from txlake.commit.membership import is_open
+from txlake.commit.publication import commit_content, publish_pending, staged_path
+from txlake.commit.table_log import TableLog
 from txlake.errors import Unavailable
 from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
@@ -18,9 +21,6 @@ from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.unity_columns import column_infos, delta_columns
 from txlake.server.definitions import DefinitionVersion, definition_version
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.membership import is_open
-from txlake.transaction.publication import commit_content, publish_pending, staged_path
-from txlake.transaction.table_log import TableLog
 
 _FORMAT = "DELTA"
 _ATTEMPTS = 4

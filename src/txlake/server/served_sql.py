@@ -25,13 +25,13 @@ from txlake.server.calls import ApiResponse, Call
 from txlake.server.refusals import is_write, refusal_reason, walk_parts
 from txlake.session.command import AsRows, words_of
 from txlake.session.session import Session
+from txlake.session.views.describe import Rows
+from txlake.session.views.json_values import json_value
+from txlake.session.views.results import Result, frame_result, rows_result
 from txlake.spark.served import ServedPlane
 from txlake.spark.spark_errors import spark_errors
 from txlake.sql import parse
-from txlake.statements import SetLockTimeout, Statement
-from txlake.views.describe import Rows
-from txlake.views.json_values import json_value
-from txlake.views.results import Result, frame_result, rows_result
+from txlake.sql.statements import SetLockTimeout, Statement
 
 ARROW = "application/vnd.apache.arrow.stream"
 

@@ -20,8 +20,8 @@ from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
 from txlake.session.view_queries import Viewed, viewed_entry
-from txlake.statements import Table, TableName
-from txlake.statements.text_references import references_of
+from txlake.sql.statements import Table, TableName
+from txlake.sql.statements.text_references import references_of
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 _READS = frozenset({LockMode.S, LockMode.SCH_S})

@@ -1,7 +1,7 @@
 """The change data feed of a table as a DataFrame, for `table_changes` and `lake.changes`.
 
 Owns which versions are meant by what was asked for, and the reading of what
-`transaction.change_feed` plans.
+`commit.change_feed` plans.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from txlake.commit.change_feed import plan_feed
+from txlake.commit.data_plane import TableData
+from txlake.commit.table_log import TableLog
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.session.change_files import rows_of
-from txlake.statements import ChangeRange, TimeTravel
-from txlake.transaction.change_feed import plan_feed
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.table_log import TableLog
+from txlake.sql.statements import ChangeRange, TimeTravel
 
 MomentMs = Callable[[TimeTravel], int]
 """Returns the time of a time travel to a timestamp, in milliseconds since the epoch."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from txlake.commit.data_plane import TableData
+from txlake.commit.feed_rules import without_row_tracking
+from txlake.commit.table_transaction import TableTransaction
 from txlake.datafiles.vectors import VectorCache
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.feed_rules import without_row_tracking
-from txlake.transaction.table_transaction import TableTransaction
 
 
 def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:

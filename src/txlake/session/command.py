@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
 
+from txlake.commit.data_plane import ResultRows
 from txlake.conflict.locking import LockMode, conversion_mode
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
-from txlake.statements import Statement, Table, TableName
-from txlake.statements.text_references import references_of
-from txlake.transaction.data_plane import ResultRows
-from txlake.views.describe import Rows
+from txlake.session.views.describe import Rows
+from txlake.sql.statements import Statement, Table, TableName
+from txlake.sql.statements.text_references import references_of
 
 TableLock: TypeAlias = tuple[Table, LockMode]
 S = TypeVar("S")

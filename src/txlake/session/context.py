@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from txlake.catalog import TableEntry
+from txlake.commit.data_plane import Condition, DataPlane, TableData
+from txlake.commit.validation import check_removable
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.predicates import Predicate, bind, has_schema_spelling, parse_predicate
 from txlake.log.snapshot import Snapshot
@@ -27,12 +29,14 @@ from txlake.session.timestamps import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
+from txlake.session.views import CatalogEntrySource, rows_of, view_named
+from txlake.session.views.describe import Inspection, Rows, describe
 from txlake.spark.missing_files import record_read
 from txlake.spark.scan_lineage import ScanLineage, with_lineage
 from txlake.spark.spark_errors import missing_table
 from txlake.spark.view_columns import promised
 from txlake.sql import metadata_column
-from txlake.statements import (
+from txlake.sql.statements import (
     ChangeRange,
     DescribeHistory,
     Expression,
@@ -42,10 +46,6 @@ from txlake.statements import (
     TableName,
     TimeTravel,
 )
-from txlake.transaction.data_plane import Condition, DataPlane, TableData
-from txlake.transaction.validation import check_removable
-from txlake.views import CatalogEntrySource, rows_of, view_named
-from txlake.views.describe import Inspection, Rows, describe
 
 _logger = logging.getLogger(__name__)
 

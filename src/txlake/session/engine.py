@@ -18,6 +18,10 @@ from pyspark.sql import Column, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
 from txlake.catalog.name_parts import lake_names
+from txlake.commit.catalog_managed import CatalogTable
+from txlake.commit.data_plane import DataPlane, TableData
+from txlake.commit.identities import Identities
+from txlake.commit.table_log import TableLog
 from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
@@ -28,12 +32,8 @@ from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.bounded_cache import BoundedCache
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
-from txlake.statements import Expression, Table, TableName, TablePath
+from txlake.sql.statements import Expression, Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
-from txlake.transaction.catalog_managed import CatalogTable
-from txlake.transaction.data_plane import DataPlane, TableData
-from txlake.transaction.identities import Identities
-from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
 # Of the warehouse, with the catalog in it; of every table.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from sqlglot import Dialect, TokenType, exp, parse_one
 
 from txlake.sql.dialect import DIALECT, PARSER_FAILURES
-from txlake.statements import SqlText
+from txlake.sql.statements import SqlText
 
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
 _AFTER_WHERE = frozenset(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from txlake.commit.feed_rules import has_feed
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.session.session import Session
-from txlake.statements import ChangeRange, ReadChanges, TableName, TimeTravel
-from txlake.transaction.feed_rules import has_feed
+from txlake.sql.statements import ChangeRange, ReadChanges, TableName, TimeTravel
 
 
 def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:

@@ -11,8 +11,8 @@ from txlake.catalog import DatabaseEntry
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.statements import SetIsolation
-from txlake.views.describe import Rows
+from txlake.session.views.describe import Rows
+from txlake.sql.statements import SetIsolation
 
 IGNORED = "txlake.ignoreSetTransactionIsolation"
 _COLUMNS = Struct(

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from txlake.catalog import DatabaseEntry
 from txlake.catalog.lookup import CatalogView
+from txlake.commit.membership import catalog_required_error, is_open
+from txlake.commit.rebase import check_read_unchanged
+from txlake.commit.table_transaction import TableSavepoint, TableTransaction
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -17,9 +20,6 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
-from txlake.transaction.membership import catalog_required_error, is_open
-from txlake.transaction.rebase import check_read_unchanged
-from txlake.transaction.table_transaction import TableSavepoint, TableTransaction
 
 
 @dataclass(slots=True, kw_only=True)

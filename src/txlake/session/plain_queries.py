@@ -15,16 +15,16 @@ from functools import lru_cache
 import pyarrow as pa
 from sqlglot import exp, parse_one
 
+from txlake.commit.data_plane import Condition, TableData
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.text_rules import DEFAULT_RULES
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.session.filters import condition_of
+from txlake.session.views.describe import Rows
 from txlake.sql.dialect import DIALECT, PARSER_FAILURES
-from txlake.statements import SqlText, TableName
-from txlake.transaction.data_plane import Condition, TableData
-from txlake.views.describe import Rows
+from txlake.sql.statements import SqlText, TableName
 
 _PARTS = frozenset({"expressions", "from", "from_", "where", "limit"})
 _INT_MAX = 2**31 - 1

@@ -31,8 +31,10 @@ from txlake.session.session_functions import (
 )
 from txlake.session.settings_rules import apply_rules
 from txlake.session.transaction import State, Transaction
+from txlake.session.views import VIEWS
+from txlake.session.views.describe import Rows
 from txlake.spark.spark_errors import spark_errors
-from txlake.statements import (
+from txlake.sql.statements import (
     Expression,
     ReadTable,
     Statement,
@@ -40,8 +42,6 @@ from txlake.statements import (
     TimeTravel,
 )
 from txlake.telemetry import span
-from txlake.views import VIEWS
-from txlake.views.describe import Rows
 
 
 @dataclass(frozen=True, slots=True)

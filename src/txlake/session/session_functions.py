@@ -15,7 +15,7 @@ from txlake.session.engine import Engine
 from txlake.session.transaction import State, Transaction
 from txlake.sql import sql_literal
 from txlake.sql.brackets import backquote_brackets
-from txlake.statements import (
+from txlake.sql.statements import (
     Atomic,
     Select,
     SessionFunction,

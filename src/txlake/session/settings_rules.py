@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.text_rules import TextRules, refusal_error
 from txlake.protocol.type_text import parse_type, sql_text
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AlterColumn,

@@ -18,7 +18,7 @@ from txlake.log.coercion import as_timestamp, instant_in_zone
 from txlake.log.predicates import LocalTime
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.times import micros_of
-from txlake.statements import ChangeRange, TimeTravel
+from txlake.sql.statements import ChangeRange, TimeTravel
 
 _TIMES = (TimestampType, TimestampNTZType, DateType)
 _OWN_COLUMN = "_txlake_row"

@@ -1,7 +1,7 @@
 """A transaction of a session: its state, its savepoints, its commit.
 
 The tables that it has opened are `opened_tables`, its changes of names `name_changes`.
-`transaction.lake_commit` commits tables of a lake, `transaction.table_transaction` a path table.
+`commit.lake_commit` commits tables of a lake, `commit.table_transaction` a path table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,22 @@ from functools import partial
 
 from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
 from txlake.catalog.lookup import LookupRequest
+from txlake.commit.change import Change
+from txlake.commit.commit_loop import CommittedTogether
+from txlake.commit.data_plane import TableData
+from txlake.commit.foreign_commit import (
+    Accepted,
+    AlreadyCommitted,
+    CommitRequest,
+    Rejected,
+    StagedFile,
+    commit_foreign_together,
+)
+from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentities
+from txlake.commit.lake_commit import Part, commit_together
+from txlake.commit.rebase import Proposal, check_reads
+from txlake.commit.staging import StagingSystem
+from txlake.commit.table_transaction import PartSummary, TableSavepoint, TableTransaction
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
@@ -26,22 +42,6 @@ from txlake.session.name_changes import NameChanges
 from txlake.session.opened_tables import OpenedTables
 from txlake.spark.probe import SparkProbe
 from txlake.telemetry import count, span, timed
-from txlake.transaction.change import Change
-from txlake.transaction.commit_loop import CommittedTogether
-from txlake.transaction.data_plane import TableData
-from txlake.transaction.foreign_commit import (
-    Accepted,
-    AlreadyCommitted,
-    CommitRequest,
-    Rejected,
-    StagedFile,
-    commit_foreign_together,
-)
-from txlake.transaction.identities import CatalogIdentities, Identities, LazyIdentities
-from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.rebase import Proposal, check_reads
-from txlake.transaction.staging import StagingSystem
-from txlake.transaction.table_transaction import PartSummary, TableSavepoint, TableTransaction
 
 _logger = logging.getLogger(__name__)
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -7,8 +7,8 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.nearest import did_you_mean, nearest
 from txlake.session.engine import Engine
 from txlake.session.transaction import Transaction
-from txlake.statements import TableName
-from txlake.views import VIEWS
+from txlake.session.views import VIEWS
+from txlake.sql.statements import TableName
 
 _ADVICE = "SHOW TABLES lists them, and a table outside the lake is named delta.`/path`"
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from txlake.catalog.views import ViewEntry
+from txlake.commit.data_plane import DataPlane
 from txlake.errors import InvalidRequest
 from txlake.spark.scan_lineage import reads_view
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     QueryReader,
     Select,
     SqlText,
@@ -23,7 +24,6 @@ from txlake.statements import (
     TableName,
     ViewSchema,
 )
-from txlake.transaction.data_plane import DataPlane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

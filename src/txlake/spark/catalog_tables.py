@@ -19,7 +19,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.protocol.paths import unescape_partition
 from txlake.protocol.types import Struct
 from txlake.spark.types import delta_schema
-from txlake.statements import TableName, quoted
+from txlake.sql.statements import TableName, quoted
 
 _PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 # Properties that Hive adds itself.

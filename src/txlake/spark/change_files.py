@@ -15,6 +15,8 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commit.feed_rules import CHANGE_TYPE
+from txlake.commit.net_changes import ChangedRows, other_positions
 from txlake.datafiles.stored_vectors import as_array
 from txlake.log.files import files_table
 from txlake.log.snapshot import Snapshot
@@ -26,8 +28,6 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import write_frame
-from txlake.transaction.feed_rules import CHANGE_TYPE
-from txlake.transaction.net_changes import ChangedRows, other_positions
 
 _FEW_ROWS = 20_000
 _LOCAL = "file://"

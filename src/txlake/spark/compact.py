@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from txlake.commit.change import Change
 from txlake.datafiles.compact_task import BINS, CompactTask
 from txlake.datafiles.vectors import load_vectors
 from txlake.datafiles.write_task import REPORT_SCHEMA
@@ -37,8 +38,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Written, moving_task, partition_fields, write_frame, written
-from txlake.statements import Expression, condition_text
-from txlake.transaction.change import Change
+from txlake.sql.statements import Expression, condition_text
 
 _DELETED_RATIO_MAX = 0.05
 _PURGING: Mapping[str, object] = {"applyPurge": True}  # as Delta Spark's history has it

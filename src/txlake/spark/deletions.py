@@ -13,6 +13,7 @@ import pyarrow as pa
 from msgspec import structs
 from pyroaring import BitMap64
 
+from txlake.commit.row_origins import Origins, origins_of
 from txlake.datafiles.vectors import write_vectors
 from txlake.datafiles.write_task import COPY
 from txlake.log.files import adds_of
@@ -20,7 +21,6 @@ from txlake.protocol.actions import Action, Add
 from txlake.protocol.statistics import FileStatistics, loosen, with_num_records
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
-from txlake.transaction.row_origins import Origins, origins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commit.change import Change
+from txlake.commit.row_origins import Origins, origins_of
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
@@ -36,9 +38,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.writing import ACTION, Written, write_frame
-from txlake.statements import Assignment, Default, Expression, SqlText, condition_text
-from txlake.transaction.change import Change
-from txlake.transaction.row_origins import Origins, origins_of
+from txlake.sql.statements import Assignment, Default, Expression, SqlText, condition_text
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024

@@ -32,7 +32,7 @@ from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import ACTION, Written, write_arrow
-from txlake.statements import (
+from txlake.sql.statements import (
     Assignment,
     MatchedDelete,
     MatchedUpdate,

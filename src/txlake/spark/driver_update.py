@@ -19,7 +19,7 @@ from txlake.spark.local_rows import fit_column
 from txlake.spark.scan import ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.writing import Written, write_arrow
-from txlake.statements import Default, Expression, SqlText
+from txlake.sql.statements import Default, Expression, SqlText
 
 Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
 """The assigned values by column, each with its path inside the column."""

@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commit.data_plane import Placement
+from txlake.commit.identities import IdentityRange
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
@@ -27,8 +29,6 @@ from txlake.spark.rows import depends_on_values, targets_by_position
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written
-from txlake.transaction.data_plane import Placement
-from txlake.transaction.identities import IdentityRange
 
 # A task's rows get runs of 2 ** _ROWS_BITS consecutive values; the tasks' runs alternate.
 _ROWS_BITS = 20

@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement, Rows
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
@@ -46,7 +48,7 @@ from txlake.spark.writing import (
     write_arrow,
     write_frame,
 )
-from txlake.statements import (
+from txlake.sql.statements import (
     DEFAULT,
     ComputedValues,
     Default,
@@ -55,8 +57,6 @@ from txlake.statements import (
     Values,
     condition_text,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement, Rows
 
 _FEW_ROWS_MAX = 20_000
 _FEW_BYTES_MAX = 1024 * 1024

@@ -33,7 +33,7 @@ from txlake.spark.types import (
     spark_schema,
     type_text,
 )
-from txlake.statements import Constant, Default, Values
+from txlake.sql.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
     import polars

@@ -14,6 +14,9 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import EvolveSchema
+from txlake.commit.row_origins import Origins
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import (
     DELETE_BY_SOURCE,
@@ -45,7 +48,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written, write_frame
-from txlake.statements import (
+from txlake.sql.statements import (
     BySourceDelete,
     BySourceUpdate,
     MatchedDelete,
@@ -56,9 +59,6 @@ from txlake.statements import (
     Star,
     condition_text,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import EvolveSchema
-from txlake.transaction.row_origins import Origins
 
 
 @translating

@@ -37,7 +37,7 @@ from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote
 from txlake.spark.writing import ACTION, SOURCE_ROW
-from txlake.statements import (
+from txlake.sql.statements import (
     DEFAULT,
     Assignment,
     BySourceDelete,

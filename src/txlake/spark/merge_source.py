@@ -41,7 +41,7 @@ from txlake.spark.rows import CURRENT_DEFAULT
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import all_nullable, delta_schema, quote
 from txlake.spark.writing import SOURCE_ROW
-from txlake.statements import (
+from txlake.sql.statements import (
     BySourceDelete,
     Default,
     MatchedDelete,

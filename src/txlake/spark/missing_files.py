@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from txlake.commit import missing_file
+from txlake.commit.table_log import TableLog
 from txlake.errors import InvalidRequest
 from txlake.spark.java_errors import causes_of
 from txlake.spark.reading import spark_url
-from txlake.transaction import missing_file
-from txlake.transaction.table_log import TableLog
 
 _FILE_NOT_EXIST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s"

@@ -1,4 +1,4 @@
-"""The data plane by Spark: `transaction.data_plane` in terms of sessions, frames and jobs.
+"""The data plane by Spark: `commit.data_plane` in terms of sessions, frames and jobs.
 
 Owns the Spark session, which is started or found on first use. What is done with a table's rows has
 its own modules here.
@@ -19,6 +19,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.commit.data_plane import Rows
+from txlake.commit.identities import Identities, LocalIdentities
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
@@ -59,7 +61,7 @@ from txlake.spark.spark_sessions import (
 from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
 from txlake.spark.writing import partition_text
-from txlake.statements import (
+from txlake.sql.statements import (
     ComputedValues,
     Expression,
     NativeColumn,
@@ -67,8 +69,6 @@ from txlake.statements import (
     RelationName,
     Values,
 )
-from txlake.transaction.data_plane import Rows
-from txlake.transaction.identities import Identities, LocalIdentities
 
 _DEFAULT_PYTHON = "python3"
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")

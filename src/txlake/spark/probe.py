@@ -1,7 +1,7 @@
 """The third tier of conflict checks by Spark: a statement's own condition over the rows in doubt.
 
 Owns that one job, over just the files concerned and in them just the rows that a winner took or
-brought. What fails leaves the doubt. Source: docs/internals/conflict-rules.md, rule 4.
+brought. What fails leaves the doubt. Source: docs/how-a-commit-works.md, rule 4.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
+from txlake.commit.data_plane import Condition, TableData
 from txlake.conflict.context import FileRows
 from txlake.conflict.footprint import Read
 from txlake.errors import TxlakeError
@@ -19,8 +20,7 @@ from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.spark_errors import spark_errors
-from txlake.statements import condition_text
-from txlake.transaction.data_plane import Condition, TableData
+from txlake.sql.statements import condition_text
 
 _ROWS_MAX = 1_000
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from txlake.spark.spark_sessions import active, is_connect
-from txlake.statements import RelationName
+from txlake.sql.statements import RelationName
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement, Rows
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.types import Primitive
@@ -23,9 +25,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import Written
-from txlake.statements import Expression, NativeColumn, SqlText
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement, Rows
+from txlake.sql.statements import Expression, NativeColumn, SqlText
 
 # So many keys are written out, which tells concurrent writers which rows are meant.
 _KEYS_MAX = 64

@@ -41,7 +41,7 @@ from txlake.spark.writing import (
     partition_fields,
     partition_value,
 )
-from txlake.statements.calls import stored_expression_problem
+from txlake.sql.statements.calls import stored_expression_problem
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"

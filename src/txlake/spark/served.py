@@ -24,9 +24,9 @@ from txlake.spark.plane import SparkPlane, use_this_python
 from txlake.spark.plans import refusal_of_plan
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.spark_sessions import context_class, dataset_of, is_connect
-from txlake.statements import Expression, NativeColumn, Reference
-from txlake.statements.calls import served_expression_problem, served_text_problem
-from txlake.statements.functions import PURE
+from txlake.sql.statements import Expression, NativeColumn, Reference
+from txlake.sql.statements.calls import served_expression_problem, served_text_problem
+from txlake.sql.statements.functions import PURE
 
 _SETTINGS = {
     # A name in backquotes is no file: parquet.`/etc`.

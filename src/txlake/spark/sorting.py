@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from txlake.commit.change import Change
 from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.cubes import ClusteringPlan
@@ -29,8 +30,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.statements import Expression
-from txlake.transaction.change import Change
+from txlake.sql.statements import Expression
 
 _PLACE = "__txlake_place"
 _TOLD_PIECES_MAX = 4_096

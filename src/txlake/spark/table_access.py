@@ -17,6 +17,8 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.commit.data_plane import Condition
+from txlake.commit.identities import Identities, LocalIdentities
 from txlake.conflict.footprint import Read
 from txlake.datafiles.recomputed_statistics import footer_of
 from txlake.datafiles.vectors import ExternalVectors, union_with_deleted
@@ -50,9 +52,7 @@ from txlake.spark.session_rules import STORE_ASSIGNMENT
 from txlake.spark.session_zones import session_zone
 from txlake.spark.types import can_up_cast, type_text
 from txlake.spark.writing import ACTION, Target, Written, write_frame
-from txlake.statements import Expression, NativeColumn, condition_text
-from txlake.transaction.data_plane import Condition
-from txlake.transaction.identities import Identities, LocalIdentities
+from txlake.sql.statements import Expression, NativeColumn, condition_text
 
 _TEXT_MAX = 10_000
 _CALL = re.compile(r"([^\s(),'\"`]+)\(")

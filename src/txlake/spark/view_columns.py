@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
-from txlake.statements import ViewSchema
+from txlake.sql.statements import ViewSchema
 
 _NULLABILITY = frozenset({"nullable", "containsNull", "valueContainsNull"})
 _REFUSAL = "CREATE OR REPLACE VIEW with the columns that there are now"

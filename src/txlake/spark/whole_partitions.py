@@ -22,7 +22,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote, spark_type, visible_metadata
 from txlake.spark.writing import partition_fields
-from txlake.statements import Expression, NativeColumn, condition_text
+from txlake.sql.statements import Expression, NativeColumn, condition_text
 
 _PARTITION = "__txlake_partition"
 

@@ -15,21 +15,21 @@ from pyspark.sql.types import StructField, StructType
 
 from txlake.catalog import TableEntry, matches
 from txlake.errors import InvalidRequest
+from txlake.lake.tables.errors import refusal
 from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, NameKind
 from txlake.spark_integration.options import is_lake_format, table_properties
 from txlake.spark_integration.table_references import parse_table
-from txlake.statements import (
+from txlake.sql.statements import (
     ColumnSpec,
     CreateTable,
     NativeType,
     TableName,
     UseDatabase,
 )
-from txlake.statements import Table as AnyTable
-from txlake.tables.errors import refusal
+from txlake.sql.statements import Table as AnyTable
 
 if TYPE_CHECKING:
     from pyspark.sql.catalog import Catalog as _Catalog

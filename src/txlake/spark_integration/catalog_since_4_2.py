@@ -10,7 +10,7 @@ from txlake.spark_integration.catalog import LakeCatalog
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.table_references import parse_table
 from txlake.sql import parse, sql_literal
-from txlake.statements import (
+from txlake.sql.statements import (
     DropTable,
     ShowCreateTable,
     ShowPartitions,

@@ -39,6 +39,14 @@ from pyspark.sql.types import StructType
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.stream_task import StreamedFile, StreamTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.streaming.committing import CommitDetails, commit_staged, discard
+from txlake.lake.streaming.opening import find_table, open_session, require_lake
+from txlake.lake.streaming.options import Place, place_of, reads_changes, require_source_options
+from txlake.lake.streaming.planning import stream_schema, stream_task, task_file, task_partitions
+from txlake.lake.streaming.reader import stream_columns, stream_reader
+from txlake.lake.streaming.staged import StagedFiles, StagingPlan, all_staged, merge_messages
+from txlake.lake.streaming.staging import ErrorAdvice, plan_staging
+from txlake.lake.streaming.writer import stream_writer
 from txlake.lake.times import instant_ms
 from txlake.log.snapshot import Snapshot
 from txlake.session.context import Context
@@ -53,15 +61,7 @@ from txlake.spark_integration.options import (
     read_options,
     write_options,
 )
-from txlake.statements import table_of
-from txlake.streaming.committing import CommitDetails, commit_staged, discard
-from txlake.streaming.opening import find_table, open_session, require_lake
-from txlake.streaming.options import Place, place_of, reads_changes, require_source_options
-from txlake.streaming.planning import stream_schema, stream_task, task_file, task_partitions
-from txlake.streaming.reader import stream_columns, stream_reader
-from txlake.streaming.staged import StagedFiles, StagingPlan, all_staged, merge_messages
-from txlake.streaming.staging import ErrorAdvice, plan_staging
-from txlake.streaming.writer import stream_writer
+from txlake.sql.statements import table_of
 
 NAME = "txlake"
 _INSTEAD = "use lake.write, or give the Spark session to the lake with txlake.enable"

@@ -6,8 +6,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from txlake import errors, tables
+from txlake import errors
 from txlake.errors import InvalidRequest
+from txlake.lake import tables
 from txlake.release import VERSION
 
 _NAMES = ("delta", "delta.tables", "delta.exceptions", "delta.version", "delta.pip_utils")

@@ -6,7 +6,7 @@ A program gets its session in many ways: the object that `enable` was called wit
 or attributes set on one object, would miss all others, and a DataFrame takes `write` from its
 class, even if it was made before `enable`. So `enable` overrides methods in PySpark's classes
 `SparkSession` and `DataFrame` of the session's kind (classic or Connect). Each override checks at
-every call whether its session is enabled (`tables.enabled_sessions`); other sessions behave as
+every call whether its session is enabled (`lake.tables.enabled_sessions`); other sessions behave as
 before. The last `disable` restores the original methods.
 
 txlake itself uses Spark through the same objects. Calls from its own modules go to Spark's
@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from txlake.errors import InvalidRequest
+from txlake.lake.tables import enabled_sessions
+from txlake.lake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 from txlake.spark.spark_sessions import is_connect, is_same
 from txlake.spark_integration import merging, reading, sql, streams, writing, writing_v2
 from txlake.spark_integration.catalog import LakeCatalog
@@ -35,8 +37,6 @@ from txlake.spark_integration.catalog_since_4_2 import LakeCatalogSince42
 from txlake.spark_integration.errors import is_in_call
 from txlake.spark_integration.lake_binding import LakeBinding, binding_of
 from txlake.spark_integration.overrides import with_overrides
-from txlake.tables import enabled_sessions
-from txlake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 
 if TYPE_CHECKING:
     from txlake.lake.lake import LakeSession

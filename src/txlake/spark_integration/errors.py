@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from pyspark.errors import PySparkException
 
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.tables.errors import translate
+from txlake.lake.tables.errors import translate
 
 
 class _Thread(threading.local):
@@ -26,7 +26,7 @@ _R = TypeVar("_R")
 
 
 def with_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method that programs call: translate its errors as `tables.errors` does.
+    """Decorate a method that programs call: translate its errors as `lake.tables.errors` does.
 
     An error that Spark raised to txlake keeps its condition (`TABLE_OR_VIEW_NOT_FOUND`), since
     programs look for it. During the call `is_in_call` is true for the thread.

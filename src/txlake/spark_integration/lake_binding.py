@@ -16,14 +16,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.lake.tables.enabled_sessions import enabled_session
+from txlake.lake.tables.errors import refusal
+from txlake.lake.tables.session_lookup import path_session
 from txlake.log.text_rules import TextRules
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
+from txlake.session.views import view_named
 from txlake.spark.full_names import alias_by_full_name
 from txlake.spark.plane import temporary_views
 from txlake.spark.spark_sessions import default_file_system
 from txlake.sql import parse
-from txlake.statements import (
+from txlake.sql.statements import (
     Statement,
     Table,
     TableName,
@@ -32,10 +36,6 @@ from txlake.statements import (
     quoted,
     table_of,
 )
-from txlake.tables.enabled_sessions import enabled_session
-from txlake.tables.errors import refusal
-from txlake.tables.session_lookup import path_session
-from txlake.views import view_named
 
 _SPARK_CATALOG = "spark_catalog"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.lake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused, refusal
+from txlake.lake.tables.expressions import assignments_of
+from txlake.lake.tables.merge import DeltaMergeBuilder, MergeTarget
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, NameKind
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table
-from txlake.statements import (
+from txlake.sql.statements import (
     STAR,
     Assignment,
     BySourceDelete,
@@ -30,9 +33,6 @@ from txlake.statements import (
     Table,
     TableName,
 )
-from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused, refusal
-from txlake.tables.expressions import assignments_of
-from txlake.tables.merge import DeltaMergeBuilder, MergeTarget
 
 if TYPE_CHECKING:
     from pyspark.sql.merge import MergeIntoWriter as _Writer

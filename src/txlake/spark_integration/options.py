@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
+from txlake.lake.tables.errors import refusal
+from txlake.lake.tables.hadoop import storage_options
 from txlake.nearest import did_you_mean, nearest
-from txlake.statements import TimeTravel
-from txlake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
-from txlake.tables.errors import refusal
-from txlake.tables.hadoop import storage_options
+from txlake.sql.statements import TimeTravel
 
 # The formats of a lake's tables.
 FORMATS = frozenset({"delta", "txlake"})
@@ -282,7 +282,7 @@ class StreamWriterOptions:
 def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
     """Return the options of a streaming source among a reader's options, as texts.
 
-    `streaming.options` interprets them, and checks which exclude each other.
+    `lake.streaming.options` interprets them, and checks which exclude each other.
     """
     options = _Options(raw)
     texts = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from txlake.errors import InvalidRequest
+from txlake.lake.tables.errors import refusal
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, session_for
 from txlake.spark_integration.option_recorders import SchemaRecorder
 from txlake.spark_integration.options import FeedRange, ReadOptions, is_lake_format, read_options
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table, resolve_table, split_time_travel
-from txlake.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
-from txlake.tables.errors import refusal
+from txlake.sql.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader as _Reader

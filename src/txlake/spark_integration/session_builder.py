@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from txlake.lake.lake import connect
+from txlake.lake.tables.enabled_sessions import enabled_session
+from txlake.lake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 from txlake.settings import Settings
 from txlake.spark_integration.enabling import enable
 from txlake.spark_integration.overrides import with_overrides
 from txlake.storage import canonical_url
-from txlake.tables.enabled_sessions import enabled_session
-from txlake.tables.errors import ArgumentTypeRefused, raises_delta_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

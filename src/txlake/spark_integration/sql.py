@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from txlake.errors import InvalidRequest
+from txlake.lake.tables.errors import ArgumentTypeRefused, TextRefused, raise_parse_error, refusal
 from txlake.spark.spark_sessions import is_connect
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding
@@ -30,7 +31,7 @@ from txlake.sql.spark_statements import (
     possible_table_names,
     target_name,
 )
-from txlake.statements import (
+from txlake.sql.statements import (
     AlterView,
     Clone,
     ConvertTable,
@@ -45,8 +46,7 @@ from txlake.statements import (
     TablePath,
     UndropTable,
 )
-from txlake.statements.text_references import references_of
-from txlake.tables.errors import ArgumentTypeRefused, TextRefused, raise_parse_error, refusal
+from txlake.sql.statements.text_references import references_of
 
 # Spark's own `sql`.
 Plain = Callable[..., DataFrame]

@@ -16,6 +16,8 @@ from pyspark.sql.types import StructType
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
+from txlake.lake.tables.enabled_sessions import end_transactions_per_batch, stream_start
+from txlake.lake.tables.errors import refusal
 from txlake.spark.spark_sessions import is_connect
 from txlake.spark_integration.catalog import column_spec
 from txlake.spark_integration.errors import with_spark_errors
@@ -32,11 +34,9 @@ from txlake.spark_integration.options import (
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.reading import one_path, with_schema
 from txlake.spark_integration.table_references import parse_table, resolve_table
-from txlake.statements import CreateTable, Table, TableName
+from txlake.sql.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
 from txlake.system import System
-from txlake.tables.enabled_sessions import end_transactions_per_batch, stream_start
-from txlake.tables.errors import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader as _Reader

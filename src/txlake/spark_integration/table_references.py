@@ -6,9 +6,9 @@ import datetime
 import re
 
 from txlake.errors import InvalidRequest
+from txlake.lake.tables.errors import raise_parse_error
 from txlake.spark_integration.lake_binding import LakeBinding
-from txlake.statements import Table, TableName, TablePath, TimeTravel, is_place, table_of
-from txlake.tables.errors import raise_parse_error
+from txlake.sql.statements import Table, TableName, TablePath, TimeTravel, is_place, table_of
 
 _VERSION = re.compile(r"(.+)@[vV](\d+)$", re.DOTALL)
 _TIMESTAMP = re.compile(r"(.+)@(\d{17})$", re.DOTALL)

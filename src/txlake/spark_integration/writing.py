@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import DataFrame
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.tables.errors import refusal
+from txlake.lake.tables.expressions import condition_of
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, NameKind, session_for
 from txlake.spark_integration.option_recorders import FormatRecorder, flatten_names
 from txlake.spark_integration.options import WriteOptions, is_lake_format, write_options
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table, resolve_table
-from txlake.statements import (
+from txlake.sql.statements import (
     Expression,
     Insert,
     NativeFrame,
@@ -28,8 +30,6 @@ from txlake.statements import (
     TableName,
     Write,
 )
-from txlake.tables.errors import refusal
-from txlake.tables.expressions import condition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter as _Writer

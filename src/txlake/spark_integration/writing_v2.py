@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.tables.errors import refusal
+from txlake.lake.tables.expressions import condition_of
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, NameKind
 from txlake.spark_integration.option_recorders import OptionsRecorder
@@ -15,10 +17,8 @@ from txlake.spark_integration.options import WriteOptions, is_lake_format, write
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table
 from txlake.spark_integration.writing import insert, require_data_change
-from txlake.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
-from txlake.statements.names import quoted
-from txlake.tables.errors import refusal
-from txlake.tables.expressions import condition_of
+from txlake.sql.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
+from txlake.sql.statements.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriterV2 as _Writer

@@ -9,8 +9,7 @@ from txlake.sql.columns import column, data_type, definition, position
 from txlake.sql.creation import cluster_columns, constraint, database_isolation
 from txlake.sql.cursor import Cursor
 from txlake.sql.keys import at_key
-from txlake.sql.views import alter_view
-from txlake.statements import (
+from txlake.sql.statements import (
     AddColumns,
     AddConstraint,
     AddedColumn,
@@ -33,6 +32,7 @@ from txlake.statements import (
     TablePath,
     UnsetProperties,
 )
+from txlake.sql.views import alter_view
 
 
 def alter(cursor: Cursor) -> Statement:

@@ -12,7 +12,7 @@ from txlake.sql.clauses import (
 )
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import Scope, relation_query
-from txlake.statements import (
+from txlake.sql.statements import (
     STAR,
     Assignment,
     BySourceDelete,

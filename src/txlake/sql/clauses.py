@@ -6,9 +6,7 @@ from collections.abc import Collection
 
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import Scope, expression_text, query_text
-from txlake.sql.tokens import Kind, Token, words
-from txlake.sql.travel import parse_clause
-from txlake.statements import (
+from txlake.sql.statements import (
     DEFAULT,
     Assignment,
     Default,
@@ -17,6 +15,8 @@ from txlake.statements import (
     TableName,
     TimeTravel,
 )
+from txlake.sql.tokens import Kind, Token, words
+from txlake.sql.travel import parse_clause
 
 QUERY_WORDS = words("SELECT WITH VALUES FROM TABLE")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from txlake.sql.clauses import constant_expression
 from txlake.sql.cursor import Cursor
 from txlake.sql.keys import at_column_key, column_key
+from txlake.sql.statements import After, ColumnSpec, First, Identity, KeyConstraint, Position
 from txlake.sql.tokens import Kind, words
-from txlake.statements import After, ColumnSpec, First, Identity, KeyConstraint, Position
 
 _TYPES = words(
     "ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY"

@@ -12,8 +12,8 @@ from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.protocol.times import FarTime, Time, is_zoned, micros_of, time_text
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import sql_literal
+from txlake.sql.statements import DEFAULT, Constant, Default, Values
 from txlake.sql.tokens import Kind
-from txlake.statements import DEFAULT, Constant, Default, Values
 
 _INTEGER_BITS = {"L": 64, "S": 16, "Y": 8}
 _DECIMAL_DIGITS_MAX = 38

@@ -7,8 +7,7 @@ from typing import NoReturn
 from txlake.sql.clauses import as_query, expression
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark_commands import spark_command
-from txlake.sql.tokens import Kind
-from txlake.statements import (
+from txlake.sql.statements import (
     Begin,
     Commit,
     ExecuteImmediate,
@@ -27,6 +26,7 @@ from txlake.statements import (
     SqlText,
     Statement,
 )
+from txlake.sql.tokens import Kind
 
 _LEVELS: dict[str, Isolation] = {
     "SERIALIZABLE": "serializable",

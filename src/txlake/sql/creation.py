@@ -20,8 +20,7 @@ from txlake.sql.control import isolation_level
 from txlake.sql.cursor import Cursor
 from txlake.sql.keys import at_key, key_constraint
 from txlake.sql.spark_commands import spark_command
-from txlake.sql.views import create_temporary, create_view, drop_view
-from txlake.statements import (
+from txlake.sql.statements import (
     CheckConstraint,
     Clone,
     ColumnSpec,
@@ -39,7 +38,8 @@ from txlake.statements import (
     TimeTravel,
     UndropTable,
 )
-from txlake.statements.tables import CreateMode
+from txlake.sql.statements.tables import CreateMode
+from txlake.sql.views import create_temporary, create_view, drop_view
 
 
 def create(cursor: Cursor) -> Statement:

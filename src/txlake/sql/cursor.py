@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
+from txlake.sql.statements import Table, TableName, TablePath
 from txlake.sql.strings import string_value
 from txlake.sql.tokens import Kind, SourceText, Token, describe
-from txlake.statements import Table, TableName, TablePath
 
 T = TypeVar("T")
 

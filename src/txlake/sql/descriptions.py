@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txlake.sql.cursor import Cursor
+from txlake.sql.statements import DescribeDetail, DescribeHistory, DescribeTable, Description
 from txlake.sql.tokens import Kind, SourceText, Token
-from txlake.statements import DescribeDetail, DescribeHistory, DescribeTable, Description
 
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ","})
 _NAMES = frozenset({Kind.WORD, Kind.QUOTED})

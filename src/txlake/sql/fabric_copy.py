@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from txlake.errors import InvalidRequest
 from txlake.sql.cursor import Cursor
+from txlake.sql.statements import CopyInto
 from txlake.sql.tokens import Kind, Token
-from txlake.statements import CopyInto
 
 _CREDENTIAL = (
     "COPY INTO ... WITH (CREDENTIAL = ...): a statement carries no credentials; give them to "

@@ -20,8 +20,7 @@ from txlake.sql.clauses import (
 from txlake.sql.constants import NotConstantError, constant, values_rows
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import Scope, expression_text, query_text, relation_query
-from txlake.sql.tokens import Kind, Token
-from txlake.statements import (
+from txlake.sql.statements import (
     ComputedValues,
     Constant,
     CopyInto,
@@ -33,6 +32,7 @@ from txlake.statements import (
     SqlText,
     Values,
 )
+from txlake.sql.tokens import Kind, Token
 
 
 def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:

@@ -6,8 +6,7 @@ from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.descriptions import description
 from txlake.sql.spark_commands import spark_command
-from txlake.sql.tokens import Kind
-from txlake.statements import (
+from txlake.sql.statements import (
     DescribeDatabase,
     DescribeQuery,
     ShowColumns,
@@ -24,6 +23,7 @@ from txlake.statements import (
     TableName,
     UseDatabase,
 )
+from txlake.sql.tokens import Kind
 
 _ISOLATION = ("TRANSACTION", "ISOLATION", "LEVEL")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txlake.sql.cursor import Cursor
-from txlake.statements import KeyConstraint
+from txlake.sql.statements import KeyConstraint
 
 _NOT_ENFORCED = (
     "a key is told to readers and never enforced: leave ENFORCED out, or check rows by CONSTRAINT "

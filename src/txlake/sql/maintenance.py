@@ -6,8 +6,7 @@ from txlake.sql.clauses import expression, scope_of, time_travel
 from txlake.sql.columns import data_type
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark_commands import spark_command
-from txlake.sql.tokens import Kind
-from txlake.statements import (
+from txlake.sql.statements import (
     AnalyzeTable,
     ConvertTable,
     ConvertToDelta,
@@ -21,6 +20,7 @@ from txlake.statements import (
     Vacuum,
     is_place,
 )
+from txlake.sql.tokens import Kind
 
 
 def optimize(cursor: Cursor) -> Optimize:

@@ -13,8 +13,8 @@ from decimal import Decimal
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql.brackets import backquote_brackets
+from txlake.sql.statements import SqlText
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
-from txlake.statements import SqlText
 
 Arguments = Mapping[str, object] | Sequence[object]
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from txlake.errors import InvalidRequest
+from txlake.sql.statements import Reference, SqlText
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
-from txlake.statements import Reference, SqlText
 
 COLUMN = "_metadata"
 _EXCEPT_COLUMN = f" EXCEPT ({COLUMN})"

@@ -23,8 +23,7 @@ from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import push_down_with, replace_piped_tables, resolve_identifiers
-from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
-from txlake.statements import (
+from txlake.sql.statements import (
     ExplainableStatement,
     ExplainConflicts,
     QueryReader,
@@ -32,6 +31,7 @@ from txlake.statements import (
     SparkCommand,
     Statement,
 )
+from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 
 
 def parse(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from txlake.statements import Reference, TableName
+from txlake.sql.statements import Reference, TableName
 
 
 @dataclass(frozen=True, slots=True)

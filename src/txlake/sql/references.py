@@ -24,10 +24,7 @@ from txlake.sql.qualifiers import (
     selects_around,
 )
 from txlake.sql.session_functions import find_session_functions
-from txlake.sql.table_changes import find_table_changes
-from txlake.sql.tokens import Kind, SourceText, Token, describe, words
-from txlake.sql.travel import Clause, find_clauses, path_suffix
-from txlake.statements import (
+from txlake.sql.statements import (
     Reference,
     SqlText,
     Table,
@@ -36,6 +33,9 @@ from txlake.statements import (
     TimeTravel,
     is_place,
 )
+from txlake.sql.table_changes import find_table_changes
+from txlake.sql.tokens import Kind, SourceText, Token, describe, words
+from txlake.sql.travel import Clause, find_clauses, path_suffix
 
 Scope = tuple[tuple[TableName, str], ...]
 """The statement's own tables that an expression may name in full, each with its alias."""

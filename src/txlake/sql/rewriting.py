@@ -12,8 +12,8 @@ from dataclasses import replace
 from txlake.errors import InvalidRequest
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import query_text
+from txlake.sql.statements import quoted
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
-from txlake.statements import quoted
 
 Edit = tuple[int, int, str]
 """(start, end, new text) of a replacement."""

@@ -11,10 +11,9 @@ from txlake.sql.clauses import QUERY_WORDS, as_query
 from txlake.sql.columns import data_type
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import expression_text, query_text
-from txlake.sql.tokens import Kind, SourceText, Token, words
-from txlake.statements import Atomic, SqlText, Statement
-from txlake.statements.control import ControlStatement, ExecuteImmediate
-from txlake.statements.scripting import (
+from txlake.sql.statements import Atomic, SqlText, Statement
+from txlake.sql.statements.control import ControlStatement, ExecuteImmediate
+from txlake.sql.statements.scripting import (
     Block,
     Branch,
     Conditional,
@@ -26,9 +25,10 @@ from txlake.statements.scripting import (
     SetVariables,
     Signal,
 )
+from txlake.sql.tokens import Kind, SourceText, Token, words
 
 if TYPE_CHECKING:
-    from txlake.statements.scripting import Step
+    from txlake.sql.statements.scripting import Step
 
 StatementRule = Callable[[SourceText, tuple[Token, ...]], Statement]
 USER_STATE = "45000"

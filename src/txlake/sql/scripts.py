@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from txlake.sql.markers import bind
 from txlake.sql.parser import statements_with_positions
 from txlake.sql.rewriting import resolve_identifiers
-from txlake.statements import Statement
+from txlake.sql.statements import Statement
 
 
 @dataclass(frozen=True, slots=True)

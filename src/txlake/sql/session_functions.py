@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from txlake.sql.statements import SessionFunction
 from txlake.sql.strings import string_value
 from txlake.sql.tokens import Kind, SourceText, Token, words
-from txlake.statements import SessionFunction
 
 VARIABLES = ("@@SPID", "@@TRANCOUNT")
 

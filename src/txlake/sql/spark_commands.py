@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from txlake.sql.clauses import rest_query
 from txlake.sql.cursor import Cursor
-from txlake.statements import RefreshTable, SparkCommand, SqlText
+from txlake.sql.statements import RefreshTable, SparkCommand, SqlText
 
 
 def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:

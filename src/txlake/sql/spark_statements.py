@@ -13,8 +13,8 @@ from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import resolve_identifiers
+from txlake.sql.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
-from txlake.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
 
 _FORMATS = ("DELTA", "TXLAKE")
 _NAME_PARTS_MAX = 3

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from txlake.errors import InvalidRequest
 from txlake.sql.cursor import Cursor
+from txlake.sql.statements import ChangeRange, Table, TablePath, TimeTravel, table_of
 from txlake.sql.strings import string_value
 from txlake.sql.tokens import Kind, SourceText, Token
-from txlake.statements import ChangeRange, Table, TablePath, TimeTravel, table_of
 
 _NAME, _BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
 _BEFORE = frozenset({"FROM", "JOIN", ",", "("})

@@ -14,7 +14,7 @@ from sqlglot.errors import TokenError
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql.dialect import dialect_of
-from txlake.statements import QueryReader
+from txlake.sql.statements import QueryReader
 
 _WORD = re.compile(r"\w+")
 _WORDS = re.compile(r"\w+(\s+\w+)*")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from txlake.sql.statements import TimeTravel
 from txlake.sql.strings import string_value
 from txlake.sql.tokens import Kind, SourceText, Token, words
-from txlake.statements import TimeTravel
 
 _VERSION = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMESTAMP = frozenset({"TIMESTAMP", "SYSTEM_TIME"})

@@ -7,8 +7,7 @@ from typing import Literal
 from txlake.sql.clauses import properties, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark_commands import spark_command
-from txlake.sql.tokens import Kind
-from txlake.statements import (
+from txlake.sql.statements import (
     AlterView,
     AlterViewSchema,
     CreateTemporaryView,
@@ -20,6 +19,7 @@ from txlake.statements import (
     Statement,
     TableName,
 )
+from txlake.sql.tokens import Kind
 
 
 def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:

@@ -18,14 +18,14 @@ from deltalake.exceptions import DeltaError
 
 from tests.shared_tables.features.one_session import Peers
 from tests.shared_tables.workers import Refused
+from txlake.commit.membership import ATTACH, DETACH, Membership, attach_actions, detach_actions
+from txlake.commit.rebase import Proposal
+from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.protocol.actions import Action
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.membership import ATTACH, DETACH, Membership, attach_actions, detach_actions
-from txlake.transaction.rebase import Proposal
-from txlake.transaction.table_log import TableLog
-from txlake.transaction.table_transaction import TableTransaction
 
 pytestmark = pytest.mark.no_interop("each engine is asked here")
 

@@ -22,6 +22,9 @@ from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_
 from tests.simulation.rows.frames import RowFrame, frame_of_arrow
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.commit.change import Change
+from txlake.commit.data_plane import Placement
+from txlake.commit.net_changes import ChangedRows, other_positions
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.cubes import ClusteringPlan
@@ -47,8 +50,7 @@ from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Piece, Written
 from txlake.sql.constants import constant
 from txlake.sql.cursor import Cursor
-from txlake.sql.tokens import SourceText, tokenize
-from txlake.statements import (
+from txlake.sql.statements import (
     Assignment,
     ComputedValues,
     Default,
@@ -56,9 +58,7 @@ from txlake.statements import (
     Values,
     condition_text,
 )
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import Placement
-from txlake.transaction.net_changes import ChangedRows, other_positions
+from txlake.sql.tokens import SourceText, tokenize
 
 
 class Seen:

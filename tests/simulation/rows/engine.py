@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from tests.simulation.rows.plane import RowPlane
 from txlake.commands import COMMANDS
+from txlake.commit.data_plane import DataPlane
 from txlake.session.command import Commands
 from txlake.session.engine import Engine
-from txlake.transaction.data_plane import DataPlane
 
 
 @dataclass(kw_only=True)

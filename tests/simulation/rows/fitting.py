@@ -12,13 +12,13 @@ from typing import Any
 from tests.simulation.rows import queries, values
 from tests.simulation.rows.functions import converted
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows as of_spark
 from txlake.spark.bounded_text import length_of
 from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION
-from txlake.transaction.data_plane import Placement
 
 Value = Callable[[Row], Any]
 

@@ -8,7 +8,7 @@ from tests.simulation.rows.engine import RowEngine
 from tests.simulation.rows.session import RowSession
 from txlake.catalog import Catalog
 from txlake.lake.lake import Lake, LakeSession
-from txlake.membership.opening import open_lake
+from txlake.session.membership.opening import open_lake
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System

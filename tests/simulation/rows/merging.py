@@ -18,6 +18,8 @@ from tests.simulation.rows import fitting, values
 from tests.simulation.rows.changes import Seen, assigned, moved, with_identities
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.commit.change import Change
+from txlake.commit.data_plane import EvolveSchema
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
@@ -38,7 +40,7 @@ from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _needs_single_time
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.types import spark_schema
-from txlake.statements import (
+from txlake.sql.statements import (
     BySourceDelete,
     BySourceUpdate,
     MatchedDelete,
@@ -47,9 +49,7 @@ from txlake.statements import (
     NotMatchedInsert,
     Star,
 )
-from txlake.statements.data import MergeClause
-from txlake.transaction.change import Change
-from txlake.transaction.data_plane import EvolveSchema
+from txlake.sql.statements.data import MergeClause
 
 _CHANGED = (UPDATE, UPDATE_BY_SOURCE)
 

@@ -1,4 +1,4 @@
-"""The data plane of rows that this process holds: `transaction.data_plane` without Spark.
+"""The data plane of rows that this process holds: `commit.data_plane` without Spark.
 
 Owns the wiring, and the views that statements name. What is done with a table's rows has its own
 modules here.
@@ -21,6 +21,7 @@ from tests.simulation.rows.files import RowAccess
 from tests.simulation.rows.frames import RowColumn, RowFrame, frame_of, frame_of_arrow
 from tests.simulation.rows.scopes import Name, Rows, Scope
 from tests.simulation.rows.values import LONG
+from txlake.commit.identities import Identities, LocalIdentities
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
@@ -30,8 +31,7 @@ from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
 from txlake.spark import local_rows, plain_rows, whole_partitions
 from txlake.spark import merge as of_spark
-from txlake.statements import Expression, Reference, SqlText
-from txlake.transaction.identities import Identities, LocalIdentities
+from txlake.sql.statements import Expression, Reference, SqlText
 
 _MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 

@@ -19,7 +19,7 @@ from txlake.conflict.levels import Level
 from txlake.errors import Conflict, TxlakeError
 from txlake.settings import Settings
 from txlake.sql import parse
-from txlake.statements import TableName
+from txlake.sql.statements import TableName
 from txlake.storage import open_store
 from txlake.system import System
 

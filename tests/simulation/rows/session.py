@@ -11,7 +11,7 @@ from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.sql import parse
-from txlake.statements import Statement
+from txlake.sql.statements import Statement
 
 
 @lru_cache(maxsize=8192)

@@ -16,12 +16,12 @@ import pytest
 
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
+from txlake.commit.table_log import TableLog
 from txlake.errors import Conflict
 from txlake.protocol.actions import Action, Add, Remove
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.table_log import TableLog
 
 _numbers = count()
 FEED = "delta.enableChangeDataFeed = true"

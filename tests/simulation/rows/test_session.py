@@ -18,7 +18,7 @@ from txlake.errors import ConcurrentAppendException, ConcurrentDeleteDeleteExcep
 from txlake.ports import Store
 from txlake.settings import Settings
 from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.statements import NativeFrame, SqlText, TableName, Write
+from txlake.sql.statements import NativeFrame, SqlText, TableName, Write
 from txlake.storage import open_store
 from txlake.system import System
 

@@ -1,0 +1,524 @@
+"""A Unity Catalog as the ledger of its tables: it ratifies one commit of one table at a time.
+
+The catalog of a lake, which `txlake serve` serves, ratifies commits of several tables at once.
+
+Owns the requests for a commit, a new table and a name, and how a lost response is resolved: by
+looking whose commit is at the version. Source: Unity Catalog's Delta API, "Table Lifecycle";
+PROTOCOL.md, "Catalog-managed tables".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from txlake.catalog.unity.client import BUSY, RequestRefused, ResponseLost, UnityClient, delta_path
+from txlake.catalog.unity.responses import Credentials, LoadedTable, decode
+from txlake.commit.publication import staged_path
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
+from txlake.ports import (
+    DroppedTable,
+    Head,
+    HeadsMoved,
+    NameChange,
+    NewTable,
+    PutOutcome,
+    Ratification,
+    Ratified,
+    RenamedTable,
+    Store,
+    System,
+    TableCommit,
+    TurnTaken,
+    VersionRange,
+)
+from txlake.protocol.actions import Action, CommitInfo, Metadata, Protocol, decode_actions
+from txlake.protocol.file_names import commit_path
+from txlake.protocol.types import parse_schema
+from txlake.protocol.unity_columns import delta_columns
+from txlake.storage import canonical_url
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 6
+_RETRY_WAIT_MS = 250.0
+_ASSERT_UUID = "assert-table-uuid"
+_NOT_FOUND = 404
+# Properties that the catalog adds to those of the table's metadata.
+_DERIVED_PREFIXES = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
+_DERIVED_NAMES = frozenset(
+    {"delta.lastUpdateVersion", "delta.lastCommitTimestamp", "delta.clusteringColumns"}
+    | {"delta.rowTracking.rowIdHighWaterMark"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTable:
+    """A table as the catalog last described it. `is_new`: it has a location, and no name yet."""
+
+    id: str
+    schema: str
+    name: str
+    location: str
+    is_new: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Return its name for messages."""
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """A staged commit, with its file's content."""
+
+    known: KnownTable
+    commit: TableCommit
+    store: Store
+    content: bytes
+    actions: Sequence[Action]
+    modified_ms: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return the commit in the Delta API's form."""
+        return {
+            "version": self.commit.version,
+            "timestamp": _commit_time_ms(self.actions),
+            "file-name": self.commit.staged,
+            "file-size": len(self.content),
+            "file-modification-timestamp": self.modified_ms,
+        }
+
+
+@dataclass(slots=True)
+class UnityLedger:
+    """A `ports.Ledger` without instants and without turns. Thread-safe.
+
+    Each attempt asks for the heads again. What others read is unknown here, so nothing that they
+    may read is cleaned up.
+    """
+
+    client: UnityClient
+    catalog: str
+    system: System
+    open_store: Callable[[str], Store] = field(init=False)
+    _known: dict[str, KnownTable] = field(default_factory=dict)
+
+    def remember(self, table: KnownTable) -> None:
+        """Remember the table by its id."""
+        self._known[table.id] = table
+
+    def table_at(self, location: str) -> str | None:
+        """Return the id of the table whose folder is or contains the location, if known."""
+        for known in list(self._known.values()):
+            place = canonical_url(known.location)
+            if location == place or location.startswith(f"{place}/"):
+                return known.id
+        return None
+
+    def credentials(self, table_id: str, operation: str) -> Credentials:
+        """Return the credentials that the catalog vends for a table's files.
+
+        Raises RequestRefused, InvalidRequest, Unavailable.
+        """
+        known = self._known[table_id]
+        if known.is_new:
+            response = self.client.get(delta_path("staging-tables", table_id, "credentials"))
+        else:
+            path = self.path(known.schema, known.name, "credentials")
+            response = self.client.get(path, {"operation": operation})
+        return decode(response, Credentials, known.full_name)
+
+    def path(self, schema: str, name: str | None = None, *rest: str) -> str:
+        """Return a table's path in the Delta API; without a name, that of the schema's tables."""
+        parts = ("catalogs", self.catalog, "schemas", schema, "tables")
+        return delta_path(*parts, *(() if name is None else (name,)), *rest)
+
+    def load(self, schema: str, name: str) -> LoadedTable | None:
+        """Return a table's state in the catalog; None if it doesn't exist.
+
+        Raises Unavailable, InvalidRequest.
+        """
+        try:
+            response = self.client.get(self.path(schema, name))
+        except RequestRefused as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise InvalidRequest(str(error)) from error
+        return decode(response, LoadedTable, f"{schema}.{name}")
+
+    # The ledger
+
+    def sequence(self) -> int:
+        """Return 0: there are no instants."""
+        return 0
+
+    def head(self, table_id: str) -> Head | None:
+        """Return the table's head; None if it was dropped, or another table has its name."""
+        known = self._known.get(table_id)
+        loaded = None if known is None else self.load(known.schema, known.name)
+        return None if loaded is None else head_of(loaded, table_id)
+
+    def version_at(self, table_id: str, sequence: int) -> int | None:
+        """Return the newest version, as there are no instants."""
+        head = self.head(table_id)
+        return None if head is None else head.version
+
+    def oldest_read(self, table_id: str) -> int | None:
+        """Return 0: readers are unknown, and may read any version."""
+        return 0
+
+    def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
+        """Ratify commits of one table, of several where the server is txlake's, or one name change.
+
+        Raises InvalidRequest for more than the server can do, and where it refuses; OutcomeUnknown;
+        Unavailable.
+        """
+        if request.names:
+            return self._ratify_name(request)
+        staged = [self._load_staged(commit) for commit in request.commits]
+        written = {commit.known.id for commit in staged}
+        others = {table: at for table, at in request.unchanged.items() if table not in written}
+        if len(staged) == 1 and not others:
+            return self._commit(staged, {}, partial(self._send_single, staged[0]))
+        return self._commit(staged, others, partial(self._send_transaction, staged, others))
+
+    def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
+        """Return False: there are no turns."""
+        return False
+
+    def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
+        """Report to the catalog up to which version each table is published."""
+        for table_id, range_ in versions.items():
+            known = self._known[table_id]
+            update = {
+                "action": "set-latest-backfilled-version",
+                "latest-published-version": range_.last,
+            }
+            try:
+                self.client.send(
+                    "POST", self.path(known.schema, known.name), _update_body(known, update)
+                )
+            except (RequestRefused, ResponseLost) as error:
+                # The next commit reports it again.
+                _log.info(
+                    "%s: published, but the report to the catalog failed: %s",
+                    known.full_name,
+                    error,
+                )
+
+    def record_publication_soon(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        """Report as `record_publication`, at once."""
+        self.record_publication(
+            {table: VersionRange(last, last) for table, last in versions.items()}
+        )
+
+    # Commits
+
+    def _load_staged(self, commit: TableCommit) -> _Staged:
+        known = self._known[commit.table_id]
+        store = self.open_store(known.location)
+        assert commit.staged is not None, "the commits of open tables are staged"
+        path = staged_path(commit.staged)
+        stored, content = store.head(path), store.get(path)
+        now_ms = self.system.now_ms()
+        return _Staged(
+            known=known,
+            commit=commit,
+            store=store,
+            content=content,
+            actions=decode_actions(content, file=path),
+            modified_ms=now_ms if stored is None else stored.modified_ms,
+        )
+
+    def _send_single(self, staged: _Staged) -> None:
+        known = staged.known
+        commit: dict[str, object] = {"action": "add-commit", "commit": staged.to_json()}
+        updates = [commit, *self._definition_updates(staged)]
+        self.client.send("POST", self.path(known.schema, known.name), _update_body(known, *updates))
+
+    def _send_transaction(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
+        """Send the commits to txlake's own API. Raises InvalidRequest on other servers."""
+        unchanged = [self._known[table] for table in others]
+        body = {
+            "catalog": self.catalog,
+            "tables": [
+                {**_table_reference(commit.known), "commit": commit.to_json()} for commit in staged
+            ],
+            "unchanged": [
+                {**_table_reference(table), "version": others[table.id]} for table in unchanged
+            ],
+        }
+        if self.client.post_to_txlake("/transactions", body) is not None:
+            return
+        names = ", ".join(
+            sorted(table.full_name for table in (*(commit.known for commit in staged), *unchanged))
+        )
+        raise InvalidRequest(
+            f"this transaction would commit, or depends on, several tables of catalog "
+            f"{self.catalog!r}: {names}. A Unity Catalog commits one table at a time; nothing was "
+            "committed. Commit them one after the other, or keep them in a lake of txlake's own"
+        )
+
+    def _commit(
+        self, staged: Sequence[_Staged], others: Mapping[str, int], send: Callable[[], None]
+    ) -> Ratified | HeadsMoved | TurnTaken:
+        """Send the request until its outcome is known.
+
+        Once a response was lost, a later refusal doesn't prove that the commit failed: the staged
+        files are kept until some commit is at the versions.
+        """
+        reason = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.system.wait_ms(_RETRY_WAIT_MS * 2**attempt)
+            try:
+                send()
+                return self._ratified()
+            except RequestRefused as error:
+                if attempt == 0:
+                    return self._refused_outcome(staged, others, error)
+                reason = str(error)
+            except ResponseLost as error:
+                reason = str(error)
+            except TxlakeError as error:
+                if attempt == 0:
+                    raise  # the request wasn't sent
+                reason = str(error)
+            outcome = self._find_outcome(staged, others)
+            if outcome is not None:
+                return outcome
+        names = ", ".join(f"{item.known.full_name} ({item.commit.staged})" for item in staged)
+        raise OutcomeUnknown(
+            f"whether the staged commits of {names} were ratified isn't known; look into the "
+            f"tables' histories before you run it again: {reason}"
+        )
+
+    def _refused_outcome(
+        self, staged: Sequence[_Staged], others: Mapping[str, int], error: RequestRefused
+    ) -> Ratified | HeadsMoved | TurnTaken:
+        """Return the outcome when the first request is refused. Raises InvalidRequest."""
+        if error.status == BUSY:
+            return TurnTaken(transaction_id="")
+        if error.kind == "CommitVersionConflictException":
+            outcome = self._find_outcome(staged, others)
+            if outcome is not None:
+                return outcome
+        names = ", ".join(commit.known.full_name for commit in staged)
+        if error.status == _NOT_FOUND or error.kind == "UpdateRequirementConflictException":
+            raise InvalidRequest(
+                f"{names}: a table was dropped, or another one has its name now; nothing was "
+                f"committed: {error}"
+            ) from error
+        raise InvalidRequest(f"{names}: nothing was committed: {error}") from error
+
+    def _find_outcome(
+        self, staged: Sequence[_Staged], others: Mapping[str, int]
+    ) -> Ratified | HeadsMoved | None:
+        """Return whose commits are at the versions; None if unknown, or if there are none yet."""
+        first = staged[0]
+        version = first.commit.version
+        try:
+            tables = (*(commit.known.id for commit in staged), *others)
+            heads = {table: self.head(table) for table in tables}
+            head = heads[first.known.id]
+            if head is not None and head.version >= version:
+                pending = {commit.version: commit.staged for commit in head.pending}
+                if version in pending:
+                    is_own = pending[version] == first.commit.staged
+                else:
+                    is_own = first.store.get(commit_path(version)) == first.content
+                if is_own:  # so are the other tables' commits, ratified together
+                    return self._ratified()
+        except (TxlakeError, FileNotFoundError):
+            return None
+        current = {table: at.version for table, at in heads.items() if at is not None}
+        expected = {item.known.id: item.commit.version - 1 for item in staged} | dict(others)
+        if current == expected or len(current) < len(heads):
+            return None
+        return HeadsMoved(heads=current)
+
+    def _definition_updates(self, staged: _Staged) -> list[dict[str, object]]:
+        """Return the definition's updates for the catalog, where the commit changes it."""
+        known, actions = staged.known, staged.actions
+        protocol = next((action for action in actions if isinstance(action, Protocol)), None)
+        metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+        updates: list[dict[str, object]] = []
+        if protocol is not None:
+            updates.append({"action": "set-protocol", "protocol": protocol_json(protocol)})
+        if metadata is None:
+            return updates
+        loaded = self.load(known.schema, known.name)
+        before: Mapping[str, str] = {} if loaded is None else loaded.metadata.properties
+        after = metadata.configuration
+        changed = {key: text for key, text in after.items() if before.get(key) != text}
+        removed = [key for key in before if key not in after and not _is_derived(key)]
+        if changed:
+            updates.append({"action": "set-properties", "updates": changed})
+        if removed:
+            updates.append({"action": "remove-properties", "removals": removed})
+        updates.append(
+            {
+                "action": "set-columns",
+                "columns": delta_columns(parse_schema(metadata.schema_string)),
+            }
+        )
+        if metadata.description is not None:
+            updates.append({"action": "set-table-comment", "comment": metadata.description})
+        return updates
+
+    def _ratified(self) -> Ratified:
+        return Ratified(sequence=0, time_ms=self.system.now_ms())
+
+    # Names
+
+    def _ratify_name(self, request: Ratification) -> Ratified | HeadsMoved:
+        """Ratify a change of one name, with its table's first commit where the table is new.
+
+        A new table's sources are checked right before: nobody can have read the table yet, so a
+        later change of a source comes after it.
+        """
+        first, *more = request.names
+        others = {commit.table_id for commit in request.commits} - {first.id}
+        is_new = isinstance(first, NewTable)
+        if more or others or (request.unchanged and not is_new):
+            raise InvalidRequest(
+                "a Unity Catalog changes one name at a time, and no other table with it; nothing "
+                "was changed: end the transaction after each"
+            )
+        match first:
+            case NewTable():
+                heads = {table: self.head(table) for table in request.unchanged}
+                current = {table: at.version for table, at in heads.items() if at is not None}
+                if current != dict(request.unchanged):
+                    return HeadsMoved(heads=current)
+                self._create_table(first, request.commits)
+            case DroppedTable() | RenamedTable() if not request.commits:
+                self._send_name_change(first)
+            case _:
+                raise InvalidRequest(
+                    "a Unity Catalog can't do this to a name and commit to its table at once"
+                )
+        return self._ratified()
+
+    def _create_table(self, change: NewTable, commits: Collection[TableCommit]) -> None:
+        [commit] = commits
+        store = self.open_store(change.location)
+        assert commit.version == 0, "it is a new table"
+        assert commit.staged is not None, "it is an open one"
+        content = store.get(staged_path(commit.staged))
+        outcome = store.put_if_absent(commit_path(0), content)
+        if outcome is not PutOutcome.CREATED and store.get(commit_path(0)) != content:
+            raise CorruptTable(
+                f"{store.url}/{commit_path(0)} exists: another writer uses the place that the "
+                "catalog gave out for this table"
+            )
+        actions = decode_actions(content, file=commit_path(0))
+        metadata = next(action for action in actions if isinstance(action, Metadata))
+        protocol = next(action for action in actions if isinstance(action, Protocol))
+        body: dict[str, object] = {
+            "name": change.name,
+            "location": change.location,
+            "table-type": "MANAGED",
+            "columns": delta_columns(parse_schema(metadata.schema_string)),
+            "partition-columns": list(metadata.partition_columns),
+            "protocol": protocol_json(protocol),
+            "properties": dict(metadata.configuration),
+            "last-commit-timestamp-ms": _commit_time_ms(actions),
+        }
+        if metadata.description is not None:
+            body["comment"] = metadata.description
+        full_name = f"{change.database}.{change.name}"
+        try:
+            self.client.send("POST", self.path(change.database), body)
+        except RequestRefused as error:
+            raise InvalidRequest(f"{full_name}: it wasn't created: {error}") from error
+        except ResponseLost as error:
+            loaded = self.load(change.database, change.name)
+            if loaded is None or loaded.metadata.table_uuid != change.id:
+                raise OutcomeUnknown(
+                    f"{full_name}: whether it was created isn't known; look for it with SHOW "
+                    "TABLES, "
+                    f"and create it again where it isn't there: {error}"
+                ) from error
+        self.remember(
+            KnownTable(
+                id=change.id, schema=change.database, name=change.name, location=change.location
+            )
+        )
+
+    def _send_name_change(self, change: NameChange) -> None:
+        assert isinstance(change, DroppedTable | RenamedTable)
+        known = self._known[change.id]
+        path = self.path(known.schema, known.name)
+        try:
+            if isinstance(change, DroppedTable):
+                self.client.send("DELETE", path)
+            elif change.database.lower() != known.schema.lower():
+                raise InvalidRequest(
+                    f"{known.full_name}: a Unity Catalog renames a table within its schema"
+                )
+            else:
+                self.client.send("POST", f"{path}/rename", {"new-name": change.name})
+        except RequestRefused as error:
+            raise InvalidRequest(f"{known.full_name}: nothing was changed: {error}") from error
+        except ResponseLost as error:
+            raise OutcomeUnknown(
+                f"{known.full_name}: whether that was done isn't known; look with SHOW TABLES: "
+                f"{error}"
+            ) from error
+
+
+def head_of(loaded: LoadedTable, table_id: str) -> Head | None:
+    """Return a table's head, by the catalog; None if the response is about another table.
+
+    Raises InvalidRequest for a table whose commits the catalog doesn't make.
+    """
+    if loaded.metadata.table_uuid != table_id:
+        return None
+    version = loaded.latest_table_version
+    if version is None:
+        raise InvalidRequest(
+            f"{loaded.metadata.location}: its commits aren't made by the catalog any more"
+        )
+    pending = [
+        TableCommit(
+            table_id=table_id, version=commit.version, staged=commit.file_name, is_shared=True
+        )
+        for commit in loaded.commits or ()
+    ]
+    return Head(version=version, pending=tuple(sorted(pending, key=lambda commit: commit.version)))
+
+
+def protocol_json(protocol: Protocol) -> dict[str, object]:
+    """Return a protocol in the Delta API's form."""
+    return {
+        "min-reader-version": protocol.min_reader_version,
+        "min-writer-version": protocol.min_writer_version,
+        "reader-features": list(protocol.reader_features or ()),
+        "writer-features": list(protocol.writer_features or ()),
+    }
+
+
+def _table_reference(known: KnownTable) -> dict[str, object]:
+    return {"schema": known.schema, "table": known.name, "uuid": known.id}
+
+
+def _is_derived(key: str) -> bool:
+    return key.startswith(_DERIVED_PREFIXES) or key in _DERIVED_NAMES
+
+
+def _update_body(known: KnownTable, *updates: dict[str, Any]) -> dict[str, object]:
+    return {
+        "requirements": [{"type": _ASSERT_UUID, "uuid": known.id}],
+        "updates": list(updates),
+    }
+
+
+def _commit_time_ms(actions: Collection[Action]) -> int:
+    info = next((action for action in actions if isinstance(action, CommitInfo)), None)
+    time = None if info is None else info.in_commit_timestamp_ms
+    assert time is not None, "open tables have in-commit timestamps"
+    return time

@@ -1,0 +1,280 @@
+"""The log of a catalog table as its ledger defines it.
+
+Owns the log's part of a table's store, filtered by the ledger: files beyond the head don't exist,
+and ratified commits do, published or not. Source: docs/internals/catalog.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from txlake.commit.publication import commit_content, publish_pending
+from txlake.errors import CorruptTable, Evidence, MetadataChangedException
+from txlake.log.replay import commit_info_of
+from txlake.ports import Head, Ledger, Store, StoredObject, TableCommit
+from txlake.protocol.file_names import (
+    LOG_FOLDER,
+    Checksum,
+    ClassicCheckpoint,
+    CommitFile,
+    Compaction,
+    MultiPartCheckpoint,
+    V2Checkpoint,
+    commit_path,
+    parse_name,
+)
+
+_LOOKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """The ledger that ratifies a table's versions, and the table's id there."""
+
+    ledger: Ledger
+    table_id: str
+
+
+def came_later(catalog_table: CatalogTable, table: str, sequence: int) -> MetadataChangedException:
+    """Return the conflict with a table that was created after the instant that is read."""
+    head = catalog_table.ledger.head(catalog_table.table_id)
+    version = -1 if head is None else head.version
+    advice = "Run the transaction again: it then reads an instant at which the table is there."
+    evidence = Evidence(
+        table=table,
+        read_version=-1,
+        winning_version=version,
+        rule=came_later.__name__,
+        advice=advice,
+    )
+    return MetadataChangedException(
+        f"{table}: this transaction reads the lake as of instant {sequence}; the table was created "
+        f"or attached after that, and is at version {version} now (rule {came_later.__name__}; a "
+        f"plain retry can succeed). {advice}",
+        evidence,
+    )
+
+
+class LogFiles(Protocol):
+    """The files of a log, as `ports.Store` has them."""
+
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises FileNotFoundError."""
+        ...
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`. Raises FileNotFoundError."""
+        ...
+
+    def head(self, path: str) -> StoredObject | None:
+        """Return the file's size and time, or None when there is none."""
+        ...
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Return the files below a folder, by path, after `start_after`."""
+        ...
+
+
+class CatalogManagedFiles:
+    """LogFiles of a catalog table, as of the head that the ledger returned last.
+
+    A log that is ahead of its ledger is refused: the ledger was restored from a backup, or another
+    writer bypassed it.
+
+    Unpublished commits that the ledger returns are published; their bytes are read from the ledger
+    if the store refuses that, or if `is_committing` returns that a thread of this process is about
+    to publish. Thread-safe: the cached head is replaced as a whole.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalog_table: CatalogTable,
+        table: str,
+        is_committing: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._catalog_table = catalog_table
+        self._table = table
+        self._is_committing = is_committing
+        self._head: Head | None = None
+        self._head_lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+        return self._store.url
+
+    def refresh(self) -> Head | None:
+        """Return the table's head by one request to the ledger; None if not in the catalog.
+
+        Raises CorruptTable when a file of the log isn't what was ratified, or has a version that
+        wasn't ratified, and Unavailable.
+        """
+        newest = -1 if self._head is None else self._head.version
+        head = self._request_head()
+        # What is beyond the head was ratified since it was asked for, or never.
+        for _ in range(_LOOKS):
+            if head is None:
+                break
+            beyond = max(newest, self._newest_from(head.version))
+            if beyond <= head.version:
+                break
+            head = self._request_head()
+            if head is not None and head.version < beyond:
+                raise self._log_ahead_error(head, beyond)
+        with self._head_lock:
+            known = self._head
+            if head is not None and known is not None and known.version > head.version:
+                return known  # a thread that asked later was answered sooner
+            self._head = head
+        return head
+
+    def check_newest(self, version: int) -> None:
+        """Raise CorruptTable if the log has a later version that the ledger doesn't know.
+
+        The ledger is asked only if the store has one.
+        """
+        if self._newest_from(version) > version:
+            self.refresh()
+
+    def _request_head(self) -> Head | None:
+        ledger, table_id = self._catalog_table.ledger, self._catalog_table.table_id
+        if self._is_committing():
+            return ledger.head(table_id)
+        return publish_pending(self._store, ledger, table_id, table=self._table)
+
+    def _newest_from(self, version: int) -> int:
+        """Return the version after this one if the log has it, else this one."""
+        return version if self._store.head(commit_path(version + 1)) is None else version + 1
+
+    def _log_ahead_error(self, head: Head, version: int) -> CorruptTable:
+        return CorruptTable(
+            f"{self._table}: the lake's catalog has it at version {head.version}, and there is "
+            f"{commit_path(version)} in its log, which that catalog didn't ratify: the catalog was "
+            "restored from a backup, or another writer went past it. Nothing was changed; stop "
+            "other writers, then lake.recover() brings the catalog up to the log"
+        )
+
+    def get(self, path: str) -> bytes:
+        """Return the file's bytes; from the ledger for an unpublished ratified commit.
+
+        Raises FileNotFoundError.
+        """
+        self._require(path)
+        commit = self._pending(path)
+        # Until it is published, a file at its version may be another writer's.
+        return self._store.get(path) if commit is None else commit_content(self._store, commit)
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """As `get`, of `length` bytes from `offset`."""
+        self._require(path)
+        if self._pending(path) is None:
+            return self._store.get_range(path, offset, length)
+        return self.get(path)[offset : offset + length]
+
+    def head(self, path: str) -> StoredObject | None:
+        """Return the file's size and time; for an unpublished commit, those of its content."""
+        if not self._is_there(path):
+            return None
+        found = self._store.head(path)
+        if found is not None:
+            return found
+        commit = self._pending(path)
+        return None if commit is None else self._unpublished(commit)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Return the files up to the head, those of unpublished commits included."""
+        if self._head is None:
+            self.refresh()
+        listed = list(self._store.list(prefix, start_after))
+        if prefix == LOG_FOLDER:
+            self._check_end(max((_committed_version(item.path) for item in listed), default=-1))
+        found = {item.path: item for item in listed if _version(item.path) <= self._version}
+        if prefix == LOG_FOLDER and self._head is not None:
+            for commit in self._head.pending:
+                path = commit_path(commit.version)
+                if path not in found and path > (start_after or ""):
+                    found[path] = self._unpublished(commit)
+        return iter([found[path] for path in sorted(found)])
+
+    def _check_end(self, newest: int) -> None:
+        """Raise CorruptTable unless the newest version of a listing is that of the ledger."""
+        if newest > self._version:
+            head = self.refresh()
+            if head is not None and newest > head.version:
+                raise self._log_ahead_error(head, newest)
+        head = self._head
+        if head is None:
+            return
+        published = head.version - len(head.pending)
+        if newest < published and self._store.head(commit_path(published)) is None:
+            raise CorruptTable(
+                f"{self._table}: the lake's catalog has published version {published}, and "
+                f"{commit_path(published)} isn't there: the log was restored from a backup, or its "
+                "files were removed. Restore the missing files; where they are lost, "
+                "lake.recover() makes the log's newest version the table's"
+            )
+
+    @property
+    def _version(self) -> int:
+        return -1 if self._head is None else self._head.version
+
+    def _is_there(self, path: str) -> bool:
+        version = _version(path)
+        if version > self._version:
+            self.refresh()
+        return version <= self._version
+
+    def _require(self, path: str) -> None:
+        if not self._is_there(path):
+            raise FileNotFoundError(path)
+
+    def _pending(self, path: str) -> TableCommit | None:
+        pending = () if self._head is None else self._head.pending
+        return next((one for one in pending if commit_path(one.version) == path), None)
+
+    def _unpublished(self, commit: TableCommit) -> StoredObject:
+        data = commit_content(self._store, commit)
+        path = commit_path(commit.version)
+        info = commit_info_of(data, file=f"{self._table}: {path}")
+        return StoredObject(path, len(data), (info and info.number("timestamp")) or 0)
+
+
+def _committed_version(path: str) -> int:
+    """Return the version of a commit or checkpoint file; -1 for other files."""
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version
+        case _:
+            return -1
+
+
+def _version(path: str) -> int:
+    """Return the version that a file of the log belongs to; -1 for other files."""
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | Checksum(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version
+        case Compaction(_, end):
+            return end
+        case _:
+            return -1

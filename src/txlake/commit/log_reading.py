@@ -1,0 +1,245 @@
+"""Reading the files that build a version, from a store, damage included.
+
+Owns the I/O and what to do when a file is damaged: an older checkpoint, plain commits for a
+compaction, else the error that names the file. What to read is `log.segment`'s choice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from txlake.commit.catalog_managed import LogFiles
+from txlake.commit.in_commit_time import is_enabled
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.replay import (
+    Rebuild,
+    commit_info_of,
+    replay,
+    sidecars_of,
+    state_of_checkpoint,
+)
+from txlake.log.segment import (
+    Checkpoint,
+    CheckpointName,
+    Listing,
+    Segment,
+    choose_segment,
+)
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import CommitInfo, Remove
+from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
+from txlake.protocol.checksums import StateFacts, read_checksum
+from txlake.protocol.features import check_readable
+from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
+from txlake.protocol.paths import decode_path
+
+_log = logging.getLogger(__name__)
+
+_HEAD_BYTES = 64 * 1024
+_CHECKSUM_BYTES_MAX = 256 * 1024
+_READERS = 16
+
+
+class LogReader:
+    """Builds versions of one table from listings of its log. Keeps no state."""
+
+    def __init__(self, files: LogFiles, name: str) -> None:
+        self._files = files
+        self._name = name
+        # A simulated store is read in one thread, so that its runs can be replayed.
+        self._is_remote = not files.url.startswith(("file:", "memory:"))
+
+    def load(
+        self,
+        listing: Listing,
+        version: int | None,
+        damaged: frozenset[CheckpointName] = frozenset(),
+    ) -> tuple[Snapshot, Segment]:
+        """Return a version (the latest for None) built from a listing, and the segment read.
+
+        `damaged` names checkpoints that must not be used.
+
+        A damaged checkpoint is replaced by an older one, a damaged compaction by its commits.
+        Raises what `TableLog` promises.
+        """
+        if listing.latest_version < 0:
+            raise self._without_versions(listing)
+        unusable = set(damaged)
+        first_error: CorruptTable | None = None
+        while True:
+            try:
+                segment = choose_segment(
+                    listing, table=self._name, version=version, unusable=frozenset(unusable)
+                )
+            except (CorruptTable, InvalidRequest) as error:
+                if first_error is not None:
+                    raise first_error from error
+                raise
+            base = Snapshot.empty(self._name)
+            if segment.checkpoint is not None:
+                try:
+                    base = self._from_checkpoint(segment.checkpoint, frozenset(unusable))
+                except CorruptTable as error:
+                    _log.warning("%s: checkpoint not usable: %s", self._name, error)
+                    unusable.add(segment.checkpoint.paths)
+                    first_error = first_error or error
+                    continue
+            return self._built(base, segment, listing), segment
+
+    def _without_versions(self, listing: Listing) -> CorruptTable:
+        parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
+        return CorruptTable(
+            f"{self._name}: _delta_log has neither a commit nor a whole checkpoint"
+            + (f"; incomplete checkpoint: only {parts}" if parts else "")
+        )
+
+    def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
+        try:
+            state = self.replayed(base, segment)
+        except CorruptTable:
+            if not any(isinstance(entry.file, Compaction) for entry in segment.deltas):
+                raise
+            plain = choose_segment(
+                Listing(commits=listing.commits),
+                table=self._name,
+                version=segment.version,
+                after=base.version,
+            )
+            state = self.replayed(base, plain)
+        self._compare(state, segment)
+        return state
+
+    def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
+        """Return the state that a checkpoint holds, all of it decoded.
+
+        Raises CorruptTable naming the damaged file.
+        """
+
+        def give_up(error: CorruptTable) -> Snapshot:
+            raise error
+
+        state = self._state_of(checkpoint, give_up)
+        _ = state.files.table
+        return state
+
+    def _from_checkpoint(
+        self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName]
+    ) -> Snapshot:
+        """Read a checkpoint; damage to its statistics is found, and repaired, later."""
+
+        def rebuild(error: CorruptTable) -> Snapshot:
+            _log.warning("%s: checkpoint not usable: %s", self._name, error)
+            objects = self._files.list(LOG_FOLDER)
+            listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+            try:
+                return self.load(listing, checkpoint.version, unusable | {checkpoint.paths})[0]
+            except (CorruptTable, InvalidRequest) as other:
+                raise error from other
+
+        return self._state_of(checkpoint, rebuild)
+
+    def _state_of(self, checkpoint: Checkpoint, rebuild: Rebuild) -> Snapshot:
+        rows = list(self._rows(checkpoint.paths))
+        own = [action for part in rows for action in part.others]
+        sidecars = [sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)]
+        if len(set(sidecars)) < len(sidecars):
+            raise CorruptTable(
+                f"{self._name}: {checkpoint.paths[0]}: expected each sidecar once, found "
+                f"{len(sidecars)} names of {len(set(sidecars))} files"
+            )
+        rows += self._rows(sidecars)
+        paths = (*checkpoint.paths, *sidecars)
+        return state_of_checkpoint(
+            self._name, checkpoint, rows, lambda: self._removes(paths), rebuild
+        )
+
+    def _rows(self, paths: Sequence[str]) -> Iterator[CheckpointRows]:
+        for path, data in self._read(paths):
+            yield read_checkpoint(data, file=f"{self._name}: {path}")
+
+    def _removes(self, paths: Sequence[str]) -> Iterator[Remove]:
+        for path, data in self._read(paths):
+            yield from read_removes(data, file=f"{self._name}: {path}")
+
+    def replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
+        """Return the state after the segment's commits on top of `base`."""
+        entries = segment.deltas
+        contents = self._read([entry.path for entry in entries])
+        pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
+        state = replay(base, pairs, segment)
+        check_readable(state.protocol, table=self._name)
+        if is_enabled(state.metadata.configuration) and state.in_commit_timestamp_ms is None:
+            return self._with_in_commit_timestamp(state, segment)
+        return state
+
+    def commit_info(self, version: int) -> CommitInfo | None:
+        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
+        path = commit_path(version)
+        head = self._files.get_range(path, 0, _HEAD_BYTES)
+        is_whole = len(head) < _HEAD_BYTES
+        if not is_whole and not (head.startswith(b'{"commitInfo"') and b"\n" in head):
+            head = self._files.get(path)
+        return commit_info_of(head, file=f"{self._name}: {path}")
+
+    def not_a_table(self) -> InvalidRequest:
+        """Return the error for a folder without a log."""
+        return InvalidRequest(
+            f"{self._name} is not a Delta table: no commit and no checkpoint in _delta_log. "
+            "Check the path, or create the table first"
+        )
+
+    def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
+        """Return a checkpoint and a compaction hold no commitInfo: the commit itself does."""
+        if segment.newest is None:
+            return state
+        try:
+            info = self.commit_info(state.version)
+        except FileNotFoundError:
+            return state
+        return state.apply(() if info is None else (info,), version=state.version)
+
+    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Return the files in order; several at once where each costs a round trip."""
+        if len(paths) > 1 and self._is_remote:
+            with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
+                yield from zip(paths, pool.map(self._get, paths))
+        else:
+            for path in paths:
+                yield path, self._get(path)
+
+    def _get(self, path: str) -> bytes:
+        try:
+            return self._files.get(path)
+        except FileNotFoundError as error:
+            kind = "sidecar" if parse_name(path) is None else "file"
+            raise CorruptTable(
+                f"{self._name}: {path} is missing: the {kind} is named by the log but isn't there"
+            ) from error
+
+    def _compare(self, state: Snapshot, segment: Segment) -> None:
+        """Log differences between the checksum file and the state; never fails a read."""
+        entry = segment.checksum
+        if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
+            return
+        try:
+            expected = read_checksum(self._files.get(entry.path))
+        except FileNotFoundError:
+            return
+        if expected is not None:
+            for difference in expected.contradictions(facts_of(state)):
+                _log.warning("%s: %s: %s", self._name, entry.path, difference)
+
+
+def facts_of(state: Snapshot) -> StateFacts:
+    """Return what a checksum file says of a state."""
+    totals = state.files.totals
+    has_vectors = "deletionVectors" in state.features
+    return StateFacts(
+        table_size_bytes=totals.size_bytes,
+        files=totals.files,
+        table_id=state.metadata.id,
+        deletion_vectors=totals.deletion_vectors if has_vectors else None,
+        deleted_records=totals.deleted_records if has_vectors else None,
+    )

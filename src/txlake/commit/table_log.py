@@ -1,0 +1,452 @@
+"""The log of one table: lists, reads and writes its versions.
+
+Owns the I/O of reading a table's state, and the cache of the latest. `log` has the decisions, the
+commit loop decides who may commit. Nothing here starts Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from txlake.commit.catalog_managed import (
+    CatalogManagedFiles,
+    CatalogTable,
+    LogFiles,
+    came_later,
+)
+from txlake.commit.commit_times import CommitTimes
+from txlake.commit.fifo_lock import FifoLock
+from txlake.commit.history import HistoryRow, history_row
+from txlake.commit.log_reading import LogReader
+from txlake.datafiles.vectors import ExternalVectors
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
+from txlake.log.snapshot import Snapshot
+from txlake.ports import PutOutcome, Store, System
+from txlake.protocol.actions import Action, CommitInfo, Txn, decode_actions, encode_actions
+from txlake.protocol.file_names import (
+    LAST_CHECKPOINT_PATH,
+    LOG_FOLDER,
+    ClassicCheckpoint,
+    CommitFile,
+    commit_path,
+    listing_start,
+    parse_name,
+)
+from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
+from txlake.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_OLD_SNAPSHOTS = 4
+_CATCH_UP_COMMITS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit in the log.
+
+    `timestamp_ms` is its in-commit timestamp, else its commitInfo's, else the file's, in
+    milliseconds since the epoch.
+    """
+
+    version: int
+    actions: tuple[Action, ...]
+    info: CommitInfo | None
+    timestamp_ms: int
+
+
+class TableLog:
+    """The log of the table at a store's root. The latest snapshot is cached and refreshed.
+
+    With `catalog_table`, its versions are those that the ledger has ratified, and no others. One
+    that isn't published yet is published when it is read, or else read from the ledger. `elsewhere`
+    reads files that the table has outside its folder.
+
+    Every method that reads state raises InvalidRequest when there is no Delta table, CorruptTable
+    naming the file when the log is damaged, UnsupportedFeature when its protocol is beyond us, and
+    Unavailable when the store can't be reached.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        system: System,
+        settings: Settings,
+        *,
+        name: str | None = None,
+        catalog_table: CatalogTable | None = None,
+        external_vectors: ExternalVectors | None = None,
+    ) -> None:
+        self.store = store
+        self.system = system
+        self.settings = settings
+        self.name = name or store.url
+        # The latest version with its commit file as it was listed. Replaced, never changed, as are
+        # the old versions: threads may share a log.
+        self._latest: tuple[Snapshot, LogEntry | None] | None = None
+        self._old: Mapping[int, Snapshot] = {}
+        self._fifo_lock = FifoLock(system)
+        self.catalog_table = catalog_table
+        self.external_vectors = external_vectors
+        self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
+        self._ledger_files: CatalogManagedFiles | None = None
+        if catalog_table is not None:
+            self._ledger_files = CatalogManagedFiles(
+                store, catalog_table, self.name, self._fifo_lock.is_taken
+            )
+        self._files: LogFiles = self._ledger_files or store
+        self._reader = LogReader(self._files, self.name)
+
+    def turn(self) -> AbstractContextManager[bool]:
+        """Wait for the turn to commit among the threads that share this log; yields success.
+
+        Committing without the turn is still correct; it may lose the race for the version.
+        """
+        return self._fifo_lock.acquired(self.settings.retry.queue_ms_max)
+
+    def exists(self) -> bool:
+        """Return whether there is a Delta table: any of its files in `_delta_log`, damaged or not.
+
+        `latest_or_none` returns the snapshot too.
+        """
+        if self._ledger_files is not None:
+            head = self._ledger_files.refresh()
+            return head is not None and head.version >= 0
+        latest = self._latest
+        if latest is not None and not self.listing(latest[0].version).is_empty:
+            return True
+        names = (parse_name(item.path) for item in self.store.list(LOG_FOLDER))
+        return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
+            not self.listing().is_empty
+        )
+
+    def require_published(self) -> None:
+        """Raise CorruptTable if a catalog table's log lacks its last published file."""
+        if self._ledger_files is not None:
+            self._ledger_files.refresh()
+            list(self._ledger_files.list(LOG_FOLDER))
+
+    @property
+    def newest_known(self) -> int:
+        """The newest version that was read or committed here, -1 for none; without I/O."""
+        latest = self._latest
+        return -1 if latest is None else latest[0].version
+
+    def latest(self) -> Snapshot:
+        """Return the newest version. Costs one listing and the commits that are new since the last.
+
+        For a catalog table: one request to its ledger, and no listing if nothing is new.
+        """
+        state = self.latest_or_none()
+        if state is None:
+            raise self._reader.not_a_table()
+        return state
+
+    def latest_or_none(self) -> Snapshot | None:
+        """As `latest`; None when there is no Delta table."""
+        latest = self._latest
+        if self._ledger_files is not None:
+            head = self._ledger_files.refresh()
+            if head is None or head.version < 0:
+                return None
+            if latest is not None and latest[0].version >= head.version:
+                return latest[0]
+        if latest is None:
+            return self._open()
+        known, was = latest
+        listing = self.listing(known.version)
+        entry = listing.commits.get(known.version)
+        if self.catalog_table is not None:
+            is_same = entry is not None
+        else:
+            is_same = entry == was if was else listing.latest_version >= known.version
+        new = listing.latest_version - known.version
+        following = range(known.version + 1, listing.latest_version + 1)
+        # Commits that a clean-up deleted since are in a checkpoint.
+        is_whole = all(version in listing.commits for version in following)
+        if not is_same or not is_whole or new > _CATCH_UP_COMMITS_MAX:
+            self.forget()
+            return self._open()
+        if new > 0:
+            segment = choose_segment(
+                Listing(commits=listing.commits), table=self.name, after=known.version
+            )
+            try:
+                newest, entry = self._reader.replayed(known, segment), segment.newest
+            except CorruptTable:
+                if self.listing(known.version) == listing:
+                    raise
+                self.forget()  # a clean-up deletes commits between the listing and their reading
+                return self._open()
+            self._keep_old(known)
+        else:
+            newest = _as_stored(known, entry)
+        self._latest = (newest, entry)
+        return newest
+
+    def at_sequence(self, sequence: int, version: int | None = None) -> Snapshot:
+        """Return the table at an instant of its lake; a path table's newest version.
+
+        `version`: its version then, if the ledger was asked already.
+
+        Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
+        has versions that the lake doesn't know.
+        """
+        if self.catalog_table is None:
+            return self.latest()
+        if version is None:
+            version = self.catalog_table.ledger.version_at(self.catalog_table.table_id, sequence)
+        if version is None or version < 0:
+            raise came_later(self.catalog_table, self.name, sequence)
+        if self._ledger_files is not None and version >= self.newest_known:
+            self._ledger_files.check_newest(version)
+        return self.snapshot(version)
+
+    def snapshot(
+        self,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        newest_if_later: bool = False,
+    ) -> Snapshot:
+        """Return a version, or the newest one at or before a time; the latest without either.
+
+        Raises InvalidRequest when both are given, the version never existed or was cleaned up, or
+        the time is before the oldest or (unless `newest_if_later`) after the newest commit.
+        """
+        if version is not None and timestamp_ms is not None:
+            raise InvalidRequest(f"{self.name}: give a version or a timestamp, not both")
+        if timestamp_ms is not None:
+            version = self.version_at(timestamp_ms, newest_if_later=newest_if_later)
+        if version is None:
+            return self.latest()
+        latest, old = self._latest, self._old
+        if latest is not None and version == latest[0].version:
+            return latest[0]
+        known = old.get(version)
+        if known is None:
+            if self._ledger_files is not None:
+                newest = self.latest()
+                if newest.version == version:
+                    return newest
+            known = self._from_known(version) or self._load(version, self.listing())[0]
+            self._keep_old(known)
+        return known
+
+    def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
+        """Return the version that `snapshot(timestamp_ms=...)` reads."""
+        return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
+
+    def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
+        """Return the oldest version committed at or after a time; newest + 1 if there is none.
+
+        `of_kept`: the oldest whose commit file exists, as in `CommitTimes.version_from`.
+        """
+        return self._times().version_from(timestamp_ms, of_kept=of_kept)
+
+    def times_of(self, versions: Sequence[int]) -> Mapping[int, int]:
+        """Return the commit times of these versions, without those whose commit file is gone."""
+        return self._times().of(versions)
+
+    def commits(self, after: int, up_to: int | None = None) -> Iterator[Commit]:
+        """Yield the commits after version `after`, up to and including `up_to` if given.
+
+        Raises CorruptTable when one up to `up_to` is missing or damaged.
+        """
+        version = after + 1
+        while up_to is None or version <= up_to:
+            commit = self.commit(version)
+            if commit is None:
+                if up_to is None:
+                    return
+                mend = "restore the file, or read a version after it"
+                if self.catalog_table is not None:  # one that was ratified need not be published
+                    mend += (
+                        ". Where the lake's catalog was restored from a backup, connect again and "
+                        "let lake.recover() bring it up to the tables' logs"
+                    )
+                raise CorruptTable(
+                    f"{self.name}: {commit_path(version)} is missing (expected every commit from "
+                    f"{after + 1} to {up_to}); {mend}"
+                )
+            yield commit
+            version += 1
+
+    def commit(self, version: int) -> Commit | None:
+        """Return one commit; None when its file isn't there."""
+        path = commit_path(version)
+        try:
+            data = self._files.get(path)
+        except FileNotFoundError:
+            return None
+        actions = tuple(decode_actions(data, file=f"{self.name}: {path}"))
+        info = next((action for action in actions if isinstance(action, CommitInfo)), None)
+        time = None
+        if info is not None:
+            time = info.in_commit_timestamp_ms or info.number("timestamp")
+        if time is None:
+            stored = self._files.head(path)
+            time = 0 if stored is None else stored.modified_ms
+        return Commit(version, actions, info, time)
+
+    def history(self, limit: int | None = None) -> list[HistoryRow]:
+        """Return the newest `limit` commits (None: all), newest first, in delta-spark's columns."""
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"{self.name}: history limit: expected at least 1, found {limit}")
+        latest = self.latest().version
+        times = self._times()
+        start = 0 if limit is None else max(0, latest - limit + 1)
+        versions = [v for v in sorted(times.listing.commits) if start <= v <= latest]
+        rows: list[HistoryRow] = []
+        at = times.of(versions)
+        for version in reversed(versions):
+            try:
+                info = self.commit_info(version)
+            except FileNotFoundError:
+                continue  # cleaned up since the listing
+            rows.append(history_row(version, info, at[version]))
+        return rows
+
+    def write_commit(self, version: int, actions: Iterable[Action]) -> PutOutcome:
+        """Create the commit file of a version unless there is one.
+
+        Raises InvalidRequest naming the store when it doesn't refuse to overwrite.
+        """
+        self.store.ensure_safe()
+        return self.store.put_if_absent(commit_path(version), encode_actions(actions))
+
+    def find_txn_id(self, version: int) -> str | None:
+        """Return the `txnId` of a version's commit; None without a commit or a txnId."""
+        try:
+            info = self.commit_info(version)
+        except FileNotFoundError:
+            return None
+        return None if info is None else info.text("txnId")
+
+    def app_version_in_commits(self, app_id: str) -> int | None:
+        """Return an application's newest `txn` version in the commits that the log still has.
+
+        Reads them one by one, the newest first; for ids that a checkpoint no longer keeps.
+        """
+        for version in range(self.latest().version, -1, -1):
+            commit = self.commit(version)
+            if commit is None:
+                return None
+            for action in commit.actions:
+                if isinstance(action, Txn) and action.app_id == app_id:
+                    return action.version
+        return None
+
+    def commit_info(self, version: int) -> CommitInfo | None:
+        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
+        return self._reader.commit_info(version)
+
+    def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
+        """Return the state in a listed checkpoint. Raises CorruptTable naming the file."""
+        return self._reader.read_checkpoint(checkpoint)
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Cache the snapshot after an own commit as the latest, without reading it."""
+        latest = self._latest
+        if latest is None or snapshot.version > latest[0].version:
+            self._latest = (snapshot, None)
+            if latest is not None and self.catalog_table is not None:
+                self._keep_old(latest[0])
+
+    def forget(self) -> None:
+        """Drop what is cached; the next read starts from the store."""
+        self._latest = None
+        self._old = {}
+
+    def listing(self, from_version: int | None = None) -> Listing:
+        """Return the log's files; only those of `from_version` and later when it is given."""
+        after = None if from_version is None else listing_start(from_version)
+        objects = self._files.list(LOG_FOLDER, after)
+        return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+
+    def _open(self) -> Snapshot | None:
+        """Return the latest version from the store alone; by the hint where it helps."""
+        loaded = self._load_from_hint()
+        if loaded is None:
+            listing = self.listing()
+            if listing.is_empty:
+                return None
+            loaded = self._load(None, listing)
+        state, segment = loaded
+        self._latest = (state, segment.newest)
+        return state
+
+    def _load_from_hint(self) -> tuple[Snapshot, Segment] | None:
+        hint = self._hint()
+        if hint is None:
+            return None
+        listing = self.listing(hint)
+        if not any(item.version >= hint for item in listing.checkpoints):
+            return None
+        try:
+            return self._reader.load(listing, None)
+        except (CorruptTable, InvalidRequest) as error:
+            _log.info("%s: the hint didn't help, listing all: %s", self.name, error)
+            return None
+
+    def _load(self, version: int | None, listing: Listing) -> tuple[Snapshot, Segment]:
+        """Return a version from a listing of the whole log; lists again if files vanish."""
+        if listing.is_empty:
+            raise self._reader.not_a_table()
+        try:
+            return self._reader.load(listing, version)
+        except CorruptTable:
+            again = self.listing()
+            if again == listing:
+                raise
+            return self._reader.load(again, version)
+
+    def _from_known(self, version: int) -> Snapshot | None:
+        """Return a catalog table's version by replay on a cached, somewhat older one."""
+        latest = self._latest
+        kept = [*self._old.values(), *(() if latest is None else (latest[0],))]
+        older = [one for one in kept if version - _CATCH_UP_COMMITS_MAX <= one.version < version]
+        if self.catalog_table is None or not older:
+            return None
+        known = max(older, key=lambda one: one.version)
+        commits = self.listing(known.version).commits
+        if any(number not in commits for number in range(known.version, version + 1)):
+            return None  # cleaned up since
+        segment = choose_segment(
+            Listing(commits=commits), table=self.name, version=version, after=known.version
+        )
+        return self._reader.replayed(known, segment)
+
+    def _keep_old(self, snapshot: Snapshot) -> None:
+        kept = [item for item in self._old.items() if item[0] != snapshot.version]
+        self._old = dict([*kept[1 - _OLD_SNAPSHOTS :], (snapshot.version, snapshot)])
+
+    def _hint(self) -> int | None:
+        try:
+            return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
+        except FileNotFoundError:
+            return None
+
+    def _times(self) -> CommitTimes:
+        latest = self.latest()
+        return CommitTimes(self.name, self.listing(), latest.properties, self._in_commit_timestamp)
+
+    def _in_commit_timestamp(self, version: int) -> int | None:
+        try:
+            info = self.commit_info(version)
+        except FileNotFoundError:
+            return None
+        return None if info is None else info.in_commit_timestamp_ms
+
+
+def _as_stored(snapshot: Snapshot, entry: LogEntry | None) -> Snapshot:
+    """Return the snapshot with its commit file's time, which an adopted one doesn't know."""
+    if entry is None or snapshot.in_commit_timestamp_ms is not None:
+        return snapshot
+    if snapshot.timestamp_ms == entry.modified_ms:
+        return snapshot
+    return replace(snapshot, timestamp_ms=entry.modified_ms)

@@ -1,0 +1,347 @@
+"""VACUUM: finds and deletes files below a table that no reader within the retention needs.
+
+Two commits record it. Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "VACUUM
+Protocol Check"; Delta's documentation of VACUUM.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass
+from itertools import chain
+
+from txlake.commit.notice_commit import BeginTransaction, commit_notice
+from txlake.commit.staging import tag_of, tags_in
+from txlake.commit.table_log import Commit, TableLog
+from txlake.datafiles.write_task import CHANGE_FOLDER
+from txlake.errors import InvalidRequest, TxlakeError
+from txlake.log.snapshot import Snapshot
+from txlake.ports import OpenTransactions, StoredObject
+from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
+from txlake.protocol.deletion_vectors import vector_path
+from txlake.protocol.file_names import LOG_FOLDER
+from txlake.protocol.file_rows import vector_of
+from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
+from txlake.protocol.types import Field
+
+ReadOpenTransactions = Callable[[], OpenTransactions]
+"""Tells which other transactions are open that may own or read files."""
+
+_log = logging.getLogger(__name__)
+
+# How far the clocks of hosts, the store and the catalog may be apart.
+_SKEW_MS = 10 * 60_000
+# Folders that are hidden by their name and nevertheless hold files of the table.
+_TABLE_FOLDERS = ("_change_data", "_delta_index")
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_DELETES_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumPlan:
+    """The files that a VACUUM deletes.
+
+    Attributes:
+        paths: the files, relative to the table, decoded, sorted.
+        size_bytes: their total size.
+        folders: the number of folders searched, the table's own included.
+        before_ms: the retention's cut, or an earlier one that open transactions need: older files
+            that no version since then needs are deleted.
+        version: the version that the plan was made from.
+    """
+
+    paths: tuple[str, ...]
+    size_bytes: int
+    folders: int
+    before_ms: int
+    version: int
+
+
+def plan_vacuum(
+    log: TableLog,
+    retention_ms: int | None = None,
+    now_ms: int | None = None,
+    *,
+    retention_check: bool = True,
+    others_open: ReadOpenTransactions | None = None,
+) -> VacuumPlan:
+    """Return the files below the table that no reader of a version within the retention needs.
+
+    The default retention is `delta.deletedFileRetentionDuration` (a week by default). The plan
+    never has files younger than the retention, whoever wrote them, nor hidden files and folders
+    (`_x`, `.x`) other than partitions, change data and deletion vectors, nor other tables below.
+
+    Whatever the retention and the clocks are, files that were staged by the transactions that
+    `others_open` returns stay: their names identify the transaction. So do files that open
+    transactions may read: of a catalog table what was removed after the version that the oldest of
+    them reads; of a path table, which has no instants, what was written or removed since the oldest
+    of them began.
+
+    Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
+    `retention_check` is off: then running readers and writers may lose their files), and
+    UnsupportedFeature when txlake can't write the table's protocol.
+    """
+    snapshot = log.latest()
+    snapshot.require_writable()
+    least = snapshot.properties.deleted_file_retention_ms
+    retention = least if retention_ms is None else retention_ms
+    if retention < 0:
+        raise InvalidRequest(f"{log.name}: VACUUM: a retention can't be negative: {retention} ms")
+    if retention_check and retention < least:
+        raise InvalidRequest(
+            f"{log.name}: VACUUM: expected a retention of at least {least / _HOUR_MS:g} hours "
+            f"(delta.deletedFileRetentionDuration), found {retention / _HOUR_MS:g} hours: readers "
+            "and writers that still run could lose their files. Keep more; or, when you are "
+            "certain that no reader uses older versions, turn the check off: set Spark's "
+            "spark.databricks.delta.retentionDurationCheck.enabled to false"
+        )
+    before = (log.system.now_ms() if now_ms is None else now_ms) - retention
+    candidates, folders = _candidates(log, snapshot, before)
+    # Asked after the files were listed, and before the log is read again: who was open by the
+    # listing and isn't now has committed, which the log says, or never will. Who begins after this
+    # has later files, and reads the snapshot's version or a later one.
+    others = OpenTransactions() if others_open is None else others_open()
+    read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
+    read_version = None
+    if log.catalog_table is not None:
+        read_version = log.catalog_table.ledger.oldest_read(log.catalog_table.table_id)
+    elif read_ms is not None:
+        before = min(before, read_ms)
+    if candidates:
+        needed = chain(
+            _needed(log, snapshot, before, is_longer=retention > least),
+            _added_since(log, snapshot.version),
+        )
+        if read_version is not None:
+            needed = chain(needed, _removed_after(log, read_version, snapshot.version))
+        elif read_ms is not None:
+            needed = chain(needed, _removed_since(log, read_ms))
+        if any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates):
+            since = before if read_ms is None else min(before, read_ms)
+            needed = chain(needed, _changes_since(log, since))
+        for path in needed:
+            candidates.pop(path, None)
+    tags = frozenset(map(tag_of, others.ids))
+    is_catalog_managed = log.catalog_table is not None
+    candidates = {
+        path: item
+        for path, item in candidates.items()
+        if not _may_be_staged(item, tags, read_ms, is_catalog_managed=is_catalog_managed)
+    }
+    return VacuumPlan(
+        paths=tuple(sorted(item.path for item in candidates.values())),
+        size_bytes=sum(item.size_bytes for item in candidates.values()),
+        folders=folders,
+        before_ms=before,
+        version=snapshot.version,
+    )
+
+
+def vacuum(
+    log: TableLog,
+    retention_ms: int | None = None,
+    *,
+    dry_run: bool = False,
+    retention_check: bool = True,
+    begin: BeginTransaction | None = None,
+    others_open: ReadOpenTransactions | None = None,
+) -> VacuumPlan:
+    """Delete what `plan_vacuum` returns, between a VACUUM START and a VACUUM END commit.
+
+    A dry run only plans; the plan is returned either way. `begin` begins a transaction of the
+    lake's catalog, for each of the two commits of a catalog table. Raises what `plan_vacuum` and
+    the store raise, and InvalidRequest for a catalog table that was opened by its path; when
+    deleting fails, VACUUM END says so.
+    """
+    plan = plan_vacuum(log, retention_ms, retention_check=retention_check, others_open=others_open)
+    if dry_run:
+        return plan
+    default = log.latest().properties.deleted_file_retention_ms
+    parameters: dict[str, object] = {"retentionCheckEnabled": retention_check}
+    if retention_ms is not None:
+        parameters["specifiedRetentionMillis"] = retention_ms
+    parameters["defaultRetentionMillis"] = default
+    found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
+    commit_notice(log, begin, "VACUUM START", parameters, found)
+    live_again = set(_added_since(log, plan.version))
+    paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
+    try:
+        for start in range(0, len(paths), _DELETES_AT_ONCE):
+            log.store.delete(paths[start : start + _DELETES_AT_ONCE])
+        # Of writers that were killed: those that live are done within a day.
+        log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
+    except TxlakeError:
+        commit_notice(log, begin, "VACUUM END", {"status": "FAILED"}, {})
+        raise
+    done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
+    commit_notice(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
+    _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
+    return plan
+
+
+def _candidates(
+    log: TableLog, snapshot: Snapshot, before_ms: int
+) -> tuple[dict[str, StoredObject], int]:
+    """Return old files of this table by canonical path, and the number of its folders."""
+    partitions = {item.name for item in _partition_fields(snapshot)}
+    partitions |= {item.physical_name for item in _partition_fields(snapshot)}
+    folders = {""}
+    tables_below: set[str] = set()
+    files: dict[str, StoredObject] = {}
+    for item in log.store.list(""):
+        folder, _, name = item.path.rpartition("/")
+        parts = folder.split("/") if folder else []
+        if LOG_FOLDER in parts:
+            tables_below.add("/".join(parts[: parts.index(LOG_FOLDER)]))
+            continue
+        if any(_is_hidden(part, partitions) for part in (*parts, name)):
+            continue
+        folders.add(folder)
+        if item.modified_ms < before_ms:
+            files[posixpath.normpath(item.path)] = item
+    own = {
+        path: item
+        for path, item in files.items()
+        if not any(item.path.startswith(f"{table}/") for table in tables_below)
+    }
+    return own, len(folders)
+
+
+def _partition_fields(snapshot: Snapshot) -> list[Field]:
+    found = (snapshot.schema.find(name) for name in snapshot.partition_columns)
+    return [item for item in found if item is not None]
+
+
+def _is_hidden(name: str, partitions: set[str]) -> bool:
+    if not name.startswith(("_", ".")) or name in _TABLE_FOLDERS:
+        return False
+    column, equals, _ = name.partition("=")
+    return not (equals and unescape_partition(column) in partitions)
+
+
+def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: bool) -> Iterator[str]:
+    """Return the canonical paths of all files that a version since `before_ms` has."""
+    url = log.store.url
+    rows = snapshot.files.columns("path", "deletion_vector")
+    for batch in rows.to_batches():
+        for path in batch.column("path").to_pylist():
+            yield from _path_in_table(url, path)
+        vectors = batch.column("deletion_vector")
+        if vectors.null_count < len(vectors):
+            for value in vectors.to_pylist():
+                if value is not None:
+                    yield from _vector_path_in_table(url, vector_of(value))
+    removes: list[Iterable[Remove]] = [snapshot.tombstones.values()]
+    if is_longer:
+        # The table's own retention is shorter: its checkpoints may have dropped these tombstones.
+        removes.append(_removes_since(log, before_ms))
+    for remove in (remove for some in removes for remove in some):
+        if (remove.deletion_timestamp or 0) >= before_ms:
+            yield from _files_of(url, remove)
+
+
+def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
+    """Yield the canonical paths of all files that commits since then removed.
+
+    A long transaction's commit removes files with a `deletionTimestamp` from before the commit:
+    transactions that began meanwhile still read them.
+    """
+    for remove in _removes_since(log, since_ms):
+        yield from _files_of(log.store.url, remove)
+
+
+def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
+    """Return the canonical paths of all files that the versions after one removed, up to `newest`.
+
+    Raises CorruptTable when one of their commits is missing.
+    """
+    for commit in log.commits(version, newest):
+        for action in commit.actions:
+            if isinstance(action, Remove):
+                yield from _files_of(log.store.url, action)
+
+
+def _may_be_staged(
+    item: StoredObject, tags: Set[str], since_ms: int | None, *, is_catalog_managed: bool
+) -> bool:
+    """Return whether a file may be an open transaction's.
+
+    By its name; by its age where the name says nothing, or is of an unknown transaction.
+    """
+    own = tags_in(item.path)
+    if not own.isdisjoint(tags):
+        return True
+    if own and is_catalog_managed:
+        return False
+    return since_ms is not None and item.modified_ms >= since_ms
+
+
+def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
+    for commit, _ in _commits_since(log, before_ms):
+        yield from (action for action in commit.actions if isinstance(action, Remove))
+
+
+def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
+    """Return the canonical paths of the change data files that commits since then have.
+
+    A version doesn't need them any more once it is older than the retention. They may have been
+    written long before their commit.
+    """
+    for commit, time_ms in _commits_since(log, since_ms):
+        for action in commit.actions if time_ms >= since_ms else ():
+            if isinstance(action, Cdc):
+                yield from _path_in_table(log.store.url, action.path)
+
+
+def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]:
+    """Yield the newest commits with their times, back to the first older one inclusive."""
+    listing = log.listing()
+    for version in sorted(listing.commits, reverse=True):
+        commit = log.commit(version)
+        if commit is None:
+            continue
+        time_ms = max(commit.timestamp_ms, listing.commits[version].modified_ms)
+        yield commit, time_ms
+        if time_ms < since_ms:
+            return
+
+
+def _added_since(log: TableLog, version: int) -> Iterator[str]:
+    """Yield the canonical paths of files that commits after a version added, e.g. RESTORE."""
+    for commit in log.commits(version):
+        for action in commit.actions:
+            if isinstance(action, Add):
+                yield from _files_of(log.store.url, action)
+            elif isinstance(action, Cdc):
+                yield from _path_in_table(log.store.url, action.path)
+
+
+def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
+    yield from _path_in_table(url, action.path)
+    if action.deletion_vector is not None:
+        yield from _vector_path_in_table(url, action.deletion_vector)
+
+
+def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
+    """Return the file's canonical path relative to the table; nothing when it lies outside."""
+    if is_absolute(path_in_log):
+        root = decode_path(table_url).rstrip("/") + "/"
+        path = decode_path(absolute_url(table_url, path_in_log))
+        if not path.startswith(root):
+            return
+        yield posixpath.normpath(path[len(root) :])
+    else:
+        yield posixpath.normpath(decode_path(path_in_log))
+
+
+def _vector_path_in_table(table_url: str, vector: DeletionVector) -> Iterator[str]:
+    if vector.storage_type == "i":
+        return
+    path = vector_path(vector, table_url)
+    if is_absolute(path):
+        yield from _path_in_table(table_url, path)
+    else:
+        yield posixpath.normpath(path)

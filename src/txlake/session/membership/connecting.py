@@ -1,0 +1,147 @@
+"""A lake's parts are put together: its warehouse, its catalog, and who works on rows.
+
+Owns which catalog a warehouse has when none is named.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txlake.catalog import Catalog, sqlite_url
+from txlake.catalog.unity import UnityCatalog, UnityClient
+from txlake.conflict.granularity import parse_granularity
+from txlake.conflict.levels import parse_level
+from txlake.errors import InvalidRequest
+from txlake.session.engine import Engine
+from txlake.session.membership.opening import open_lake
+from txlake.session.session import Handlers, Session
+from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
+from txlake.storage import local_path, open_store
+from txlake.system import System
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CATALOG_FILE = "_txlake/catalog.db"
+_MEMORY = "memory:"
+
+
+def session_on(
+    location: str,
+    *,
+    handlers: Handlers,
+    make_spark: Callable[[], SparkSession],
+    catalog: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    isolation: str | None = None,
+    settings: Settings | None = None,
+) -> Session:
+    """The default session of the lake at a location, which is made on first use.
+
+    Raises InvalidRequest for a location or an option that can't be, and as `open_lake`.
+    """
+    options = dict(storage_options or {})
+    system = System()
+    level = None if isolation is None else parse_level(isolation)
+    settings = settings or Settings()
+    parse_granularity(settings.conflict_granularity)
+    warehouse = open_store(location, options)
+    engine = Engine(
+        system=system,
+        settings=settings,
+        plane=_plane(make_spark, system, settings, options),
+        warehouse=warehouse,
+        catalog=_catalog(catalog, warehouse.url, system, settings),
+        storage_options=options,
+    )
+    session = Session(engine, handlers, level=level)
+    open_lake(session)
+    return session
+
+
+def unity_session_on(
+    address: str,
+    *,
+    handlers: Handlers,
+    make_spark: Callable[[], SparkSession],
+    token: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    isolation: str | None = None,
+    settings: Settings | None = None,
+) -> Session:
+    """The default session of a catalog of a Unity Catalog's server.
+
+    Raises InvalidRequest for an address or an option that can't be, and where the server has no
+    such catalog or doesn't let us in; Unavailable where it can't be reached.
+    """
+    options = dict(storage_options or {})
+    system = System()
+    level = None if isolation is None else parse_level(isolation)
+    settings = settings or Settings()
+    parse_granularity(settings.conflict_granularity)
+    client = UnityClient.from_address(address, system, token)
+    catalog = UnityCatalog(client, system, options)
+    plane = _plane(make_spark, system, settings, options)
+    plane.options_at = catalog.credentials.options
+    engine = Engine(
+        system=system,
+        settings=settings,
+        plane=plane,
+        catalog=catalog,
+        storage_options=options,
+        open_store=lambda location, options: catalog.credentials.store(location),
+    )
+    return Session(engine, handlers, level=level)
+
+
+def _plane(
+    make_spark: Callable[[], SparkSession],
+    system: System,
+    settings: Settings,
+    options: Mapping[str, str],
+) -> SparkPlane:
+    return SparkPlane(
+        make_spark=make_spark,
+        system=system,
+        settings=settings,
+        open_store=open_store,
+        storage_options=options,
+    )
+
+
+def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
+    if url is not None:
+        return Catalog(url, system, lease_ms=settings.lease_ms, commits_kept=settings.commits_kept)
+    if warehouse_url.startswith(_MEMORY):
+        return _catalog_in_memory(warehouse_url, os.getpid())
+    folder = local_path(warehouse_url)
+    if folder is None:
+        raise InvalidRequest(
+            f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
+            "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
+        )
+    path = Path(folder) / _CATALOG_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that can be "
+            "written"
+        ) from error
+    return Catalog(
+        sqlite_url(str(path)),
+        system,
+        lease_ms=settings.lease_ms,
+        commits_kept=settings.commits_kept,
+    )
+
+
+@functools.cache
+def _catalog_in_memory(warehouse_url: str, process: int) -> Catalog:
+    """The names of a lake in memory, which is one for the whole process as its store is."""
+    return Catalog("sqlite://", System())

@@ -1,0 +1,129 @@
+"""A lake is opened: whose warehouse it is, and what was left half done is finished.
+
+Owns the warehouse's marker, which keeps two catalogs from governing one warehouse.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from txlake.catalog import Catalog
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.ports import PutOutcome, Store
+from txlake.protocol.file_names import LOG_FOLDER
+from txlake.session.engine import Lost
+from txlake.session.membership.attachment import attach_unattached
+from txlake.session.membership.dropping import finish_interrupted
+from txlake.session.session import Session
+from txlake.storage import local_path
+
+MARKER = "_txlake/lake.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which lake a warehouse is, and the epoch of its catalog: how often that was recovered."""
+
+    lake: str
+    epoch: int = 1
+
+    def encode(self) -> bytes:
+        """The marker's file."""
+        return json.dumps({"lake": self.lake, "epoch": self.epoch}).encode()
+
+
+def open_lake(session: Session) -> None:
+    """Makes the lake of a session ready.
+
+    A catalog that has to be recovered first is noted in the engine; statements refuse it then.
+    Raises InvalidRequest when the warehouse is another lake's, Unavailable when it or the catalog
+    can't be reached.
+    """
+    engine = session.engine
+    catalog = engine.catalog.of_lake()
+    warehouse = engine.warehouse
+    assert warehouse is not None
+    own = Marker(catalog.lake_id, catalog.epoch)
+    marker = read_marker(warehouse) or _create_marker(warehouse, own)
+    if marker.lake != own.lake:
+        if not catalog.is_empty():
+            catalog.check_warehouse(marker.lake, warehouse.url)
+        engine.lost = Lost.new(catalog.display_url, warehouse.url, marker.lake, marker.epoch)
+        return
+    _require_not_copied(catalog, warehouse)
+    if marker.epoch > own.epoch:
+        engine.lost = Lost.older(catalog.display_url, marker.lake, own.epoch, marker.epoch)
+        return
+    if catalog.recovery.is_unfinished():
+        engine.lost = Lost.unfinished(catalog.display_url, marker.lake, own.epoch)
+        return
+    if marker.epoch < own.epoch:  # a recovery was cut short before it said so
+        write_marker(warehouse, own)
+    finish_interrupted(engine)
+    attach_unattached(engine, session.number)
+
+
+def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:
+    """Refuses a folder that was copied together with its catalog, whose tables are the original's.
+
+    Raises InvalidRequest when a table that the catalog has in the warehouse lies elsewhere.
+    """
+    folder = local_path(warehouse.url)
+    if folder is None:
+        return
+    location = catalog.managed_outside(warehouse.url)
+    found = None if location is None else local_path(location)
+    if found is None:
+        return
+    if Path(found).resolve().is_relative_to(Path(folder).resolve()):
+        return  # by another path to the same folder
+    *_, owner, name = Path(found).parts
+    folder_of_table = f"{owner}/{name}" if owner.endswith(".db") else name
+    if next(iter(warehouse.list(f"{folder_of_table}/{LOG_FOLDER}")), None) is None:
+        return  # another warehouse of the same catalog, and no copy
+    raise InvalidRequest(
+        f"warehouse {warehouse.url}: catalog {catalog.display_url} has a table of it at "
+        f"{location}: the "
+        "folder was moved or copied, and a catalog keeps its tables' places. Nothing was changed; "
+        "connect to the folder where the tables were, or give this one a new, empty catalog "
+        "(without catalog= remove its _txlake/catalog.db), and let lake.recover() take the tables "
+        "in where they are now"
+    )
+
+
+def read_marker(warehouse: Store) -> Marker | None:
+    """Which lake the warehouse says to be; None when it says nothing.
+
+    Raises CorruptTable for a marker that can't be read.
+    """
+    try:
+        text = warehouse.get(MARKER)
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(text)
+        return Marker(str(found["lake"]), int(found.get("epoch", 1)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptTable(
+            f'{warehouse.url}/{MARKER}: expected {{"lake": id, "epoch": number}}, found '
+            f"{text[:100]!r}; remove it when you are certain that no other catalog governs this "
+            "warehouse"
+        ) from error
+
+
+def write_marker(warehouse: Store, marker: Marker) -> None:
+    """Makes the warehouse say so, whatever it said."""
+    warehouse.put(MARKER, marker.encode())
+
+
+def _create_marker(warehouse: Store, own: Marker) -> Marker:
+    """Writes the marker unless another was first; the one that is there then."""
+    outcome = warehouse.put_if_absent(MARKER, own.encode())
+    if outcome is PutOutcome.CREATED:
+        return own
+    found = read_marker(warehouse)
+    if found is None:
+        raise OutcomeUnknown(f"{warehouse.url}/{MARKER}: writing it was not answered; try again")
+    return found

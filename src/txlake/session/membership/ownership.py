@@ -1,0 +1,53 @@
+"""Determine which lake owns the table in a folder, from its log or from its place.
+
+A table that another engine created names its lake in a property, which that engine may drop when it
+replaces the table. The folder of such a table is in the warehouse and its name ends with the
+table's id.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from txlake.catalog import DEFAULT_DATABASE
+from txlake.commit.membership import TABLE_ID, Membership, is_open, membership_of
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.session.engine import Engine
+from txlake.sql.statements import TableName
+
+_ID_LENGTH = 36
+
+
+def place_with_id(engine: Engine, database: str, name: str, table_id: str) -> str:
+    """Return the place for a table that another engine creates. Raises as `Engine.place_of`."""
+    return f"{engine.place_of(database, name)}-{table_id}"
+
+
+def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
+    """Return the owner of the table at a place; None if `membership_of` finds none either."""
+    own = membership_of(latest)
+    if own is not None or not is_open(latest.protocol):
+        return own
+    table_id = latest.metadata.configuration.get(TABLE_ID, "")
+    named = _named_by(engine, place, table_id)
+    if named is None:
+        return None
+    return Membership(
+        lake=engine.catalog.of_lake().lake_id, table=table_id, name=str(TableName(named))
+    )
+
+
+def _named_by(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
+    """Return the database and the name for which `place_with_id` gives this place."""
+    warehouse = engine.warehouse
+    if warehouse is None or len(table_id) != _ID_LENGTH:
+        return None
+    *folders, folder = unquote(place.removeprefix(f"{warehouse.url}/")).split("/")
+    database = folders[0].removesuffix(".db") if folders else DEFAULT_DATABASE
+    name = folder.removesuffix(f"-{table_id}")
+    try:
+        is_its = place_with_id(engine, database, name, table_id) == place
+    except InvalidRequest:
+        return None
+    return (database, name) if is_its else None

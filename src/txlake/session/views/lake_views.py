@@ -1,0 +1,107 @@
+"""txlake's own views, `txlake.*`: conflicts, open transactions and ratified commits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from txlake.session.views.view import EntrySource, RowValues, utc_time, view
+
+
+def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
+    for entry in reversed(entries.conflicts()):
+        common = {
+            "time": utc_time(entry.time_ms),
+            "transaction_id": entry.transaction_id,
+            "error": entry.error,
+            "message": entry.message,
+        }
+        facts = entry.evidence
+        if facts is None:
+            yield common
+            continue
+        yield {
+            **common,
+            "table": facts.table,
+            "read_version": facts.read_version,
+            "winning_version": facts.winning_version,
+            "winning_operation": facts.winning_operation,
+            "winning_time": utc_time(facts.winning_timestamp_ms),
+            "winning_user": facts.winning_user,
+            "rule": facts.rule,
+            "predicate": facts.predicate,
+            "files": list(facts.files),
+            "rows": [json.dumps(dict(row), default=str) for row in facts.rows],
+            "isolation": facts.isolation,
+            "retry": facts.retry,
+            "advice": facts.advice,
+        }
+
+
+def _transactions(entries: EntrySource) -> Iterator[RowValues]:
+    for entry in entries.transactions():
+        if entry.explicit:
+            yield {
+                "transaction_id": entry.id,
+                "number": entry.number,
+                "session_id": entry.session_id,
+                "transaction_begin_time": utc_time(entry.begin_ms),
+                "state": entry.state,
+                "isolation": entry.isolation,
+                "read_only": entry.read_only,
+                "sequence": entry.sequence,
+                "host": entry.host,
+                "process": entry.process,
+                "user": entry.user_name,
+                "lost_attempts": entry.lost_attempts,
+            }
+
+
+def _commits(entries: EntrySource) -> Iterator[RowValues]:
+    for entry in reversed(entries.commits()):
+        yield {
+            "sequence": entry.sequence,
+            "time": utc_time(entry.time_ms),
+            "transaction_id": entry.transaction_id,
+            "table": entry.table,
+            "version": entry.version,
+            "operation": entry.operation,
+            "is_published": entry.is_published,
+        }
+
+
+CONFLICTS = view(
+    "txlake",
+    """
+    time TIMESTAMP, transaction_id STRING, error STRING, table STRING, read_version BIGINT,
+    winning_version BIGINT, winning_operation STRING, winning_time TIMESTAMP,
+    winning_user STRING, rule STRING, predicate STRING, files ARRAY<STRING>, rows ARRAY<STRING>,
+    isolation STRING, retry BOOLEAN, advice STRING, message STRING
+    """,
+    _conflicts,
+)
+"""The latest thousand conflicts, the oldest first; `rows` are JSON."""
+
+TRANSACTIONS = view(
+    "txlake",
+    """
+    transaction_id STRING, number BIGINT, session_id BIGINT, transaction_begin_time TIMESTAMP,
+    state STRING, isolation STRING, read_only BOOLEAN, sequence BIGINT, host STRING,
+    process BIGINT, user STRING, lost_attempts BIGINT
+    """,
+    _transactions,
+)
+"""Explicit transactions (BEGIN, `lake.begin` and the like), the oldest first.
+
+`sequence` is the instant that they read, `lost_attempts` how often a concurrent commit came first.
+"""
+
+COMMITS = view(
+    "txlake",
+    """
+    sequence BIGINT, time TIMESTAMP, transaction_id STRING, table STRING, version BIGINT,
+    operation STRING, is_published BOOLEAN
+    """,
+    _commits,
+)
+"""The latest thousand versions in the order of ratification; `table` is NULL once it is dropped."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from txlake.catalog.any_catalog import AnyCatalog
 from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog
 from txlake.catalog.database import sqlite_url
 from txlake.catalog.dropped import DroppedEntry
 from txlake.catalog.forks import forked
 from txlake.catalog.names import DatabaseEntry, TableEntry, check_name, matches
 from txlake.catalog.no_catalog import NoCatalog
-from txlake.catalog.ports import AnyCatalog
 
 __all__ = [
     "DEFAULT_DATABASE",

@@ -56,7 +56,7 @@ def test_a_fork_is_refused_whatever_it_uses(lake: Offline) -> None:
 def test_what_a_fork_ends_goes_on_in_its_parent(lake: Offline) -> None:
     session = Session(lake.engine, HANDLERS)
     transaction = session.begin()
-    folder = lake.plane._scratch()._temporary()
+    folder = lake.plane._scratch_manifests()._temporary()
 
     def child() -> None:
         transaction.rollback()

@@ -488,7 +488,7 @@ def test_a_row_that_violates_a_condition_is_shown(t: PathTable) -> None:
 def test_constants_become_columns(tmp_path: Path, plane: DataPlane) -> None:
     t = made(tmp_path, plane, partitioned_by="p")
     work = t.work()
-    given = work.given(Values(((5, 50), (6, 60))), ["id", "n"])
+    given = work.to_frame(Values(((5, 50), (6, 60))), ["id", "n"])
     frame: Any = work.with_constants(given, {"P": "'c'"})
     assert frame.columns == ["id", "n", "p"]
     assert work.constants({"P": "'c'"}) == {"p": "c"}
@@ -509,7 +509,7 @@ def test_queries_are_over_frames_and_views(plane: DataPlane) -> None:
     assert list(map(tuple, frame.where(column).collect())) == [(2, None)]
     assert list(map(tuple, plane.query("SELECT count(*) FROM shown", {}).collect())) == [(2,)]
     plane.drop_view("shown")
-    assert plane.found("shown") is None
+    assert plane.spark_relation("shown") is None
 
 
 def test_types_are_told(plane: DataPlane) -> None:
@@ -518,7 +518,7 @@ def test_types_are_told(plane: DataPlane) -> None:
     with pytest.raises(InvalidRequest):
         plane.type_of("b + 1", schema)
     rows = pa.table({"a": [1]})
-    assert plane.schema_of(plane.held(rows)) == plane.schema_of(plane.frame(schema, [(1,)]))
+    assert plane.schema_of(plane.caller_rows(rows)) == plane.schema_of(plane.frame(schema, [(1,)]))
 
 
 def test_answers_are_frames(plane: DataPlane) -> None:

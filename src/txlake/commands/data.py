@@ -130,7 +130,7 @@ def merge(context: Context, statement: Merge) -> Counts:
         return dict.fromkeys(_MERGE_COUNTS, 0)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
-    source = work.given(source_rows(context, statement.source), ())
+    source = work.to_frame(source_rows(context, statement.source), ())
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
     evolves = statement.schema_evolution or _merges_schemas(context)
@@ -194,7 +194,7 @@ def _replace_matching(
             rows, placement, columns, literal_of=literal_of, view_of=context.view_of
         )
     return work.replace_on(
-        work.given(rows, ()),
+        work.to_frame(rows, ()),
         placement,
         statement.replace_on,
         aliases=(statement.alias, statement.source_alias),
@@ -285,7 +285,7 @@ def _with_partition(
     static = {entry.column.lower() for entry in partition if not entry.dynamic}
     rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
     names = placement.columns or rest
-    frame = work.given(rows, names)
+    frame = work.to_frame(rows, names)
     if placement.by_name:
         names = tuple(frame.columns)
     if len(names) != len(frame.columns):
@@ -326,7 +326,7 @@ def source_rows(context: Context, source: Source) -> Rows:
         case Query(sql):
             return context.query(sql)
         case NativeFrame(frame):
-            return context.plane.held(frame)
+            return context.plane.caller_rows(frame)
 
 
 def write(context: Context, statement: Write) -> Counts:

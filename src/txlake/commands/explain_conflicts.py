@@ -151,7 +151,7 @@ class _Analysis:
         return self._intent(Effect.APPENDS)
 
     def _merging(self, statement: Merge) -> PlannedStatement:
-        source = self._work.given(source_rows(self.context, statement.source), ())
+        source = self._work.to_frame(source_rows(self.context, statement.source), ())
         read = self._work.merge_read(statement, self.context.plane.schema_of(source))
         inserts = all(isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
         by_row = read.predicate is not None and self._work.by_row(read.predicate)

@@ -66,7 +66,7 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
             continue
         if context.find(table) or context.viewed(table) or context.catalog_view(table.parts):
             continue
-        frame = context.plane.found(str(table))
+        frame = context.plane.spark_relation(str(table))
         if frame is not None:  # else Spark reports it when it runs the statement
             yield frame
 

@@ -166,7 +166,7 @@ class TableData(Protocol):
 
     # Rows that come
 
-    def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
+    def to_frame(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         """Return rows to write as a DataFrame; `names` are the columns of an INSERT's VALUES."""
 
     def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
@@ -376,7 +376,7 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     def drop_view(self, name: str) -> None:
         """Take the name away."""
 
-    def found(self, name: str) -> DataFrame | None:
+    def spark_relation(self, name: str) -> DataFrame | None:
         """Return what Spark itself has by a name, e.g. a temporary view; None if nothing."""
 
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
@@ -390,7 +390,7 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
         """Return the rows of files in a format that Spark reads, `CSV`, with its options for it."""
 
-    def held(self, frame: object) -> DataFrame | pa.Table:
+    def caller_rows(self, frame: object) -> DataFrame | pa.Table:
         """Return the rows of a caller's frame. Raises InvalidRequest if it is none."""
 
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:

@@ -458,7 +458,7 @@ class Context:
         if self.find(table) is not None or not self.plane.is_started:
             return False
         if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
-            return self.plane.found(str(table)) is not None
+            return self.plane.spark_relation(str(table)) is not None
         return len(table.parts) == 1 and bool(self.plane.temporary_views((table.name,)))
 
     def temporary_names(self) -> list[str]:

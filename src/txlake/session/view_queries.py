@@ -106,7 +106,7 @@ class TemporaryViews:
         if known is None:
             return None
         mark, view = known
-        frame = plane.found(str(name))
+        frame = plane.spark_relation(str(name))
         if frame is not None and reads_view(frame, mark):
             return view
         with self._lock:

@@ -1,11 +1,12 @@
-"""Rows become data files by Spark's own Parquet writer, in a folder of their own in the table.
+"""Write data files with Spark's own Parquet writer, into a new folder in the table.
 
-Owns when that is exact, what makes it so, and the way from what Spark left in the folder to
-finished `add` actions. Moving rows to Python costs more than Spark's writer: bulk goes this way.
+Owns when its files are exactly those that txlake would write, the settings for that, and the way
+from the files to finished `add` actions. Moving rows to Python costs more than Spark's writer, so
+bulk writes go this way.
 
-The folder has a new, plain name, so it holds this job's files alone, and what a job that failed
-leaves there is an orphan for VACUUM like any other. Spark moves into it just the files of the one
-attempt of each task that its commit coordinator let through.
+The folder has a new, random name, so it holds this job's files only, and files of a failed job are
+orphans that VACUUM removes. Spark moves into it only the files of the task attempts that its commit
+coordinator accepted.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from txlake.spark.writing import (
 from txlake.storage import local_path
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-# What Spark's writer takes from the session alone: files as this engine's others are, and the
-# commit protocol that lists no file of a failed attempt.
+# What Spark's writer takes from the session only: the format of txlake's other files, and the
+# commit protocol that leaves no file of a failed attempt.
 _SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
@@ -53,8 +54,8 @@ _SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# What it takes with each write. Bounds of long texts are cut, since otherwise they have none
-# (`format_bound` cuts them shorter still).
+# What Spark's writer takes with each write. Bounds of long texts are truncated, since otherwise
+# parquet-java omits them (`format_bound` truncates further).
 _OPTIONS: Mapping[str, str] = {
     "compression": COMPRESSION,
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
@@ -63,8 +64,8 @@ _OPTIONS: Mapping[str, str] = {
     "parquet.statistics.truncate.length": "256",
     "parquet.summary.metadata.level": "NONE",
 }
-_MARKER = "_SUCCESS"
-_PLAIN = frozenset(
+_SUCCESS_FILE = "_SUCCESS"
+_TYPE_NAMES = frozenset(
     {
         *("byte", "short", "integer", "long", "float", "double", "boolean", "binary"),
         *("date", "timestamp", "timestamp_ntz"),
@@ -75,11 +76,11 @@ _THREADS = 8
 
 
 def suits(frame: DataFrame, target: Target) -> bool:
-    """Whether `write` writes exactly what `writing.write_frame` would.
+    """Return whether `write` writes exactly what `writing.write_frame` would.
 
-    Not in buckets, where a file is moved by copying it; not where Spark's machines may not see the
-    files of this one; not into partitions, whose folders must lie in the table's own; not types
-    inside of which columns have ids, which Spark's writer can't be told.
+    False for buckets, where moving a file copies it; if Spark's executors may not share this
+    machine's file system; for partitioned tables, whose folders must lie directly in the table's;
+    and for nested columns with ids, which Spark's writer can't be given.
     """
     snapshot = target.snapshot
     data = data_fields(snapshot)
@@ -93,19 +94,19 @@ def suits(frame: DataFrame, target: Target) -> bool:
         and all(is_plain(leaf) for leaf in leaves)
         and not any(item.column_id and not isinstance(item.type, Primitive) for item in data)
         and set(frame.columns) <= {*snapshot.schema.names, VIOLATION, VIOLATION_ROW}
-        and _suits_session(frame.sparkSession, Primitive("timestamp") in leaves)
+        and _supports_session(frame.sparkSession, Primitive("timestamp") in leaves)
     )
 
 
 def is_plain(leaf: Primitive) -> bool:
-    """Whether Parquet holds the type's values in one way, which Spark and pyarrow share."""
-    return leaf.name in _PLAIN or leaf.is_string or leaf.decimal is not None
+    """Return whether Parquet has only one encoding of the type, which Spark and pyarrow share."""
+    return leaf.name in _TYPE_NAMES or leaf.is_string or leaf.decimal is not None
 
 
-def _suits_session(spark: SparkSession, with_timestamps: bool) -> bool:
+def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         return False
-    # Spark Connect can't give one write settings of its own.
+    # Spark Connect has no settings for a single write.
     return not is_connect(spark) or all(
         spark.conf.get(key) == value
         for key, value in _SETTINGS.items()
@@ -114,20 +115,20 @@ def _suits_session(spark: SparkSession, with_timestamps: bool) -> bool:
 
 
 def write(frame: DataFrame, target: Target) -> Written:
-    """Runs one Spark job that writes the rows of a frame that `suits`.
+    """Write the rows of a frame that `suits` by one Spark job.
 
-    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
+    Raises InvalidRequest with the row that violates a constraint; nothing stays written.
     """
     folder = f"part-{target.system.new_id()}"
-    place = f"{local_path(target.store.url)}/{folder}"
-    # Made here, so that a place where nothing can be written is refused in the system's words.
-    os.makedirs(place)
+    path = f"{local_path(target.store.url)}/{folder}"
+    # Created here, so that an unwritable folder raises the operating system's error.
+    os.makedirs(path)
     try:
-        _save(_file_rows(frame, target), f"{_LOCAL}{place}")
-        files = _found(target.store, folder)
-        files, footers = _durable(target.store, files, place)
+        _save(_file_rows(frame, target), f"{_LOCAL}{path}")
+        files = _job_files(target.store, folder)
+        files, footers = _finish_files(target.store, files, path)
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
         raise
     now_ms = target.system.now_ms()
     adds = [
@@ -135,35 +136,35 @@ def write(frame: DataFrame, target: Target) -> Written:
         for file, footer in zip(files, footers, strict=True)
         if footer.num_rows
     ]
-    _tidy(target.store, place, {add.path for add in adds})
+    _remove_leftovers(target.store, path, {add.path for add in adds})
     if not adds:
         return Written()
     return Written(adds=tuple(adds), actions={INSERT: sum(footer.num_rows for footer in footers)})
 
 
 def _file_rows(frame: DataFrame, target: Target) -> DataFrame:
-    """The rows with the columns of the files; the first one fails at a row that violates a rule."""
+    """Return the rows with the columns of the files; the first column fails at a violating row."""
     fields = data_fields(target.snapshot)
-    as_they_are = frame.columns == [item.name for item in fields] and not any(
+    unchanged = frame.columns == [item.name for item in fields] and not any(
         item.physical_name != item.name or item.column_id is not None or column.metadata
         for item, column in zip(fields, frame.schema, strict=True)
     )
-    return frame if as_they_are else frame.select(*_columns(frame, fields))
+    return frame if unchanged else frame.select(*_columns(frame, fields))
 
 
 def _columns(frame: DataFrame, fields: Sequence[Field]) -> Iterator[Column]:
-    for place, item in enumerate(fields):
+    for position, item in enumerate(fields):
         column = F.col(quote(item.name))
-        if place == 0 and VIOLATION in frame.columns:
-            column = _unless_violated(column, item)
+        if position == 0 and VIOLATION in frame.columns:
+            column = _raise_if_violated(column, item)
         ids = {} if item.column_id is None else {"parquet.field.id": item.column_id}
         yield column.alias(item.physical_name, metadata=ids)
 
 
-def _unless_violated(column: Column, item: Field) -> Column:
+def _raise_if_violated(column: Column, item: Field) -> Column:
     message = F.concat(F.col(VIOLATION), F.lit(" is violated by the row "), F.col(VIOLATION_ROW))
-    failed = F.raise_error(message).cast(spark_type(item.type))
-    return F.when(F.col(VIOLATION).isNull(), column).otherwise(failed)
+    error = F.raise_error(message).cast(spark_type(item.type))
+    return F.when(F.col(VIOLATION).isNull(), column).otherwise(error)
 
 
 def _save(frame: DataFrame, url: str) -> None:
@@ -174,34 +175,34 @@ def _save(frame: DataFrame, url: str) -> None:
     dataset.write().options(dict(_OPTIONS)).mode("append").parquet(url)
 
 
-def _found(store: Store, folder: str) -> list[StoredObject]:
-    """The job's files. Raises InvalidRequest when Spark wrote on another machine."""
-    found = list(store.list(folder))
-    if not any(file.path == f"{folder}/{_MARKER}" for file in found):
+def _job_files(store: Store, folder: str) -> list[StoredObject]:
+    """Return the job's files. Raises InvalidRequest if Spark wrote on another machine."""
+    listed = list(store.list(folder))
+    if not any(file.path == f"{folder}/{_SUCCESS_FILE}" for file in listed):
         raise InvalidRequest(
             f"{store.url}: Spark's files for the table aren't in this machine's folder; "
             "use a folder or a bucket that both reach"
         )
-    parts = ((file, file.path.removeprefix(f"{folder}/").split("/")) for file in found)
+    parts = ((file, file.path.removeprefix(f"{folder}/").split("/")) for file in listed)
     return [file for file, names in parts if not any(name.startswith(("_", ".")) for name in names)]
 
 
-def _tidy(store: Store, place: str, kept: Collection[str]) -> None:
-    """Removes what Spark leaves beside the files kept: marker, checksums, a file without rows."""
-    if not kept:
-        shutil.rmtree(place, ignore_errors=True)
+def _remove_leftovers(store: Store, path: str, added: Collection[str]) -> None:
+    """Remove what Spark leaves beside the files added: marker, checksums, a file without rows."""
+    if not added:
+        shutil.rmtree(path, ignore_errors=True)
         return
-    found = store.list(os.path.basename(place))
-    store.delete([file.path for file in found if file.path not in kept])
+    listed = store.list(os.path.basename(path))
+    store.delete([file.path for file in listed if file.path not in added])
 
 
-def _durable(
-    store: Store, files: list[StoredObject], place: str
+def _finish_files(
+    store: Store, files: list[StoredObject], folder_path: str
 ) -> tuple[list[StoredObject], list[pq.FileMetaData]]:
-    """The files, and their footers as they should be, once the files would outlive a power cut."""
+    """Correct the files' footers and sync files and folders, so that they survive a power cut."""
 
-    def finished(file: StoredObject) -> tuple[StoredObject, pq.FileMetaData]:
-        path = os.path.join(os.path.dirname(place), file.path)
+    def finish(file: StoredObject) -> tuple[StoredObject, pq.FileMetaData]:
+        path = os.path.join(os.path.dirname(folder_path), file.path)
         footer = read_footer(partial(store.get_range, file.path), file.size_bytes)
         if needs_change(footer):
             with open(path, "r+b") as written:
@@ -211,7 +212,7 @@ def _durable(
         return file, footer
 
     with ThreadPoolExecutor(min(_THREADS, len(files) or 1)) as pool:
-        done = list(pool.map(finished, files))
-    sync(place)
-    sync(os.path.dirname(place))
-    return [file for file, _ in done], [footer for _, footer in done]
+        finished = list(pool.map(finish, files))
+    sync(folder_path)
+    sync(os.path.dirname(folder_path))
+    return [file for file, _ in finished], [footer for _, footer in finished]

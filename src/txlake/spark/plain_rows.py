@@ -1,6 +1,6 @@
-"""Few rows of a table, or all of a small one, read by this process without a Spark session.
+"""Read few rows of a table, or all rows of a small one, in the driver, without a Spark session.
 
-Owns when it may: the files are few and small, and every value comes out as Spark would read it.
+Owns when it may: the files are few and small, and every value is read exactly as Spark would.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ROWS_MAX = 100_000
 def plain_rows(
     work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> pa.Table | None:
-    """The live rows of the files for which the predicate is true, at most `limit`.
+    """Return the live rows of the files for which the predicate is true, at most `limit`.
 
-    All columns of the table by logical name, in its order. None where this process can't tell them
-    exactly, and where they are many.
+    All columns of the table by logical name, in its order. None if the driver can't decide the
+    predicate exactly, or if the rows are many.
     """
     snapshot = work.snapshot
     if files.num_rows > _FILES_MAX or sum(add.size for add in adds_of(files)) > _BYTES_MAX:
@@ -42,26 +42,29 @@ def plain_rows(
     positions = _positions(work, files, predicate, limit)
     if positions is None:
         return None
-    held = candidate_rows.arrow_rows_at(work, files, positions)
-    return None if held is None else held.select(snapshot.schema.names)
+    rows = candidate_rows.arrow_rows_at(work, files, positions)
+    return None if rows is None else rows.select(snapshot.schema.names)
 
 
 def _positions(
     work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> Mapping[int, np.ndarray] | None:
     if predicate is None:
-        found = _all_positions(work, files, limit)
+        positions = _all_positions(work, files, limit)
     else:
-        matching = candidate_rows.find_candidates(work, files, predicate, _ROWS_MAX)
-        found = None if matching is None or not matching.certain else matching.positions
-    return found if found is None or limit is None else _first(found, limit)
+        candidates = candidate_rows.find_candidates(work, files, predicate, _ROWS_MAX)
+        positions = None if candidates is None or not candidates.certain else candidates.positions
+    return positions if positions is None or limit is None else _first(positions, limit)
 
 
 def _all_positions(
     work: TableAccess, files: pa.Table, limit: int | None
 ) -> Mapping[int, np.ndarray] | None:
-    """The live rows' positions, by file; enough of them for the limit. None as `plain_rows`."""
-    found: dict[int, np.ndarray] = {}
+    """Return the live rows' positions, by file; only as many as the limit needs.
+
+    None as `plain_rows`.
+    """
+    live_positions: dict[int, np.ndarray] = {}
     count = 0
     try:
         for ordinal, add in enumerate(adds_of(files)):
@@ -72,19 +75,19 @@ def _all_positions(
             positions = np.arange(work.footer(add).num_rows)
             live = np.setdiff1d(positions, candidate_rows.deleted_rows(work, add))
             if len(live):
-                found[ordinal] = live
+                live_positions[ordinal] = live
                 count += len(live)
     except (pa.ArrowException, OSError, ValueError, CorruptTable):
         return None  # Spark says what is wrong with the file
-    wanted = count if limit is None else min(count, limit)
-    return found if wanted <= _ROWS_MAX else None
+    row_count = count if limit is None else min(count, limit)
+    return live_positions if row_count <= _ROWS_MAX else None
 
 
 def _first(positions: Mapping[int, np.ndarray], limit: int) -> Mapping[int, np.ndarray]:
-    """The first positions, by file; files without any are left out."""
+    """Return the first positions, by file; files without any are left out."""
     first: dict[int, np.ndarray] = {}
-    for ordinal, places in positions.items():
-        if limit > 0 and len(places):
-            first[ordinal] = places[:limit]
+    for ordinal, file_positions in positions.items():
+        if limit > 0 and len(file_positions):
+            first[ordinal] = file_positions[:limit]
             limit -= len(first[ordinal])
     return first

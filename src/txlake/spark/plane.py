@@ -1,7 +1,7 @@
-"""The data plane by Spark: `commit.data_plane` in terms of sessions, frames and jobs.
+"""The data plane by Spark: implements `commit.data_plane` with sessions, frames and jobs.
 
-Owns the Spark session, which is started or found on first use. What is done with a table's rows has
-its own modules here.
+Owns the Spark session, which is started or found on first use. The operations on a table's rows
+have modules of their own.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ from txlake.sql.statements import (
 )
 
 _DEFAULT_PYTHON = "python3"
-_PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
-_ANSWERS_MAX = 64
+_GLOB_CHARACTER = re.compile(r"[{}\[\]*?\\]")
+_CONSTANT_FRAMES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTable(TableAccess):
-    """`TableData` by Spark."""
+    """Implements `TableData` by Spark."""
 
     delete = dml.delete
     update = dml.update
@@ -103,10 +103,10 @@ class SparkTable(TableAccess):
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)
-        found = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
-        return found[0].asDict(recursive=True) if found else None
+        rows = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
+        return rows[0].asDict(recursive=True) if rows else None
 
-    def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
+    def to_frame(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         if isinstance(rows, Values | ComputedValues):
             rows = inserts.named_values(self, rows, names)
         return rows if isinstance(rows, DataFrame) else local_rows.to_spark(self.spark, rows)
@@ -127,26 +127,29 @@ class SparkTable(TableAccess):
         }
 
     def _constants(self, literals: Mapping[str, str]) -> list[tuple[Field, Column]]:
-        """The columns with their values: Spark's PARTITION makes a text of each literal first."""
-        found = []
+        """Return the columns with their values.
+
+        As in Spark's PARTITION clause, each literal becomes a text first, then the column's type.
+        """
+        constants = []
         for name, literal in literals.items():
             item = self.snapshot.schema.find(name)
             if item is None:
                 raise unknown_column(name, self.snapshot)
-            found.append((item, F.expr(literal).cast("string").cast(spark_type(item.type))))
-        return found
+            constants.append((item, F.expr(literal).cast("string").cast(spark_type(item.type))))
+        return constants
 
 
 @dataclass(slots=True, kw_only=True)
 class SparkPlane:
-    """`DataPlane` by Spark.
+    """Implements `DataPlane` by Spark.
 
     Attributes:
-        make_spark: gives the session when the first statement needs one.
-        open_store: gives the store at a place, with the storage options.
-        takes_active: whether `make_spark` gives the session that is active in this process, whose
-            settings count before a statement needs Spark.
-        options_at: the storage options of a table at a place, where each has its own.
+        make_spark: returns the session when the first statement needs one.
+        open_store: opens the store at a URL, with storage options.
+        takes_active: whether `make_spark` returns the session that is active in this process, whose
+            settings apply before a statement needs Spark.
+        options_at: the storage options of a table at a URL, if each table has its own.
     """
 
     make_spark: Callable[[], SparkSession]
@@ -159,7 +162,7 @@ class SparkPlane:
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _answers: dict[str, DataFrame] = field(default_factory=dict)
+    _constant_frames: dict[str, DataFrame] = field(default_factory=dict)
     _rules: TextRules = DEFAULT_RULES
 
     @property
@@ -173,14 +176,14 @@ class SparkPlane:
             return self._spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:
-        """The same plane at work in a clone of its Spark session, which closes with this one."""
+        """Return a plane for a clone of the Spark session; this plane closes it."""
         return replace(
             self,
             make_spark=lambda: spark,
             _spark=spark,
-            _manifests=self._scratch(),
+            _manifests=self._scratch_manifests(),
             _lock=threading.RLock(),
-            _answers={},
+            _constant_frames={},
         )
 
     @property
@@ -217,7 +220,7 @@ class SparkPlane:
         with self._lock:
             if self._spark is None:
                 return default
-            # Without a default of ours, which Spark would look at: settings have types.
+            # No default argument: Spark would check it against the setting's type.
             return self._spark.conf.get(key, None) or default
 
     def table_defaults(self) -> Mapping[str, str]:
@@ -243,7 +246,7 @@ class SparkPlane:
     ) -> SparkTable:
         return SparkTable(
             start=lambda: self.spark,
-            manifests=self._scratch(),
+            manifests=self._scratch_manifests(),
             system=system,
             settings=self.settings,
             snapshot=snapshot.in_zone(lambda: self.time_zone),
@@ -256,11 +259,11 @@ class SparkPlane:
             rules=self.text_rules if rules is None else rules,
         )
 
-    def _options_at(self, place: str) -> Mapping[str, str]:
-        return self.storage_options if self.options_at is None else self.options_at(place)
+    def _options_at(self, url: str) -> Mapping[str, str]:
+        return self.storage_options if self.options_at is None else self.options_at(url)
 
-    def _scratch(self) -> Manifests:
-        """Where scan manifests are written."""
+    def _scratch_manifests(self) -> Manifests:
+        """Return where scan manifests are written."""
         with self._lock:
             if self._manifests is None:
                 scratch = self.settings.scratch_url
@@ -295,13 +298,13 @@ class SparkPlane:
         with spark_errors():
             self.spark.catalog.dropTempView(name)
 
-    def found(self, name: str) -> DataFrame | None:
+    def spark_relation(self, name: str) -> DataFrame | None:
         try:
-            found = self.spark.table(name)
-            _ = found.schema  # Connect finds out only now
+            frame = self.spark.table(name)
+            _ = frame.schema  # Connect resolves the name only now
         except AnalysisException:
             return None
-        return found
+        return frame
 
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
         with spark_errors():
@@ -309,9 +312,9 @@ class SparkPlane:
 
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
         reader = self.spark.read.format(file_format.lower()).options(**options)
-        return reader.load([_literally(url) for url in urls])
+        return reader.load([_escaped_path(url) for url in urls])
 
-    def held(self, frame: object) -> DataFrame | pa.Table:
+    def caller_rows(self, frame: object) -> DataFrame | pa.Table:
         table = local_rows.as_arrow(frame)
         if table is not None:
             return table
@@ -341,36 +344,36 @@ class SparkPlane:
 
     @spark_errors()
     def counts(self, counts: Mapping[str, int]) -> DataFrame:
-        """One row of counts. Spark knows it without a job."""
+        """Return one row of counts, which needs no Spark job."""
         columns = (f"CAST({count} AS BIGINT) AS {name}" for name, count in counts.items())
-        return self._known(f"SELECT {', '.join(columns)}")
+        return self._constant_frame(f"SELECT {', '.join(columns)}")
 
     @spark_errors()
     def nothing(self) -> DataFrame:
-        return self._known("SELECT 1 WHERE false", with_columns=False)
+        return self._constant_frame("SELECT 1 WHERE false", with_columns=False)
 
-    def _known(self, query: str, *, with_columns: bool = True) -> DataFrame:
-        """A query without tables: the same frame again, which takes Spark no round trips."""
+    def _constant_frame(self, query: str, *, with_columns: bool = True) -> DataFrame:
+        """Return the result of a query without tables, cached to save round trips to Spark."""
         with self._lock:
-            found = self._answers.get(query)
-            if found is None:
+            cached = self._constant_frames.get(query)
+            if cached is None:
                 frame = self.spark.sql(query)
-                found = frame if with_columns else frame.select()
-                if len(self._answers) < _ANSWERS_MAX:
-                    self._answers[query] = found
-            return found
+                cached = frame if with_columns else frame.select()
+                if len(self._constant_frames) < _CONSTANT_FRAMES_MAX:
+                    self._constant_frames[query] = cached
+            return cached
 
 
-def _literally(url: str) -> str:
-    """The file as Spark's readers take it: not encoded, and nothing of it a pattern."""
-    return _PATTERN_SIGN.sub(r"\\\g<0>", unquote(spark_url(url)))
+def _escaped_path(url: str) -> str:
+    """Return the path of a file for Spark's readers: decoded, its glob characters escaped."""
+    return _GLOB_CHARACTER.sub(r"\\\g<0>", unquote(spark_url(url)))
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Lets a local Spark run its Python workers with this interpreter, unless it was told which.
+    """Let a local Spark run Python workers with this interpreter, unless another is configured.
 
-    PySpark's default is whatever `python3` the PATH has, which outside an activated environment is
-    one without pyarrow.
+    PySpark's default is the `python3` of the PATH, which outside an activated environment lacks
+    pyarrow.
     """
     if is_connect(spark):
         return
@@ -386,8 +389,8 @@ def temporary_views(spark: SparkSession, names: Collection[str] | None = None) -
     if names is not None and all(name.isidentifier() for name in names):
         pattern = f" LIKE '{'|'.join(names)}'"  # no other name can stand in a pattern
     rows = spark.sql(f"SHOW TABLES{pattern}").collect()
-    found = [row["tableName"] for row in rows if row["isTemporary"]]
+    view_names = [row["tableName"] for row in rows if row["isTemporary"]]
     if names is None:
-        return found
-    wanted = {name.lower() for name in names}
-    return [name for name in found if name.lower() in wanted]
+        return view_names
+    lower_names = {name.lower() for name in names}
+    return [name for name in view_names if name.lower() in lower_names]

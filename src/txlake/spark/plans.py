@@ -1,7 +1,7 @@
-"""Judge a query by its analysed plan: what it reads, and whether it may do more than compute rows.
+"""Check a query's analysed plan: what it reads, and whether it does more than compute rows.
 
-Owns the list of operators that served SQL may use. A plan is given as Spark's JSON of it, which
-names the class of every node. Source: TreeNode.toJSON of Spark.
+Owns the list of operators that served SQL may use. A plan is given as Spark's JSON, which names the
+class of every node. Source: TreeNode.toJSON of Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ResolvedHint ResolvedInlineTable Sample Sort SubqueryAlias Tail Union UnionLoop 
 Window WithCTE
 """
 OPERATORS: frozenset[str] = frozenset(_OPERATORS_IN + name for name in _OPERATOR_NAMES.split())
-"""Operators that compute rows of their children, or have rows of their own."""
+"""Operators that compute rows from their children, or are rows themselves."""
 
 _FOREIGN_NAMES = """
 ApplyFunctionExpression CallMethodViaReflection FromAvro FromProtobuf PythonUDAF PythonUDF
@@ -33,17 +33,17 @@ ToProtobuf TryReflect UnresolvedPolymorphicPythonUDTF VariableReference XmlToStr
 aggregate.V2Aggregator aggregate.PythonUDAF objects.NewInstance
 """
 FOREIGN: frozenset[str] = frozenset(_EXPRESSIONS_IN + name for name in _FOREIGN_NAMES.split())
-"""Expressions of Spark's that call code of others, load files or show variables of the session."""
+"""Expressions of Spark that call foreign code, load files or read variables of the session."""
 _FOREIGN_PACKAGES = (f"{_EXPRESSIONS_IN}xml.",)
 
 
 def refusal_of_plan(plan: str, views: Collection[str]) -> str | None:
-    """Return why a query isn't served; None where it may be.
+    """Return why a query isn't served; None if it may be.
 
     Args:
         plan: the analysed plan, as JSON.
         views: the names of the temporary views that stand for tables of the lake, in lower case;
-            what is below them has been judged, or is the lake's own scan.
+            the plan below them isn't checked: it was checked before, or is the lake's own scan.
     """
     try:
         return _refusal(msgspec.json.decode(plan), frozenset(views))
@@ -58,50 +58,50 @@ def _refusal(plan: object, views: frozenset[str]) -> str | None:
             return f"it reads {_name(node)}, which isn't of the lake"
         if kind in OPERATORS:
             continue
-        is_own = kind.startswith(_EXPRESSIONS_IN) and not kind.startswith(_FOREIGN_PACKAGES)
-        if not is_own or kind in FOREIGN:
+        is_builtin = kind.startswith(_EXPRESSIONS_IN) and not kind.startswith(_FOREIGN_PACKAGES)
+        if not is_builtin or kind in FOREIGN:
             return f"it needs {kind.rpartition('.')[2]}, which served SQL hasn't"
     return None
 
 
 def _nodes(trees: object, views: frozenset[str]) -> Iterator[Mapping[str, Any]]:
-    """Every node of the trees in a value, but not what is below a view of `views`."""
+    """Yield every node of the trees in a JSON value, except nodes below a view of `views`."""
     if isinstance(trees, list):
         if trees and isinstance(trees[0], dict) and "num-children" in trees[0]:
             yield from _tree(trees, views)
             return
-        for one in trees:
-            yield from _nodes(one, views)
+        for value in trees:
+            yield from _nodes(value, views)
     elif isinstance(trees, dict):
-        for one in trees.values():
-            yield from _nodes(one, views)
+        for value in trees.values():
+            yield from _nodes(value, views)
 
 
 def _tree(nodes: Sequence[Mapping[str, Any]], views: frozenset[str]) -> Iterator[Mapping[str, Any]]:
-    """The nodes of one tree, which JSON has as a list, each before its children."""
-    place = 0
-    while place < len(nodes):
-        node = nodes[place]
-        if node["class"] == _VIEW and _is_one_of(node, views):
-            place = _after(nodes, place)
+    """Yield the nodes of one tree, which JSON has as a list, each before its children."""
+    index = 0
+    while index < len(nodes):
+        node = nodes[index]
+        if node["class"] == _VIEW and _is_lake_view(node, views):
+            index = _subtree_end(nodes, index)
             continue
         yield node
         for key, value in node.items():
             if key not in {"class", "num-children"}:
                 yield from _nodes(value, views)
-        place += 1
+        index += 1
 
 
-def _after(nodes: Sequence[Mapping[str, Any]], place: int) -> int:
-    """The place after a node and all that is below it."""
-    wanted = 1
-    while wanted:
-        wanted += int(nodes[place]["num-children"]) - 1
-        place += 1
-    return place
+def _subtree_end(nodes: Sequence[Mapping[str, Any]], index: int) -> int:
+    """Return the index after a node and all nodes below it."""
+    remaining = 1
+    while remaining:
+        remaining += int(nodes[index]["num-children"]) - 1
+        index += 1
+    return index
 
 
-def _is_one_of(view: Mapping[str, Any], views: frozenset[str]) -> bool:
+def _is_lake_view(view: Mapping[str, Any], views: frozenset[str]) -> bool:
     return view.get("isTempView") is True and _name(view) in views
 
 

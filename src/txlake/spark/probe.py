@@ -1,7 +1,8 @@
-"""The third tier of conflict checks by Spark: a statement's own condition over the rows in doubt.
+"""The third tier of conflict checks, by Spark: the read's condition on the winner's rows.
 
-Owns that one job, over just the files concerned and in them just the rows that a winner took or
-brought. What fails leaves the doubt. Source: docs/how-a-commit-works.md, rule 4.
+Owns that one job, over only the files concerned and in them only the rows that the winning
+transaction deleted or added. If it fails, the conflict stands. Source: docs/how-a-commit-works.md,
+rule 4.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _ROWS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SparkProbe:
-    """`conflict.context.RowProbe` by Spark, for reads that carry their condition.
+    """Implements `conflict.context.RowProbe` by Spark, for reads that carry their condition.
 
     Attributes:
-        work: gives the table as the transaction read it; None where Spark isn't running, and
-            starting it would take longer than running the transaction again.
+        work: returns the table as the transaction read it; None if Spark isn't running, since
+            starting it would take longer than repeating the transaction.
         active: as `DataPlane.active`.
     """
 
@@ -39,12 +40,14 @@ class SparkProbe:
     active: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
-        """Those of the rows that the read matches, up to 1,000; None when that can't be told."""
+        """Return the rows that the read matches, up to 1,000; None if that is unknown."""
         condition = read.condition
-        others = [_others(one) for one in rows]
-        if not isinstance(condition, Condition) or None in others:
+        excluded = [_excluded_positions(candidate) for candidate in rows]
+        if not isinstance(condition, Condition) or None in excluded:
             return None
-        if len({one.file.path for one in rows}) < len(rows):  # a scan knows a file by its path
+        if len({candidate.file.path for candidate in rows}) < len(
+            rows
+        ):  # a scan identifies files by path
             return None
         work = self.work()
         if work is None:
@@ -53,46 +56,48 @@ class SparkProbe:
             if condition.zone not in (
                 None,
                 work.time_zone.name,
-            ):  # it was set since the statement ran
+            ):  # the session's zone has changed
                 return None
             if not work.rules.agrees_on(
                 condition_text(condition.expression)
-            ):  # it may mean another
+            ):  # the text may mean something else now
                 return None
             with spark_errors(), self.active():
-                found = _matches(work, condition, rows, others)
-        except TxlakeError:  # a file that is gone, a value that fails the condition: doubt
+                matches = _matching_positions(work, condition, rows, excluded)
+        except TxlakeError:  # e.g. a missing file, or a value that the condition fails on
             return None
         return [
-            replace(one, positions=found[place]) for place, one in enumerate(rows) if place in found
+            replace(candidate, positions=matches[ordinal])
+            for ordinal, candidate in enumerate(rows)
+            if ordinal in matches
         ]
 
 
-def _others(one: FileRows) -> BitMap64 | None:
-    """The positions that aren't asked about, beyond the file's own deleted ones; None: unknown."""
-    others = BitMap64()
-    if one.positions is not None:
-        count = FileStatistics.from_json(one.file.stats).num_records
+def _excluded_positions(candidate: FileRows) -> BitMap64 | None:
+    """Return the file's live positions that aren't candidates; None if unknown."""
+    excluded = BitMap64()
+    if candidate.positions is not None:
+        count = FileStatistics.from_json(candidate.file.stats).num_records
         if count is None:
             return None
-        others.add_range(0, count)
-        others -= one.positions
-    return others
+        excluded.add_range(0, count)
+        excluded -= candidate.positions
+    return excluded
 
 
-def _matches(
+def _matching_positions(
     work: TableData,
     condition: Condition,
     rows: Sequence[FileRows],
-    others: Sequence[BitMap64 | None],
+    excluded: Sequence[BitMap64 | None],
 ) -> dict[int, BitMap64]:
-    """By place in `rows`, the positions of rows for which the condition is true."""
-    files = files_table([one.file for one in rows])
-    hidden = {place: gone for place, gone in enumerate(others) if gone}
-    frame = work.qualified(work.scan(files, positions=True, deleted=hidden), condition.alias).where(
-        work.column_of(condition.expression)
-    )
-    found: dict[int, BitMap64] = {}
-    for place, position in frame.select(FILE, ROW).limit(_ROWS_MAX).collect():
-        found.setdefault(place, BitMap64()).add(position)
-    return found
+    """Return the positions of rows for which the condition is true, by index in `rows`."""
+    files = files_table([candidate.file for candidate in rows])
+    deleted = {ordinal: positions for ordinal, positions in enumerate(excluded) if positions}
+    frame = work.qualified(
+        work.scan(files, positions=True, deleted=deleted), condition.alias
+    ).where(work.column_of(condition.expression))
+    matches: dict[int, BitMap64] = {}
+    for ordinal, position in frame.select(FILE, ROW).limit(_ROWS_MAX).collect():
+        matches.setdefault(ordinal, BitMap64()).add(position)
+    return matches

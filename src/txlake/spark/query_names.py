@@ -1,7 +1,7 @@
-"""Names of tables and views in a query, as Spark's own parser finds them.
+"""Names of tables and views in a query, found by Spark's own parser.
 
-Nothing is analysed or looked up. A plan with anything in it that may read a table in another way
-than by a name in the text gives no names: `IDENTIFIER` of an expression, a stream, a command.
+Nothing is analysed or looked up. A plan that may read a table other than by a name in the text
+gives no names: `IDENTIFIER` of an expression, a stream, a command.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
 _QUERY_IN_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
-_RELATION = "UnresolvedRelation"
+_RELATION_CLASS = "UnresolvedRelation"
 # Plans without children that read no table.
-_LEAVES = frozenset(
+_LEAF_PLANS = frozenset(
     {
         "LocalRelation",
         "OneRowRelation$",
@@ -37,28 +37,28 @@ _LEAVES = frozenset(
 _BEFORE_ALIAS = frozenset({"Sample", "UnresolvedHint"})
 
 
-class _Unknown(Exception):
-    """A plan may read what its names don't tell."""
+class _UnknownNames(Exception):
+    """The plan may read tables that its names don't show."""
 
 
 def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | None:
-    """The names that a query reads, without those of its common table expressions.
+    """Return the names that a query reads, except those of its common table expressions.
 
-    None for a text that isn't a query, for one that may read tables by other means, and on Spark
-    Connect, whose client has no parser.
+    None for a text that isn't a query, for a query that may read tables by other means, and on
+    Spark Connect, whose client has no parser.
     """
     if is_connect(spark):
         return None
     from py4j.protocol import Py4JError  # not where Spark is reached by Connect
 
     try:
-        walk = _Walk(spark)
+        walk = _PlanWalk(spark)
         return tuple(walk.relations(walk.parsed(text), frozenset(), has_alias=False))
-    except (_Unknown, PySparkException, Py4JError):
+    except (_UnknownNames, PySparkException, Py4JError):
         return None
 
 
-class _Walk:
+class _PlanWalk:
     def __init__(self, spark: SparkSession) -> None:
         from py4j.java_gateway import is_instance_of
 
@@ -66,24 +66,24 @@ class _Walk:
         self._is_instance = functools.partial(is_instance_of, self._spark.sparkContext._gateway)
 
     def parsed(self, text: str) -> JavaObject:
-        """The plan, parsed with the settings of this session and no other."""
+        """Return the plan, parsed with this session's settings."""
         with active(self._spark):
             return self._spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
 
     def relations(
         self, plan: JavaObject, visible: frozenset[str], *, has_alias: bool
     ) -> Iterator[RelationName]:
-        """The names in a plan. `visible`: common table expressions, in lower case."""
+        """Yield the names in a plan, except `visible`: common table expressions, in lower case."""
         kind = plan.getClass().getSimpleName()
         children = list(_items(plan.children()))
-        if self._is(plan, "Command") or self._is(plan, "ParsedStatement"):
-            raise _Unknown
-        if sum(self._is(one, "LogicalPlan") for one in _product(plan)) > len(children):
-            raise _Unknown
-        if kind == _RELATION:
+        if self._is_plan(plan, "Command") or self._is_plan(plan, "ParsedStatement"):
+            raise _UnknownNames
+        if sum(self._is_plan(one, "LogicalPlan") for one in _product(plan)) > len(children):
+            raise _UnknownNames
+        if kind == _RELATION_CLASS:
             yield from _name(plan, visible, has_alias=has_alias)
-        elif not children and kind not in _LEAVES:
-            raise _Unknown
+        elif not children and kind not in _LEAF_PLANS:
+            raise _UnknownNames
         elif kind == "UnresolvedWith":
             for element in _items(plan.cteRelations()):
                 name = frozenset({element._1().lower()})
@@ -95,7 +95,7 @@ class _Walk:
             # Spark doesn't count these among the plan's expressions.
             specifications = plan.windowDefinitions().values().toSeq()
             if any(self._holds_query(one) for one in _items(specifications)):
-                raise _Unknown
+                raise _UnknownNames
         for one in _items(plan.subqueries()):
             yield from self.relations(one, visible, has_alias=False)
         aliased = kind == "SubqueryAlias" or (has_alias and kind in _BEFORE_ALIAS)
@@ -107,7 +107,7 @@ class _Walk:
             self._holds_query(child) for child in _items(expression.children())
         )
 
-    def _is(self, value: object, kind: str) -> bool:
+    def _is_plan(self, value: object, kind: str) -> bool:
         return hasattr(value, "getClass") and self._is_instance(value, _PLANS + kind)
 
 
@@ -116,12 +116,12 @@ def _name(
 ) -> Iterator[RelationName]:
     parts = tuple(_items(relation.multipartIdentifier()))
     if relation.isStreaming():
-        raise _Unknown
+        raise _UnknownNames
     if len(parts) == 1 and parts[0].lower() in visible:
         return
     start = relation.origin().startIndex()
     if not start.isDefined():
-        raise _Unknown
+        raise _UnknownNames
     yield RelationName(parts, start.get(), has_alias)
 
 

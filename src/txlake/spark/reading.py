@@ -1,7 +1,7 @@
-"""Data files become rows with the files' own columns: by Spark's reader, or decoded by pyarrow.
+"""Read data files as rows with the files' own columns: by Spark's reader, or decoded by pyarrow.
 
-Owns the manifest of a read, the folders that Spark may take partition values from, and the few
-files that Spark's reader can't decode.
+Owns the manifest of a read, the check that Spark may take partition values from folders, and the
+few files that Spark's reader can't decode.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from txlake.spark.types import parquet_field, spark_schema
 
 FILE = "__txlake_file"
 ROW = "__txlake_row"
-# A column of this name Spark's Parquet reader fills with the rows' positions. They are a field of
-# `_metadata` too, but that makes a struct for each row.
+# Spark's Parquet reader fills a column of this name with the rows' positions. `_metadata` has them
+# too, but builds a struct for each row.
 _POSITION = "_tmp_metadata_row_index"
-_SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
-# Types whose text in a folder name Spark reads as the log means it.
+_HADOOP_SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
+# Types whose texts in folder names Spark reads as the log does.
 _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"})
 # Writers name the codec in the file's name. Spark has no Brotli.
 _BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
-# Whatever the session has for files of its own: no file is passed over, and days of files that
-# don't say who wrote them are those of the calendar that pyarrow and Delta's other writers have.
+# Override the session's settings: no file is skipped, and dates of files from unknown writers are
+# in the proleptic Gregorian calendar, as pyarrow and Delta's other writers have them.
 _OPTIONS: Mapping[str, str] = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
@@ -55,7 +55,7 @@ _OPTIONS: Mapping[str, str] = {
     "mergeSchema": "false",
 }
 _TASK_FILES = 8
-_NO_CLIENT = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
+_NO_CLIENT_ERROR = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 logger = logging.getLogger(__name__)
 
 
@@ -66,11 +66,11 @@ class Reading:
     Attributes:
         reach: where the files may lie.
         files: the files by their ordinal in the scan.
-        looked_up: partition columns whose values don't come from the folders.
-        tracked: columns of the files that aren't the table's: materialised row ids.
-        file_metadata: whether `_metadata` is read of the rows too.
+        partitions_from_log: partition columns whose values don't come from the folders.
+        row_id_columns: columns of the files that aren't the table's: materialised row ids.
+        file_metadata: whether `_metadata` of the rows is read too.
         unfiltered: the columns that Spark's filters may not reach in these files.
-        options: further ones of Spark's reader.
+        options: further options of Spark's reader.
     """
 
     spark: SparkSession
@@ -80,8 +80,8 @@ class Reading:
     reach: Reach
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[int, Add]
-    looked_up: tuple[str, ...] = ()
-    tracked: tuple[str, ...] = ()
+    partitions_from_log: tuple[str, ...] = ()
+    row_id_columns: tuple[str, ...] = ()
     file_metadata: bool = False
     unfiltered: Unfiltered = field(default_factory=Unfiltered)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -92,56 +92,58 @@ class Reading:
         return self.snapshot.column_mapping_mode == "id"
 
     def url_of(self, add: Add) -> str:
-        """Where tasks read a file of the table."""
+        """Return the URL by which tasks read a file of the table."""
         return task_url(self.spark, self.store, self.reach.url(add.path))
 
-    def columns(self, left_out: Sequence[str]) -> Struct:
-        """The table's columns but those, and those that no file holds."""
+    def columns(self, excluded: Sequence[str]) -> Struct:
+        """Return the table's columns, except the excluded ones and those that no file holds."""
         return Struct(
             tuple(
                 item
                 for item in self.snapshot.schema
-                if item.name not in left_out and item.type != Primitive("void")
+                if item.name not in excluded and item.type != Primitive("void")
             )
         )
 
 
 def find_columns_by_id(spark: SparkSession) -> None:
-    """Lets Spark's reader find columns by the field ids of their schema, where it has any."""
+    """Let Spark's reader find columns by the field ids of their schema, if it has any."""
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
 
 
 def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
-    """The rows as Spark reads them: physical names, partition columns of the folders included.
+    """Return the rows as Spark reads them: physical names, with partition columns from folders.
 
     With `positions` also FILE (ordinal) and ROW (position in the file).
     """
     spark = reading.spark
-    schema = read = _spark_schema(reading, reading.looked_up)
-    if positions and not reading.file_metadata:  # which has them too, and Spark tells them once
-        read = T.StructType([*schema, T.StructField(_POSITION, T.LongType())])
+    schema = read_schema = _spark_schema(reading, reading.partitions_from_log)
+    if (
+        positions and not reading.file_metadata
+    ):  # `_metadata` has the positions too, and Spark can't return both
+        read_schema = T.StructType([*schema, T.StructField(_POSITION, T.LongType())])
     url = reading.manifests.write(
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
     )
     options = {**_OPTIONS, **reading.options}
-    if reading.looked_up or not reading.snapshot.partition_columns:
+    if reading.partitions_from_log or not reading.snapshot.partition_columns:
         options["recursiveFileLookup"] = "true"
     sizes = [add.size for add in reading.files.values()]
     settings = {} if is_connect(spark) else sharing(spark, reading.store, sizes)
-    frame = _parquet(spark, paths.decode_path(spark_url(url)), read, options, settings)
-    if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
+    frame = _parquet(spark, paths.decode_path(spark_url(url)), read_schema, options, settings)
+    if not is_connect(spark):  # the plan has read it; Connect reads it with each action
         reading.manifests.drop(url)
     columns = reading.unfiltered.columns(schema.names)
     if positions:
         metadata = frame.metadataColumn("_metadata")
         ordinals = F.unix_millis(metadata.getField("file_modification_time"))
-        if read is schema:
+        if read_schema is schema:
             rows = metadata.getField("row_index")
         else:
-            # Never null. A plan that keeps positions has to keep a field of `_metadata`: where it
-            # names none Spark reads the whole struct, and refuses it beside this column.
+            # Never null. The plan has to keep a field of `_metadata`: if it names none, Spark reads
+            # the whole struct, and refuses it beside this column.
             rows = F.coalesce(F.col(_POSITION), ordinals)
         return frame.select(*columns, ordinals.alias(FILE), rows.alias(ROW))
     return frame.select(*columns) if reading.unfiltered.paths else frame
@@ -154,7 +156,9 @@ def _parquet(
     options: Mapping[str, str],
     settings: Mapping[str, str],
 ) -> DataFrame:
-    """The rows of a path, which Spark reads with the settings whatever its session has later."""
+    """Return the rows of a path, which Spark reads with the settings whatever its session has
+    later.
+    """
     reader: Any = spark.read
     if settings:
         reader._jreader = session_with(spark, settings).read()
@@ -163,13 +167,16 @@ def _parquet(
 
 
 def decoded_rows(reading: Reading) -> DataFrame:
-    """The rows as pyarrow reads them in Spark's tasks, with FILE and ROW; no partition columns."""
-    left_out = reading.snapshot.partition_columns
-    columns = reading.columns(left_out)
+    """Return the rows as pyarrow reads them in Spark's tasks, with FILE and ROW.
+
+    Without partition columns.
+    """
+    excluded = reading.snapshot.partition_columns
+    columns = reading.columns(excluded)
     positions = [pa.field(FILE, pa.int64()), pa.field(ROW, pa.int64())]
-    tracked = [pa.field(name, pa.int64()) for name in reading.tracked]
-    arrow = pa.schema([*map(parquet_field, columns), *tracked, *positions])
-    schema = _spark_schema(reading, left_out)
+    row_id_columns = [pa.field(name, pa.int64()) for name in reading.row_id_columns]
+    arrow = pa.schema([*map(parquet_field, columns), *row_id_columns, *positions])
+    schema = _spark_schema(reading, excluded)
     schema = schema.add(FILE, T.LongType()).add(ROW, T.LongType())
     task = DecodeTask(
         schema=arrow.serialize().to_pybytes(),
@@ -184,29 +191,29 @@ def decoded_rows(reading: Reading) -> DataFrame:
     return files.mapInArrow(travelling(reading.spark, task), schema)
 
 
-def _spark_schema(reading: Reading, left_out: Sequence[str]) -> T.StructType:
-    schema = spark_schema(reading.columns(left_out), physical=True, ids=reading.by_id)
-    for name in reading.tracked:
+def _spark_schema(reading: Reading, excluded: Sequence[str]) -> T.StructType:
+    schema = spark_schema(reading.columns(excluded), physical=True, ids=reading.by_id)
+    for name in reading.row_id_columns:
         schema = schema.add(name, T.LongType())
     return schema
 
 
 def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
-    """Whether the file is one that Spark's reader can't decode."""
-    return _BROTLI.search(add.path) is not None or _has_odd_widening(snapshot.schema)
+    """Return whether Spark's reader can't decode the file."""
+    return _BROTLI.search(add.path) is not None or _has_unsupported_widening(snapshot.schema)
 
 
 @functools.lru_cache(maxsize=16)
 def has_client(spark: SparkSession, root: str) -> bool:
-    """Whether Spark can read from a bucket: whether it was started with the bucket's client.
+    """Return whether Spark was started with the client for a bucket, so that it can read there.
 
-    Nothing is read or listed: one file is looked for. `root` is the bucket's URL.
+    Nothing is read or listed: one file is looked up. `root` is the bucket's URL.
     """
-    nothing = f"{spark_url(root)}/_txlake_nothing"
+    missing_file = f"{spark_url(root)}/_txlake_nothing"
     try:
-        _ = spark.read.schema("nothing int").parquet(nothing).schema
-    except Exception as error:  # of several kinds, by the way that Spark is reached
-        if _NO_CLIENT.search(str(error)) is None:
+        _ = spark.read.schema("nothing int").parquet(missing_file).schema
+    except Exception as error:  # its class depends on how Spark is reached
+        if _NO_CLIENT_ERROR.search(str(error)) is None:
             return True
         logger.warning(
             "Spark has no client for %s: its files are read by pyarrow in Spark's tasks, whole; "
@@ -218,30 +225,33 @@ def has_client(spark: SparkSession, root: str) -> bool:
 
 
 def bucket_of(url: str) -> str | None:
-    """The bucket of a table's URL; None for folders and tables in memory."""
+    """Return the bucket of a table's URL; None for folders and tables in memory."""
     scheme, separator, rest = url.partition("://")
     if scheme in {"file", "memory"}:
         return None
     return f"{scheme}{separator}{rest.partition('/')[0]}"
 
 
-def _has_odd_widening(data_type: DataType) -> bool:
-    """Whether a column's type became one that the protocol doesn't let it become.
+def _has_unsupported_widening(data_type: DataType) -> bool:
+    """Return whether a column's type was changed in a way that the protocol doesn't allow.
 
     Delta 3.3's preview did: a byte became decimal(4,1). Spark refuses to read the older files.
     """
     match data_type:
         case Struct(fields):
-            return any(_became_odd(item) or _has_odd_widening(item.type) for item in fields)
+            return any(
+                _was_widened_unsupported(item) or _has_unsupported_widening(item.type)
+                for item in fields
+            )
         case Array(element, _):
-            return _has_odd_widening(element)
+            return _has_unsupported_widening(element)
         case Map(key, value, _):
-            return _has_odd_widening(key) or _has_odd_widening(value)
+            return _has_unsupported_widening(key) or _has_unsupported_widening(value)
         case _:
             return False
 
 
-def _became_odd(item: Field) -> bool:
+def _was_widened_unsupported(item: Field) -> bool:
     changes = item.metadata.get(TYPE_CHANGES)
     return any(
         isinstance(change, dict)
@@ -253,7 +263,9 @@ def _became_odd(item: Field) -> bool:
 def folders_agree(
     snapshot: Snapshot, store: Store, adds: Iterable[Add], partitions: Sequence[Field]
 ) -> bool:
-    """Whether every file's folders say exactly what the log says, so that Spark may read them."""
+    """Return whether every file's folders have exactly the log's values, so that Spark may use
+    them.
+    """
     if not partitions:
         return True
     root = paths.decode_path(store.url)
@@ -272,23 +284,23 @@ def folders_agree(
         if folder != paths.partition_folder(values):
             return False
         if any(value == paths.NULL_PARTITION for _, value in values):
-            return False  # a text, which Spark would take for null
+            return False  # a string value, which Spark would read as null
     return True
 
 
 def spark_url(url: str) -> str:
-    """The URL that Hadoop's file systems know for a store's URL.
+    """Return the URL that Hadoop's file systems know for a store's URL.
 
     Raises InvalidRequest for a store in this process's memory, which Spark can't read.
     """
     scheme, separator, rest = url.partition("://")
     if scheme == "memory":
         raise InvalidRequest(f"{url}: Spark can't read memory:// tables; use a folder or a bucket")
-    return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}{separator}{rest}"
 
 
 def estimated_bytes(frame: DataFrame) -> int | None:
-    """Spark's estimate of a frame's size; None where it can't be asked for one."""
+    """Return Spark's estimate of a frame's size; None on Spark Connect, which has none."""
     if is_connect(frame.sparkSession):
         return None
     plan = frame._jdf.queryExecution().optimizedPlan()

@@ -179,7 +179,7 @@ def _branch(
     snapshot = scan.snapshot
     partitions = [item for item in snapshot.schema if item.name in snapshot.partition_columns]
     by_folder = not decode and folders_agree(snapshot, scan.store, files.values(), partitions)
-    looked_up = [] if by_folder else partitions
+    partitions_from_log = [] if by_folder else partitions
     reading = Reading(
         spark=spark,
         manifests=manifests,
@@ -188,20 +188,20 @@ def _branch(
         reach=scan.reach,
         storage_options=scan.storage_options,
         files=files,
-        looked_up=tuple(item.name for item in looked_up),
-        tracked=_materialized(snapshot) if scan.row_ids else (),
+        partitions_from_log=tuple(item.name for item in partitions_from_log),
+        row_id_columns=_materialized(snapshot) if scan.row_ids else (),
         file_metadata=scan.file_metadata,
         unfiltered=unfiltered,
         options=options,
     )
-    positions = bool(looked_up) or has_deleted or scan.row_ids or scan.positions
+    positions = bool(partitions_from_log) or has_deleted or scan.row_ids or scan.positions
     frame = decoded_rows(reading) if decode else native_rows(reading, positions=positions)
     columns = _columns(scan)
     as_they_are = not (positions or decode or partitions)
     if as_they_are and all(isinstance(column, str) for column in columns):
         return frame
     file_values = FileValues(files)
-    for item in looked_up:
+    for item in partitions_from_log:
         file_values.add_partition_value(item)
     if scan.row_ids:
         file_values.add_row_ids()

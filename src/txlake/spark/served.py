@@ -246,7 +246,7 @@ class ServedPlane(SparkPlane):
                 return
             logger.warning("Spark is ended: a statement left it broken, or could not be cancelled")
             self._spark = None
-            self._answers.clear()
+            self._constant_frames.clear()
             _end_jvm()
 
 

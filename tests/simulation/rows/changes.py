@@ -232,7 +232,7 @@ def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Ex
     return inserts.replacement_change(work, written, delete(work, condition), said)
 
 
-def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
+def to_frame(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
     """Rows to write as a frame; those of VALUES are columns of these names."""
     assert not isinstance(rows, ComputedValues), "VALUES are constants here"
     if isinstance(rows, Values):
@@ -281,9 +281,9 @@ def _written(
     matches: Callable[[Sequence[Row]], None] | None = None,
 ) -> Written:
     if isinstance(new, Values):
-        new = given(work, new, placement.columns or work.snapshot.schema.names)
+        new = to_frame(work, new, placement.columns or work.snapshot.schema.names)
         placement = Placement(by_name=True)
-    frame = given(work, new, ())
+    frame = to_frame(work, new, ())
     rows, of_caller = fitting.placed(frame.found, work.snapshot, placement)
     with identity_values(work) as generation:
         refuse_explicit_values(work.snapshot, of_caller)

@@ -52,7 +52,7 @@ class RowTable(RowAccess):
     replace_where = changes.replace_where
     replace_using = _no_spark
     replace_on = _no_spark
-    given = changes.given
+    to_frame = changes.to_frame
     with_constants = changes.with_constants
     constants = changes.constants
     write_changes = changes.write_changes
@@ -169,7 +169,7 @@ class RowPlane:
     def drop_view(self, name: str) -> None:
         self._views.pop(name, None)
 
-    def found(self, name: str) -> None:
+    def spark_relation(self, name: str) -> None:
         return None
 
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
@@ -184,7 +184,7 @@ class RowPlane:
             tables.append(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
         return frame_of_arrow(pa.concat_tables(tables))
 
-    def held(self, frame: object) -> pa.Table:
+    def caller_rows(self, frame: object) -> pa.Table:
         table = local_rows.as_arrow(frame)
         assert table is not None, "only rows that this process holds are known here"
         return table

@@ -43,7 +43,7 @@ ALLOWED = {
     "log4j = classic._jvm.org.apache.logging.log4j",
     "return bool(context and context._gateway and context._active_spark_context is None)",
     "session = classic._jsparkSession.cloneSession()",
-    "from py4j import protocol  # not where Spark is reached by Connect",
+    "from py4j import protocol  # missing with Spark Connect",
     "return classic._jsparkSession.sessionState().conf()",
     "sessions = _sessions_class(classic._jvm)",
     "if before.contains(classic._jsparkSession):",

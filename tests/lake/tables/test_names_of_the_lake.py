@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -69,6 +69,8 @@ def test_a_clone_by_name(lake: txlake.Lake, spark: SparkSession, tmp_path: Path)
 
 
 def test_a_lake_that_took_the_active_session(tmp_path: Path, spark: SparkSession) -> None:
+    classic: Any = spark  # another test may have left another session, or none, as the active one
+    classic._get_j_spark_session_class(classic._jvm).setActiveSession(classic._jsparkSession)
     with txlake.connect(str(tmp_path / "w")) as lake:
         lake.write(pa.table({"id": [1]}), "t")  # starts no Spark
         assert not lake._session.engine.plane.is_started

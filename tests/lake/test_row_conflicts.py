@@ -166,11 +166,18 @@ def test_merges_of_one_key(lake: txlake.Lake, place: str, rows: str) -> None:
 
 
 def test_a_merge_that_looks_at_all_rows(lake: txlake.Lake, place: str) -> None:
-    by_source = MERGE % "(1L, 'x')" + " WHEN NOT MATCHED BY SOURCE AND t.id = 16 THEN DELETE"
-    first, second = begun(lake, place, "UPDATE {t} SET s = 'u' WHERE id = 3", by_source)
+    by_source = MERGE % "(1L, 'x')" + " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET s = 'w'"
+    first, second = begun(lake, place, "INSERT INTO {t} SELECT 99L, s FROM {t} LIMIT 1", by_source)
     first.commit()
     with pytest.raises(ConcurrentAppendException):
         second.commit()
+
+
+def test_a_merge_that_looks_at_rows_of_its_conditions(lake: txlake.Lake, place: str) -> None:
+    by_source = MERGE % "(1L, 'x')" + " WHEN NOT MATCHED BY SOURCE AND t.id = 16 THEN DELETE"
+    first, second = begun(lake, place, "UPDATE {t} SET s = 'u' WHERE id = 3", by_source)
+    first.commit()
+    second.commit()
 
 
 # Spark looks where the driver can't tell

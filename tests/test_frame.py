@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -103,3 +106,39 @@ def test_every_reference_to_a_file_leads_somewhere() -> None:
         if found not in _ELSEWHERE and not (ROOT / found).exists()
     }
     assert not lost, "cite a page in docs/, PROTOCOL.md, a paper or an issue"
+
+
+def test_what_a_test_replaces_exists() -> None:
+    """`setattr(owner, "name", ...)` in a test that rarely runs names an attribute of txlake."""
+    replaced = [
+        (f"{path.relative_to(ROOT)}:{line}", owner, name)
+        for path in (ROOT / "tests").rglob("*.py")
+        for line, owner, name in _replaced(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert len(replaced) > 100
+    assert not [(where, name) for where, owner, name in replaced if not hasattr(owner, name)]
+
+
+def _replaced(module: ast.Module) -> Iterator[tuple[int, object, str]]:
+    """Yield line, owner and attribute where the owner is imported from txlake."""
+    imported = {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("txlake")
+        for alias in node.names
+    }
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="setattr"),
+                args=[ast.Name(id=owner), ast.Constant(value=str(name)), *_],
+            ) if owner in imported:
+                yield node.lineno, _imported(*imported[owner]), name
+
+
+def _imported(module: str, name: str) -> object:
+    """Return a module's member; its submodule of that name if it has no such member."""
+    parent = importlib.import_module(module)
+    if not hasattr(parent, name):
+        return importlib.import_module(f"{module}.{name}")
+    return getattr(parent, name)

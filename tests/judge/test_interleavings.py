@@ -252,7 +252,7 @@ def test_who_changes_what_a_blind_append_had_read_may_not_miss_it(
 
     kept = verdict("kept")
     assert (kept.failed, kept.levels["promised"]) == (1, True), kept.explain("promised")
-    monkeypatch.setattr(Footprint, "may_come_before", lambda _, winner: winner.is_blind_append)
+    monkeypatch.setattr(Footprint, "can_precede", lambda _, winner: winner.is_blind_append)
     without = verdict("without")
     assert (without.failed, without.levels["promised"]) == (0, False)
     assert "write-skew" in without.anomalies["promised"]

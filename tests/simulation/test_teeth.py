@@ -151,7 +151,7 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CatalogManagedFiles, "_following", lambda _, version: version)
+    patch.setattr(CatalogManagedFiles, "_newest_from", lambda _, version: version)
     patch.setattr(CatalogManagedFiles, "_check_end", lambda *_: None)
     patch.setattr(LakeCommitter, "_check_free", lambda *_: None)
 

@@ -10,9 +10,9 @@ from pyspark import SparkContext
 
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
+from txlake.lake.connecting import session_on
 from txlake.lake.lake import LakeSession
 from txlake.session.command import AsRows
-from txlake.session.membership.connecting import session_on
 from txlake.settings import Settings
 
 if TYPE_CHECKING:

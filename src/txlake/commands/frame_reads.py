@@ -11,13 +11,14 @@ from dataclasses import fields, is_dataclass
 
 from pyspark.sql import DataFrame
 
+from txlake.commit.data_plane import ScanLineage
 from txlake.conflict.footprint import Read
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.command import Answer, S
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark.scan_lineage import ScanLineage, lineage_of
+from txlake.spark.scan_lineage import lineage_of
 from txlake.sql.statements import NativeFrame, TableName, TablePath
 from txlake.sql.statements.text_references import references_of
 

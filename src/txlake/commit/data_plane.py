@@ -17,6 +17,8 @@ from pyroaring import BitMap64
 from txlake.commit.change import Change
 from txlake.commit.identities import Identities
 from txlake.commit.net_changes import ChangedRows
+from txlake.commit.table_log import TableLog
+from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.predicates import Predicate
@@ -36,6 +38,7 @@ from txlake.sql.statements import (
     RelationName,
     SqlText,
     Values,
+    ViewSchema,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +72,34 @@ class Condition:
     expression: Expression
     alias: str | None
     zone: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanLineage:
+    """The table version that a scan reads.
+
+    Attributes:
+        table: the table's name, for messages.
+        url: the table's URL.
+        lake: the id of the table's lake; None for a path table.
+        table_id: the id in the table's metadata.
+        version: the version read.
+        transaction: id of the explicit transaction that made the scan; None outside of one.
+        has_own_changes: whether the rows include uncommitted changes of that transaction.
+        rollbacks: how many rollbacks to a savepoint the transaction had made before the scan.
+        condition: the condition that all scanned rows meet: its text, and the names by which it
+            refers to the table.
+    """
+
+    table: str
+    url: str
+    lake: str | None
+    table_id: str
+    version: int
+    transaction: str | None = None
+    has_own_changes: bool = False
+    rollbacks: int = 0
+    condition: tuple[str, tuple[str, ...]] | None = None
 
 
 class TableData(Protocol):
@@ -320,6 +351,12 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     def active(self) -> AbstractContextManager[None]:
         """Return a context in which Spark parses texts by the settings of this plane's session."""
 
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context for a statement: as `active`, and Spark's errors are raised as txlake's.
+
+        Raises a TxlakeError where Spark raises one of its own.
+        """
+
     def setting(self, key: str, default: str) -> str:
         """Return a setting of the Spark session; the default while none was started."""
 
@@ -356,6 +393,19 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
             rules: how the statement's texts read; without it `text_rules` says.
         """
 
+    def row_probe(self, table: Callable[[], TableData]) -> RowProbe:
+        """Return the probe of a winner's rows, with the conditions of reads of this table.
+
+        `table` returns the table as the transaction read it. The probe finds nothing out while the
+        data plane isn't started, which takes longer than repeating the transaction.
+        """
+
+    def record_read(self, log: TableLog, version: int) -> None:
+        """Record that rows of a version may be read, so that a missing file can be explained."""
+
+    def with_lineage(self, frame: DataFrame, lineage: ScanLineage) -> DataFrame:
+        """Return the same rows, in a plan that tells their lineage."""
+
     # Texts
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
@@ -384,6 +434,19 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
 
         `names` limits the answer to views with one of these names, whatever their case.
         """
+
+    def reads_view(self, frame: DataFrame, mark: str) -> bool:
+        """Return whether the rows are those of the temporary view created with this mark."""
+
+    def with_view_columns(self, view: str, frame: DataFrame, schema: ViewSchema) -> DataFrame:
+        """Return the rows of a view's query with the view's columns.
+
+        Raises InvalidRequest when a column is gone, its type doesn't fit the view's, or two columns
+        have one name.
+        """
+
+    def missing_table(self, error: BaseException) -> tuple[str, ...] | None:
+        """Return the name that Spark didn't find, in parts; None for any other error."""
 
     # Rows from and for callers
 

@@ -27,10 +27,10 @@ from txlake.console.session_thread import (
 )
 from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Step, Timeline
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.lake.connecting import session_on
 from txlake.lake.lake import LakeSession
 from txlake.server.refusals import refusal_reason
 from txlake.session.command import AsRows
-from txlake.session.membership.connecting import session_on
 from txlake.session.session import Session
 from txlake.sql import parse
 from txlake.system import System

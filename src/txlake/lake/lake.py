@@ -19,13 +19,13 @@ from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
+from txlake.lake.connecting import session_on, unity_session_on
 from txlake.lake.statements import Statements
 from txlake.lake.streams import Streams
 from txlake.lake.tables.session_lookup import register_lake
 from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
 from txlake.session.membership.attachment import attach, detach
-from txlake.session.membership.connecting import session_on, unity_session_on
 from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from txlake.catalog import TableEntry
-from txlake.commit.data_plane import Condition, DataPlane, TableData
+from txlake.commit.data_plane import Condition, DataPlane, ScanLineage, TableData
 from txlake.commit.validation import check_removable
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.predicates import Predicate, bind, has_schema_spelling, parse_predicate
@@ -31,10 +31,6 @@ from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.session.views import CatalogEntrySource, rows_of, view_named
 from txlake.session.views.describe import Inspection, Rows, describe
-from txlake.spark.missing_files import record_read
-from txlake.spark.scan_lineage import ScanLineage, with_lineage
-from txlake.spark.spark_errors import missing_table
-from txlake.spark.view_columns import promised
 from txlake.sql import metadata_column
 from txlake.sql.statements import (
     ChangeRange,
@@ -170,7 +166,7 @@ class Context:
         try:
             yield
         except InvalidRequest as error:
-            parts = missing_table(error)
+            parts = self.plane.missing_table(error)
             if parts is None or len(parts) > 2 or not self.engine.catalog.has_names:
                 raise
             name = TableName(parts)
@@ -271,13 +267,15 @@ class Context:
             else:
                 table.plain_read(predicate, text, condition=condition)
         work = self.work_on(handle, snapshot)
-        record_read(handle.log, snapshot.version)
+        self.plane.record_read(handle.log, snapshot.version)
         files, frame = work.snapshot.select(predicate), None
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
         if frame is None:
             frame = work.scan_with_metadata(files) if file_metadata else work.scan(files)
-        return frame if travel else with_lineage(frame, self._lineage(handle, predicate, text))
+        if travel is not None:
+            return frame
+        return self.plane.with_lineage(frame, self._lineage(handle, predicate, text))
 
     def changes(self, table: Table, requested: ChangeRange) -> DataFrame:
         """Return the change data feed of a table, up to the version that the transaction reads.
@@ -294,7 +292,7 @@ class Context:
                 part.read()
             else:
                 part.plain_read()
-        record_read(handle.log, part.base.version)
+        self.plane.record_read(handle.log, part.base.version)
         return feed_frame(
             handle.log,
             range_,
@@ -489,7 +487,7 @@ class Context:
             raise InvalidRequest(f"view {view.name} can't be read: {way}, a circle")
         frame = inside.query(view.query)
         if view.schema is not None:
-            return promised(lambda: self.spark, view.name, frame, view.schema)
+            return self.plane.with_view_columns(view.name, frame, view.schema)
         return self.named(view, frame)
 
     def named(self, view: Viewed, frame: DataFrame) -> DataFrame:

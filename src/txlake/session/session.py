@@ -33,7 +33,6 @@ from txlake.session.settings_rules import apply_rules
 from txlake.session.transaction import State, Transaction
 from txlake.session.views import VIEWS
 from txlake.session.views.describe import Rows
-from txlake.spark.spark_errors import spark_errors
 from txlake.sql.statements import (
     Expression,
     ReadTable,
@@ -261,7 +260,7 @@ class Session:
             rules=self.engine.plane.text_rules,
         )
         try:
-            with context.tables_named(), spark_errors(), self.engine.plane.active():
+            with context.tables_named(), self.engine.plane.running():
                 admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
         except CorruptTable as error:

@@ -16,7 +16,6 @@ from txlake.catalog.admission import Admission, RequiredLocks, StatementTransact
 from txlake.catalog.lookup import LookupRequest
 from txlake.commit.change import Change
 from txlake.commit.commit_loop import CommittedTogether
-from txlake.commit.data_plane import TableData
 from txlake.commit.foreign_commit import (
     Accepted,
     AlreadyCommitted,
@@ -30,6 +29,7 @@ from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.rebase import Proposal, check_reads
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_transaction import PartSummary, TableSavepoint, TableTransaction
+from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
@@ -40,7 +40,6 @@ from txlake.session.commit_description import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.session.name_changes import NameChanges
 from txlake.session.opened_tables import OpenedTables
-from txlake.spark.probe import SparkProbe
 from txlake.telemetry import count, span, timed
 
 _logger = logging.getLogger(__name__)
@@ -534,13 +533,8 @@ class Transaction:
             probe=self._probe(handle, part),
         )
 
-    def _probe(self, handle: Handle, part: TableTransaction) -> SparkProbe:
-        work = partial(self._work_on, handle, part.base)
-        return SparkProbe(work, self.engine.plane.active)
-
-    def _work_on(self, handle: Handle, base: Snapshot) -> TableData | None:
-        """The table as it was read; None where that would start Spark."""
-        return self.engine.work(handle, base) if self.engine.plane.is_started else None
+    def _probe(self, handle: Handle, part: TableTransaction) -> RowProbe:
+        return self.engine.plane.row_probe(partial(self.engine.work, handle, part.base))
 
     def rollback(self) -> None:
         """Forgets everything; files already written are orphans for VACUUM."""

@@ -13,7 +13,6 @@ from functools import lru_cache
 from txlake.catalog.views import ViewEntry
 from txlake.commit.data_plane import DataPlane
 from txlake.errors import InvalidRequest
-from txlake.spark.scan_lineage import reads_view
 from txlake.sql import parse
 from txlake.sql.statements import (
     QueryReader,
@@ -107,7 +106,7 @@ class TemporaryViews:
             return None
         mark, view = known
         frame = plane.spark_relation(str(name))
-        if frame is not None and reads_view(frame, mark):
+        if frame is not None and plane.reads_view(frame, mark):
             return view
         with self._lock:
             if self._views.get(key) == known:

@@ -19,8 +19,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txlake.commit.data_plane import Rows
+from txlake.commit.data_plane import Rows, ScanLineage, TableData
 from txlake.commit.identities import Identities, LocalIdentities
+from txlake.commit.table_log import TableLog
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
@@ -37,21 +38,24 @@ from txlake.spark import (
     dml,
     inserts,
     local_rows,
+    missing_files,
     plain_rows,
     rearranging,
     replacing,
+    scan_lineage,
     sorting,
+    view_columns,
     whole_partitions,
 )
 from txlake.spark import compact as compacting
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
-from txlake.spark.missing_files import install_explanations
+from txlake.spark.probe import SparkProbe
 from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
 from txlake.spark.session_rules import text_rules
 from txlake.spark.session_zones import session_zone
-from txlake.spark.spark_errors import spark_errors
+from txlake.spark.spark_errors import missing_table, spark_errors
 from txlake.spark.spark_sessions import (
     active,
     default_properties,
@@ -68,6 +72,7 @@ from txlake.sql.statements import (
     Reference,
     RelationName,
     Values,
+    ViewSchema,
 )
 
 _DEFAULT_PYTHON = "python3"
@@ -172,7 +177,7 @@ class SparkPlane:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
                 if not is_connect(self._spark):
-                    install_explanations()
+                    missing_files.install_explanations()
             return self._spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:
@@ -214,6 +219,11 @@ class SparkPlane:
             yield
             return
         with active(spark):
+            yield
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with spark_errors(), self.active():
             yield
 
     def setting(self, key: str, default: str) -> str:
@@ -271,6 +281,15 @@ class SparkPlane:
                 self._manifests = Manifests(self.system, store)
             return self._manifests
 
+    def row_probe(self, table: Callable[[], TableData]) -> SparkProbe:
+        return SparkProbe(lambda: table() if self.is_started else None, self.active)
+
+    def record_read(self, log: TableLog, version: int) -> None:
+        missing_files.record_read(log, version)
+
+    def with_lineage(self, frame: DataFrame, lineage: ScanLineage) -> DataFrame:
+        return scan_lineage.with_lineage(frame, lineage)
+
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
         if isinstance(expression, NativeColumn):
             return plain_column(expression)
@@ -309,6 +328,15 @@ class SparkPlane:
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
         with spark_errors():
             return temporary_views(self.spark, names)
+
+    def reads_view(self, frame: DataFrame, mark: str) -> bool:
+        return scan_lineage.reads_view(frame, mark)
+
+    def with_view_columns(self, view: str, frame: DataFrame, schema: ViewSchema) -> DataFrame:
+        return view_columns.with_view_columns(lambda: self.spark, view, frame, schema)
+
+    def missing_table(self, error: BaseException) -> tuple[str, ...] | None:
+        return missing_table(error)
 
     def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
         reader = self.spark.read.format(file_format.lower()).options(**options)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from txlake.commit.data_plane import ScanLineage
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
 
@@ -23,34 +23,6 @@ _ENTRIES_MAX = 100_000
 _ALIAS = re.compile(r"#txlake-(\d+)")
 # How Spark ends a text that is longer than spark.sql.maxPlanStringLength.
 _TRUNCATED = re.compile(r"\.\.\. \d+ more characters|Truncated plan of \d+ characters")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanLineage:
-    """The table version that a scan reads.
-
-    Attributes:
-        table: the table's name, for messages.
-        url: the table's URL.
-        lake: the id of the table's lake; None for a path table.
-        table_id: the id in the table's metadata.
-        version: the version read.
-        transaction: id of the explicit transaction that made the scan; None outside of one.
-        has_own_changes: whether the rows include uncommitted changes of that transaction.
-        rollbacks: how many rollbacks to a savepoint the transaction had made before the scan.
-        condition: the condition that all scanned rows meet: its text, and the names by which it
-            refers to the table.
-    """
-
-    table: str
-    url: str
-    lake: str | None
-    table_id: str
-    version: int
-    transaction: str | None = None
-    has_own_changes: bool = False
-    rollbacks: int = 0
-    condition: tuple[str, tuple[str, ...]] | None = None
 
 
 class _Registry:

@@ -24,7 +24,7 @@ _NULLABILITY = frozenset({"nullable", "containsNull", "valueContainsNull"})
 _REFUSAL = "CREATE OR REPLACE VIEW with the columns that there are now"
 
 
-def promised(
+def with_view_columns(
     spark: Callable[[], SparkSession], view: str, frame: DataFrame, schema: ViewSchema
 ) -> DataFrame:
     """The query's rows with the columns of the view.

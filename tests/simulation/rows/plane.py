@@ -21,7 +21,9 @@ from tests.simulation.rows.files import RowAccess
 from tests.simulation.rows.frames import RowColumn, RowFrame, frame_of, frame_of_arrow
 from tests.simulation.rows.scopes import Name, Rows, Scope
 from tests.simulation.rows.values import LONG
+from txlake.commit.data_plane import ScanLineage, TableData
 from txlake.commit.identities import Identities, LocalIdentities
+from txlake.commit.table_log import TableLog
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
@@ -31,7 +33,8 @@ from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
 from txlake.spark import local_rows, plain_rows, whole_partitions
 from txlake.spark import merge as of_spark
-from txlake.sql.statements import Expression, Reference, SqlText
+from txlake.spark.probe import SparkProbe
+from txlake.sql.statements import Expression, Reference, SqlText, ViewSchema
 
 _MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
@@ -108,6 +111,26 @@ class RowPlane:
 
     def active(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def row_probe(self, table: Callable[[], TableData]) -> SparkProbe:
+        return SparkProbe(table)
+
+    def record_read(self, log: TableLog, version: int) -> None: ...
+
+    def with_lineage(self, frame: Any, lineage: ScanLineage) -> Any:
+        return frame
+
+    def reads_view(self, frame: Any, mark: str) -> bool:
+        return False
+
+    def with_view_columns(self, view: str, frame: Any, schema: ViewSchema) -> Any:
+        return _no_spark()
+
+    def missing_table(self, error: BaseException) -> None:
+        return None
 
     def setting(self, key: str, default: str) -> str:
         return self.spark_settings.get(key, default)

@@ -13,10 +13,10 @@ from typing import NoReturn
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.connecting import session_on
 from txlake.lake.streaming.options import Place
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.engine import Engine, Handle
-from txlake.session.membership.connecting import session_on
 from txlake.session.session import Session
 from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane

@@ -1,4 +1,4 @@
-"""A lake's parts are put together: its warehouse, its catalog, and who works on rows.
+"""A lake's default session, made of its warehouse, catalog, settings and Spark's data plane.
 
 Owns which catalog a warehouse has when none is named.
 """

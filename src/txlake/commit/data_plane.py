@@ -31,12 +31,14 @@ from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.types import DataType, Struct
 from txlake.sql.statements import (
     Assignment,
+    ChangeRange,
     ComputedValues,
     Expression,
     Merge,
     Reference,
     RelationName,
     SqlText,
+    TimeTravel,
     Values,
     ViewSchema,
 )
@@ -410,6 +412,19 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
         """Return the column of an expression; `view` returns the view that replaces each table."""
+
+    def timestamp_ms(self, travel: TimeTravel) -> int:
+        """Return the time of a TIMESTAMP AS OF, in milliseconds since the epoch.
+
+        Raises InvalidRequest for what is no timestamp, and for an expression that isn't constant.
+        """
+
+    def constant_range(self, requested: ChangeRange) -> ChangeRange:
+        """Return a range of changes whose ends are versions or times instead of expressions.
+
+        Raises InvalidRequest for anything else, NULL among it, and for an expression that isn't
+        constant.
+        """
 
     def type_of(self, text: str, schema: Struct) -> DataType:
         """Return the type of an expression over columns of a schema. Raises InvalidRequest."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from txlake.commit.change_feed import plan_feed
 from txlake.commit.data_plane import TableData
@@ -19,6 +18,9 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.session.change_files import rows_of
 from txlake.sql.statements import ChangeRange, TimeTravel
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 MomentMs = Callable[[TimeTravel], int]
 """Returns the time of a time travel to a timestamp, in milliseconds since the epoch."""

@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from txlake.commit.data_plane import ResultRows
 from txlake.conflict.locking import LockMode, conversion_mode
@@ -22,6 +20,9 @@ from txlake.session.context import Context
 from txlake.session.views.describe import Rows
 from txlake.sql.statements import Statement, Table, TableName
 from txlake.sql.statements.text_references import references_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TableLock: TypeAlias = tuple[Table, LockMode]
 S = TypeVar("S")

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-
-from pyspark.sql import Column, DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from txlake.catalog import TableEntry
 from txlake.commit.data_plane import Condition, DataPlane, ScanLineage, TableData
@@ -25,7 +24,6 @@ from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
-from txlake.session.timestamps import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
@@ -42,6 +40,9 @@ from txlake.sql.statements import (
     TableName,
     TimeTravel,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _logger = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ class Context:
 
         Raises InvalidRequest when it is no timestamp.
         """
-        return timestamp_ms(travel, self.zone, lambda: self.spark)
+        return self.plane.timestamp_ms(travel)
 
     def zone(self) -> TimeZone:
         """Return the time zone of timestamps that name none."""
@@ -286,7 +287,7 @@ class Context:
         handle = self.require(table)
         self.require_history(handle)
         part = self.transaction.open(handle)
-        range_ = constant_range(requested, lambda: self.spark)
+        range_ = self.plane.constant_range(requested)
         if is_open(range_, part.base.version):
             if self.writes:
                 part.read()

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-
-from pyspark.sql import Column, SparkSession
+from typing import TYPE_CHECKING
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
 from txlake.catalog.name_parts import lake_names
@@ -34,6 +33,9 @@ from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.sql.statements import Expression, Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
 
 _logger = logging.getLogger(__name__)
 # Of the warehouse, with the catalog in it; of every table.

@@ -5,13 +5,16 @@ Owns the way from an instant to the versions that became true then.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from txlake.commit.feed_rules import has_feed
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.session.session import Session
 from txlake.sql.statements import ChangeRange, ReadChanges, TableName, TimeTravel
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:

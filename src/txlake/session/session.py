@@ -9,10 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
-
-from pyspark.sql import DataFrame, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.conflict.levels import Level
@@ -41,6 +39,9 @@ from txlake.sql.statements import (
     TimeTravel,
 )
 from txlake.telemetry import span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)

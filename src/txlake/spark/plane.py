@@ -35,6 +35,7 @@ from txlake.settings import Settings
 from txlake.spark import (
     candidate_rows,
     change_files,
+    constants,
     dml,
     inserts,
     local_rows,
@@ -66,11 +67,13 @@ from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
 from txlake.spark.writing import partition_text
 from txlake.sql.statements import (
+    ChangeRange,
     ComputedValues,
     Expression,
     NativeColumn,
     Reference,
     RelationName,
+    TimeTravel,
     Values,
     ViewSchema,
 )
@@ -294,6 +297,12 @@ class SparkPlane:
         if isinstance(expression, NativeColumn):
             return plain_column(expression)
         return F.expr(expression.rewritten(view))
+
+    def timestamp_ms(self, travel: TimeTravel) -> int:
+        return constants.timestamp_ms(travel, lambda: self.time_zone, lambda: self.spark)
+
+    def constant_range(self, requested: ChangeRange) -> ChangeRange:
+        return constants.constant_range(requested, lambda: self.spark)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
         empty = self.spark.createDataFrame([], spark_schema(schema))

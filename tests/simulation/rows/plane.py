@@ -31,10 +31,17 @@ from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
-from txlake.spark import local_rows, plain_rows, whole_partitions
+from txlake.spark import constants, local_rows, plain_rows, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.spark.probe import SparkProbe
-from txlake.sql.statements import Expression, Reference, SqlText, ViewSchema
+from txlake.sql.statements import (
+    ChangeRange,
+    Expression,
+    Reference,
+    SqlText,
+    TimeTravel,
+    ViewSchema,
+)
 
 _MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
@@ -174,6 +181,12 @@ class RowPlane:
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Any:
         assert isinstance(expression, SqlText), "expressions are SQL here"
         return RowColumn(expression.rewritten(view), self._views)
+
+    def timestamp_ms(self, travel: TimeTravel) -> int:
+        return constants.timestamp_ms(travel, lambda: self.time_zone, _no_spark)
+
+    def constant_range(self, requested: ChangeRange) -> ChangeRange:
+        return constants.constant_range(requested, _no_spark)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
         names = tuple(Name(item.name, item.type) for item in schema)

@@ -24,6 +24,7 @@ from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.session import Session
+from txlake.session.statement_tables import StatementTables
 from txlake.session.transaction import Transaction
 from txlake.session.view_queries import Viewed
 from txlake.sql import parse
@@ -53,9 +54,7 @@ def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> 
     """A statement's context, in a transaction of a session of its own."""
     transaction = Session(lake.engine, HANDLERS).begin(explicit=explicit)
     return Context(
-        engine=lake.engine,
-        transaction=transaction,
-        database="default",
+        tables=StatementTables(engine=lake.engine, transaction=transaction, database="default"),
         writes=True,
         lock_timeout_ms=timeout_ms,
         use=_stays,
@@ -132,7 +131,9 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     engine = lake.path_engine()
     transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
     context = Context(
-        engine=engine, transaction=transaction, database="default", writes=True, use=_stays
+        tables=StatementTables(engine=engine, transaction=transaction, database="default"),
+        writes=True,
+        use=_stays,
     )
     admit(context, [(PATH, SCH_M), (T, SCH_M)])
     admit_alone(context, "default", "DROP DATABASE")
@@ -142,7 +143,7 @@ def test_a_table_of_the_lake_is_locked_by_its_place_too(lake: Offline) -> None:
     context, place = context_of(lake), TablePath(lake.tables()["default.t"])
     admit(context, [(place, IX)])
     assert held(lake, context.transaction) == [("DATABASE", "S", ""), ("OBJECT", "IX", "t")]
-    handle = context.find(place)
+    handle = context.tables.find(place)
     assert handle is not None
     assert handle.entry == lake.catalog.find("default", "t")
 
@@ -161,10 +162,10 @@ def test_a_table_that_the_transaction_renamed_is_its_own_already(lake: Offline) 
     before = held(lake, context.transaction)
     admit(context, [(TableName(("other",)), IX), (T, SCH_S)])
     assert held(lake, context.transaction) == before
-    found = context.find(TableName(("other",)))
+    found = context.tables.find(TableName(("other",)))
     assert found is not None
     assert context.transaction.open(found).view.is_created
-    assert context.find(T) is None
+    assert context.tables.find(T) is None
 
 
 def test_a_table_that_the_transaction_made_is_its_own_already(lake: Offline) -> None:
@@ -256,7 +257,7 @@ def test_a_name_that_means_something_else_now_is_looked_up_again(
     assert (entry is not None) == means
     kinds = [kind for kind, _, name in held(lake, context.transaction) if name == "t"]
     assert kinds == (["OBJECT"] if means else ["KEY"])
-    found = context.find(T)
+    found = context.tables.find(T)
     assert (found is not None and found.entry == entry) if means else found is None
 
 
@@ -266,12 +267,12 @@ def test_who_waited_reads_what_came_meanwhile(
     text = "ALTER TABLE t ADD COLUMNS (x INT)"
     context, waits = after_waiting_for(lake, monkeypatch, text, (T, IX))
     assert waits == 1
-    handle = context.find(T)
+    handle = context.tables.find(T)
     assert handle is not None
     assert context.transaction.open(handle).view.schema.names == ("id", "x")
     lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
     admit(context, [(U, SCH_S)])
-    handle = context.find(U)
+    handle = context.tables.find(U)
     assert handle is not None
     assert context.transaction.open(handle).view.schema.names == ("id",)
 
@@ -292,7 +293,7 @@ def test_a_statement_asks_the_catalog_once(
 
     monkeypatch.setattr(Database, "_transaction", counted)
     admit(context, [(T, mode)])
-    handle = context.find(T)
+    handle = context.tables.find(T)
     assert handle is not None
     assert context.transaction.open(handle).view.is_created
     assert len(begun) == 1
@@ -303,7 +304,7 @@ def test_a_statement_of_its_own_reads_one_instant(lake: Offline) -> None:
     admit(context, [(T, SCH_S)])
     lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
     admit(context, [(U, SCH_S)])
-    handle = context.find(U)
+    handle = context.tables.find(U)
     assert handle is not None
     assert context.transaction.open(handle).view.schema.names == ("id",)
 
@@ -314,7 +315,7 @@ def test_lock_table_is_no_read(lake: Offline) -> None:
     assert context.transaction.sequence is None
     lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
     admit(context, [(U, SCH_S)])
-    handle = context.find(U)
+    handle = context.tables.find(U)
     assert handle is not None
     assert context.transaction.open(handle).view.schema.names == ("id", "y")
     [listed] = [
@@ -326,8 +327,8 @@ def test_lock_table_is_no_read(lake: Offline) -> None:
 def test_what_a_name_means_stays_once_the_locks_are_held(lake: Offline) -> None:
     context = context_of(lake)
     admit(context, [(T, IX)])
-    handle = context.find(T)
-    assert context.find(T) is handle
+    handle = context.tables.find(T)
+    assert context.tables.find(T) is handle
     assert handle is not None
     assert handle.entry == lake.catalog.find("default", "t")
 
@@ -359,11 +360,11 @@ def test_a_name_without_a_database_means_nothing_to_the_statement(lake: Offline)
     context, table = context_of(lake), TableName(("made", "t"))
     admit(context, [(table, SCH_M)])
     lake.run("CREATE DATABASE made; CREATE TABLE made.t (id INT)")
-    assert context.find(table) is None
+    assert context.tables.find(table) is None
     with pytest.raises(InvalidRequest, match="there is no database 'made'"):
         locate_target(context, table)
     admit(context, [(table, SCH_M)])
-    assert context.find(table) is not None
+    assert context.tables.find(table) is not None
 
 
 def test_a_transaction_that_was_killed_carries_nothing_out(lake: Offline) -> None:
@@ -388,8 +389,8 @@ def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
         ("DATABASE", "S", ""),
         *(("OBJECT", "Sch-S", name) for name in ("t", "u", "v", "w")),
     ]
-    assert context.find(T) is not None
-    assert context.find(V) is None
+    assert context.tables.find(T) is not None
+    assert context.tables.find(V) is None
     changing = context_of(lake)
     with pytest.raises(LockTimeout, match=r"view default\.w"):
         admit(changing, [(W, SCH_M)])

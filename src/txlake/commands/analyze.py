@@ -34,7 +34,7 @@ def analyze(context: Context, statement: AnalyzeTable) -> None:
 
     Raises InvalidRequest for an unknown column.
     """
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     table = context.snapshot(handle)
     for column in statement.columns:
         if table.schema.resolve(column) is None:

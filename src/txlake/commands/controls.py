@@ -158,7 +158,7 @@ def _lock(scope: ControlScope, statement: LockTable) -> Answer:
     wanted = each_once((table, LockMode.X) for table in statement.tables)
     with scope.session.statement_context(scope.transaction, wanted, pins=False) as context:
         for table in statement.tables:
-            if not context.handle(table).in_lake:
+            if not context.tables.handle(table).in_lake:
                 raise InvalidRequest(
                     f"LOCK TABLE {table}: a table named by its place takes no locks; "
                     "conflicting transactions are found at COMMIT"

@@ -48,9 +48,9 @@ def convert(context: Context, statement: ConvertTable) -> None:
     A table of the lake is left alone.
     """
     table = statement.table
-    if context.exists(context.find(table)):
+    if context.tables.exists(context.tables.find(table)):
         return
-    owner, name = context.engine.qualified(table, context.database)
+    owner, name = context.tables.qualified(table)
     catalog_table = parquet_table(context.spark, TableName((_SPARK_CATALOG, owner, name)))
     if context.engine.catalog.of_lake().database(owner) is None:
         raise InvalidRequest(
@@ -59,7 +59,7 @@ def convert(context: Context, statement: ConvertTable) -> None:
             f"CREATE TABLE another_name LOCATION '{catalog_table.location}'"
         )
     handle = locate_target(context, table, catalog_table.location)
-    if context.exists(handle):
+    if context.tables.exists(handle):
         attach_if_unnamed(context, handle, managed=False)  # its files were converted before
         return
     change = convert_catalog_table(

@@ -46,7 +46,7 @@ _UNNAMED_COLUMN = "_c0"
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
     """Carry out COPY INTO. Raises InvalidRequest when the location has no such file."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     new = _new_files(context, handle, statement)
     if not new:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
@@ -79,7 +79,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
 
     Raises InvalidRequest naming the row when one violates a constraint.
     """
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     new = _new_files(context, handle, statement)
     if not new:
         return context.plane.frame(context.snapshot(handle).schema, [])

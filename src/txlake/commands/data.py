@@ -93,7 +93,7 @@ _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 def delete(context: Context, statement: Delete) -> Counts:
     """Carry out DELETE FROM."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="DELETE")):
         return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
@@ -104,7 +104,7 @@ def delete(context: Context, statement: Delete) -> Counts:
 
 def truncate(context: Context, statement: Truncate) -> None:
     """Carry out TRUNCATE TABLE."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="TRUNCATE")):
         return
     deleted = context.work(handle, removes_rows=True).delete(None)
@@ -114,7 +114,7 @@ def truncate(context: Context, statement: Truncate) -> None:
 
 def update(context: Context, statement: Update) -> Counts:
     """Carry out UPDATE."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="UPDATE")):
         return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
@@ -125,7 +125,7 @@ def update(context: Context, statement: Update) -> Counts:
 
 def merge(context: Context, statement: Merge) -> Counts:
     """Carry out MERGE INTO."""
-    handle = context.require(statement.target)
+    handle = context.tables.require(statement.target)
     if is_duplicate(context, handle, statement, Change(operation="MERGE")):
         return dict.fromkeys(_MERGE_COUNTS, 0)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
@@ -142,7 +142,7 @@ def merge(context: Context, statement: Merge) -> Counts:
 
 def insert(context: Context, statement: Insert) -> Counts:
     """Carry out INSERT INTO, INSERT OVERWRITE and INSERT ... REPLACE { WHERE | USING | ON }."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="WRITE")):
         return {"num_affected_rows": 0, "num_inserted_rows": 0}
     matches = bool(statement.replace_using) or statement.replace_on is not None
@@ -334,12 +334,12 @@ def write(context: Context, statement: Write) -> Counts:
     no_rows = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
-    if context.lacks_database(statement.table):
+    if context.tables.lacks_database(statement.table):
         # Check the schema first: no database is created for rows that no table can hold.
         as_table_schema(context.plane.schema_of(rows))
         _create_database(context, statement)
     handle = locate_target(context, statement.table, statement.location)
-    exists = context.exists(handle)
+    exists = context.tables.exists(handle)
     if exists and statement.mode == "ignore":
         return no_rows
     if exists and statement.mode == "error":
@@ -409,7 +409,7 @@ def _as_stream_update(change: Change, batch: StreamBatch) -> Change:
 def _create_database(context: Context, statement: Write) -> None:
     """Create the database of the table's name, then lock the name in it."""
     assert isinstance(statement.table, TableName)
-    owner, _ = context.engine.qualified(statement.table, context.database)
+    owner, _ = context.tables.qualified(statement.table)
     context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)
     admit(context, _WRITE_COMMAND.all_locks(statement), leaves=_leaves_existing(statement))
 
@@ -516,11 +516,11 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     table, travel = statement.table, statement.travel
     condition, columns = statement.condition, statement.columns
     view = None
-    if isinstance(table, TableName) and context.find(table) is None:
-        view = context.viewed(table)
+    if isinstance(table, TableName) and context.tables.find(table) is None:
+        view = context.tables.viewed(table)
     if view is not None:
         return _read_view(context, view, travel, condition, columns)
-    handle = context.require(table)
+    handle = context.tables.require(table)
     snapshot = context.snapshot(handle, travel)
     work = context.work_on(handle, snapshot)
     predicate = work.predicate(condition, None)

@@ -7,7 +7,7 @@ The statement isn't run, and no reads are added to the calling transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from txlake.commands.data import source_rows
 from txlake.commit.data_plane import TableData
@@ -61,7 +61,7 @@ def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
     for each kind of concurrent writer, and advice.
     """
     statement = request.statement
-    handle = context.require(_target(statement))
+    handle = context.tables.require(_target(statement))
     if handle.is_new:
         raise InvalidRequest(
             f"EXPLAIN CONFLICTS: {handle.name} is made by this transaction: until COMMIT nobody "
@@ -74,9 +74,9 @@ def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
         level=context.transaction.level,
         explicit=False,
     )
-    analysis_context = replace(context, transaction=scratch)
+    analysis_context = context.in_transaction(scratch)
     try:
-        target = analysis_context.require(_target(statement))
+        target = analysis_context.tables.require(_target(statement))
         intent = _Analysis(analysis_context, target).intent(statement)
     finally:
         analysis_context.close()

@@ -65,7 +65,11 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
-        if context.find(table) or context.viewed(table) or context.catalog_view(table.parts):
+        if (
+            context.tables.find(table)
+            or context.tables.viewed(table)
+            or context.catalog_view(table.parts)
+        ):
             continue
         frame = context.plane.spark_relation(str(table))
         if frame is not None:  # else Spark reports it when it runs the statement
@@ -100,7 +104,7 @@ def _record_read(context: Context, lineage: ScanLineage) -> None:
             )
         transaction.tables.writes_from(lineage.url)
         return
-    handle = engine.find(TablePath(lineage.url), context.database)
+    handle = engine.find(TablePath(lineage.url), context.tables.database)
     assert handle is not None, "a place is always found"
     if not handle.in_lake and _is_dropped(context, lineage):
         raise _version_gone(lineage, "that table was dropped")

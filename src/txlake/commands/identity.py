@@ -15,7 +15,7 @@ from txlake.sql.statements.names import quoted
 
 def sync(context: Context, statement: SyncIdentity) -> None:
     """Carry out ALTER COLUMN ... SYNC IDENTITY."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     work = context.work(handle)
     table = work.snapshot
     column = require_identity(table, statement.column)

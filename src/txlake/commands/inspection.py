@@ -54,7 +54,9 @@ def show_tables(context: Context, statement: ShowTables) -> Rows:
     """Carry out SHOW TABLES and SHOW TABLE EXTENDED."""
     if statement.extended:
         return show_table_extended(context, statement)
-    tables = tables_in(context.engine, context.transaction, statement.database or context.database)
+    tables = tables_in(
+        context.engine, context.transaction, statement.database or context.tables.database
+    )
     rows = [
         (entry.database, entry.name, False)
         for entry in tables
@@ -68,7 +70,7 @@ def show_table_extended(context: Context, statement: ShowTables) -> Rows:
 
     The text of a table that can't be read has no columns.
     """
-    database = statement.database or context.database
+    database = statement.database or context.tables.database
     rows: list[tuple[object, ...]] = []
     for entry in tables_in(context.engine, context.transaction, database):
         if matches(entry.name, statement.pattern):
@@ -90,7 +92,7 @@ def show_table_extended(context: Context, statement: ShowTables) -> Rows:
 def _schema_of(context: Context, table: TableName) -> Struct | None:
     """Return the table's columns; None, with a warning in the log, where it can't be read."""
     try:
-        return context.snapshot(context.require(table)).schema
+        return context.snapshot(context.tables.require(table)).schema
     except TxlakeError as error:
         _logger.warning("%s is listed without its columns: %s", table, error)
         return None
@@ -127,9 +129,9 @@ def show_table(context: Context, statement: Inspection) -> Rows:
 
 
 def _find_view(context: Context, table: Table) -> Viewed | None:
-    if not isinstance(table, TableName) or context.find(table) is not None:
+    if not isinstance(table, TableName) or context.tables.find(table) is not None:
         return None
-    return context.viewed(table)
+    return context.tables.viewed(table)
 
 
 def _text_columns(*names: str) -> Struct:

@@ -161,7 +161,7 @@ def optimize(context: Context, statement: Optimize) -> OptimizeResult:
 
     Raises InvalidRequest for a clause that the table doesn't allow.
     """
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     work = context.work(handle)
     plan = _clustering(context, statement, work.snapshot)
     if plan is not None:
@@ -211,7 +211,7 @@ def reorg(context: Context, statement: Reorg) -> OptimizeResult:
 
     Raises InvalidRequest for an upgrade of a table that can't have icebergCompatV2.
     """
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     work = context.work(handle)
     if statement.for_iceberg:
         change = upgrade_to_iceberg(work, environment_of(context, handle))
@@ -231,7 +231,7 @@ def vacuum_table(context: Context, statement: Vacuum) -> Rows:
 
 
 def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     retention_ms = None
     if statement.retain_hours is not None:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
@@ -257,7 +257,7 @@ def _others_open(context: Context) -> ReadOpenTransactions:
 
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:
     """Carry out RESTORE TABLE ... TO."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     target = context.snapshot(handle, statement.travel, newest_if_later=True)
     reach = context.engine.reach(handle)
 
@@ -279,7 +279,7 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
 
 def generate(context: Context, statement: Generate) -> None:
     """Carry out GENERATE symlink_format_manifest."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     reach = context.engine.reach(handle)
     write_manifests(statement.mode, context.snapshot(handle), handle.store, reach)
 
@@ -287,7 +287,7 @@ def generate(context: Context, statement: Generate) -> None:
 def convert(context: Context, statement: ConvertToDelta) -> None:
     """Carry out CONVERT TO DELTA of a folder of Parquet files; a Delta table is left alone."""
     handle = context.engine.at(statement.location, TablePath(statement.location))
-    if context.exists(handle):
+    if context.tables.exists(handle):
         return
     change = convert_folder(
         statement, handle.store, environment_of(context), time_zone=context.zone()
@@ -307,14 +307,14 @@ def refresh(context: Context, statement: RefreshTable) -> None:
     Spark carries the statement out for its own tables. Raises InvalidRequest for an unknown table.
     """
     table = statement.table
-    if context.find(table) is not None:
+    if context.tables.find(table) is not None:
         return
-    if isinstance(table, TableName) and context.viewed(table) is not None:
+    if isinstance(table, TableName) and context.tables.viewed(table) is not None:
         return
     if context.spark.catalog.tableExists(str(statement.table)):
         context.command(statement.command)
     elif not statement.if_exists:
-        context.require(statement.table)
+        context.tables.require(statement.table)
 
 
 COMMANDS = dict(

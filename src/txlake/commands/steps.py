@@ -1,12 +1,11 @@
 """Statements of several commits: each step is a transaction of its own on the newest version.
 
-A step is retried after a conflict. Earlier steps stay commit_step.
+A step is retried after a conflict. Earlier steps stay committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from txlake.commit.change import Change
 from txlake.errors import Conflict
@@ -25,7 +24,7 @@ def commit_step(context: Context, handle: Handle, step: Step) -> bool:
     for attempt in range(_ATTEMPTS):
         try:
             with transaction_of(context.engine, context.transaction.session_number) as own:
-                change = step(replace(context, transaction=own), handle)
+                change = step(context.in_transaction(own), handle)
                 if change is None or not change.actions:
                     return False
                 own.stage(handle, change)

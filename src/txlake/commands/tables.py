@@ -89,7 +89,7 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
     A Delta table at the location that has no name yet is returned as a path table;
     `attach_if_unnamed` makes it a table of the lake.
     """
-    existing = context.find(table)
+    existing = context.tables.find(table)
     if isinstance(table, TablePath):
         if location is not None:
             raise InvalidRequest(f"{table}: the table is named by its place; leave out LOCATION")
@@ -104,11 +104,11 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
                 f"{table} is at {existing.store.url}, not at {location}; drop it first"
             )
         return existing
-    owner, name = context.engine.qualified(table, context.database)
+    owner, name = context.tables.qualified(table)
     if not context.engine.catalog.has_names:
         context.engine.catalog.of_lake()  # raises: the session has no catalog
     database = context.engine.catalog.database(owner)
-    if database is None or context.lacks_database(table):
+    if database is None or context.tables.lacks_database(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = database.name
     assigned = context.engine.catalog.new_place(owner, name)
@@ -295,7 +295,7 @@ def create_table(context: Context, statement: CreateTable) -> None:
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
     """Carry out CREATE TABLE ... LIKE."""
-    source = context.snapshot(context.require(statement.source))
+    source = context.snapshot(context.tables.require(statement.source))
     opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
     handle = locate_target(context, statement.table, statement.location)
@@ -309,7 +309,7 @@ def create_table_like(context: Context, statement: CreateTableLike) -> None:
 
 def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
     """Carry out CREATE TABLE ... CLONE. Return Delta's counts."""
-    origin = context.require(statement.source)
+    origin = context.tables.require(statement.source)
     opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
     handle = locate_target(context, statement.table, statement.location)
@@ -371,11 +371,11 @@ def create_from_rows(context: Context, handle: Handle, statement: Write, schema:
 
 def drop_table(context: Context, statement: DropTable) -> None:
     """Carry out DROP TABLE: remove the name, and the folder of a managed table."""
-    handle = context.find(statement.table)
+    handle = context.tables.find(statement.table)
     if handle is None and statement.if_exists:
         return
     if handle is None:
-        handle = context.require(statement.table)
+        handle = context.tables.require(statement.table)
     if isinstance(statement.table, TablePath) or not handle.in_lake:
         raise InvalidRequest(
             f"DROP TABLE {statement.table}: only a named table is dropped; remove the folder of a "
@@ -386,7 +386,7 @@ def drop_table(context: Context, statement: DropTable) -> None:
 
 def alter_table(context: Context, statement: AlterStatement) -> None:
     """Carry out every form of ALTER TABLE."""
-    handle = context.require(statement.table)
+    handle = context.tables.require(statement.table)
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
         return
@@ -421,7 +421,7 @@ def _qualify_parent(context: Context, key: KeyConstraint) -> KeyConstraint:
     """Return the key with its parent's full name, which doesn't depend on the current database."""
     if not isinstance(key.parent, TableName):
         return key
-    return replace(key, parent=TableName(context.engine.qualified(key.parent, context.database)))
+    return replace(key, parent=TableName(context.tables.qualified(key.parent)))
 
 
 def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
@@ -429,7 +429,7 @@ def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
     for key in keys:
         if key.parent is None:
             continue
-        parent = context.snapshot(context.require(key.parent))
+        parent = context.snapshot(context.tables.require(key.parent))
         columns = key.parent_columns
         if not columns:
             parent_keys = keys_of(parent.metadata.configuration)
@@ -454,10 +454,10 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
             "has another name"
         )
     owner, name = context.engine.qualified(statement.new_table, entry.database)
-    if context.find(statement.new_table) is not None:
+    if context.tables.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
     database = context.engine.catalog.database(owner)
-    if database is None or context.lacks_database(statement.new_table):
+    if database is None or context.tables.lacks_database(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(
         replace(entry, database=database.name, name=name), is_new=handle.is_new

@@ -48,7 +48,7 @@ def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
 
     Raises InvalidRequest for an unknown database.
     """
-    database = statement.database or context.database
+    database = statement.database or context.tables.database
     catalog = context.engine.catalog.of_lake()
     if catalog.database(database) is None:
         raise _no_database(database)
@@ -106,8 +106,8 @@ def _find_by_id(engine: Engine, table_id: str) -> DroppedEntry:
 def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
     """Return the newest restorable table of the name."""
     engine, catalog = context.engine, context.engine.catalog.of_lake()
-    owner, name = engine.qualified(table, context.database)
-    if context.lacks_database(table):
+    owner, name = context.tables.qualified(table)
+    if context.tables.lacks_database(table):
         raise _no_database(owner)
     matching = [
         dropped
@@ -152,7 +152,7 @@ def _retention_over(table: str, dropped_ms: int) -> InvalidRequest:
 def _require_free_name(context: Context, entry: TableEntry) -> None:
     """Raise InvalidRequest where another table or view has the name."""
     name = TableName((entry.database, entry.name))
-    if context.find(name) is not None:
+    if context.tables.find(name) is not None:
         raise name_taken_error(entry.database, entry.name)
     if context.engine.catalog.of_lake().views.find(entry.database, entry.name) is not None:
         raise InvalidRequest(

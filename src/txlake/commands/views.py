@@ -55,10 +55,10 @@ _VIEW_LIST = Struct(
 def create_view(context: Context, statement: CreateView) -> None:
     """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog."""
     catalog = context.engine.catalog.of_lake()
-    owner, name = context.engine.qualified(statement.view, context.database)
-    if catalog.database(owner) is None or context.lacks_database(statement.view):
+    owner, name = context.tables.qualified(statement.view)
+    if catalog.database(owner) is None or context.tables.lacks_database(statement.view):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
-    if context.find(statement.view) is not None:
+    if context.tables.find(statement.view) is not None:
         raise InvalidRequest(f"{statement.view} is a table; choose another name for the view")
     existing = catalog.views.find(owner, name)
     if existing is not None and statement.mode == "if_not_exists":
@@ -115,7 +115,7 @@ def _view_schema(
     column list whose length isn't the query's.
     """
     for reference in query.references:
-        if isinstance(reference.table, TableName) and context.is_temporary(reference.table):
+        if isinstance(reference.table, TableName) and context.tables.is_temporary(reference.table):
             raise InvalidRequest(
                 f"view {view} can't read {reference.table}, a temporary view of this Spark session "
                 "alone; CREATE TEMPORARY VIEW can"
@@ -157,7 +157,9 @@ def create_temporary_view(context: Context, statement: CreateTemporaryView) -> N
         return
     name = TableName(statement.name)
     mark = view_alias(str(name), context.engine.system.new_id())
-    view = Viewed(name=str(name), database=context.database, query=query, columns=statement.columns)
+    view = Viewed(
+        name=str(name), database=context.tables.database, query=query, columns=statement.columns
+    )
     schema, _ = _planned_schema(context, view, _default_mode(context))
     start, end = f"{statement.command.text[: statement.query_at]}SELECT * FROM (", f") AS `{mark}`"
     references = tuple(reference.moved(len(start)) for reference in query.references)
@@ -169,17 +171,17 @@ def _is_of_lake(context: Context, table: object) -> bool:
     if not isinstance(table, TableName):
         return True
     return (
-        context.find(table) is not None
-        or context.viewed(table) is not None
+        context.tables.find(table) is not None
+        or context.tables.viewed(table) is not None
         or context.catalog_view(table.parts) is not None
     )
 
 
 def _require_view(context: Context, view: TableName) -> Viewed:
-    owner, _ = context.engine.qualified(view, context.database)
-    existing = context.viewed(view)
+    owner, _ = context.tables.qualified(view)
+    existing = context.tables.viewed(view)
     if existing is None or existing.entry is None:
-        problem = "is a table" if context.find(view) is not None else "doesn't exist"
+        problem = "is a table" if context.tables.find(view) is not None else "doesn't exist"
         raise InvalidRequest(f"view {view} {problem}; SHOW VIEWS IN {owner} lists the views")
     return existing
 
@@ -229,7 +231,7 @@ def rename_view(context: Context, statement: RenameView) -> None:
     assert entry is not None, "the lake's own"
     new = statement.new_view
     owner, name = (entry.database, new.name) if len(new.parts) == 1 else new.parts
-    if context.find(TableName((owner, name))) is not None:
+    if context.tables.find(TableName((owner, name))) is not None:
         raise InvalidRequest(f"{owner}.{name} is a table; choose another name for the view")
     context.engine.catalog.of_lake().views.rename(entry.id, owner, name)
 
@@ -237,12 +239,12 @@ def rename_view(context: Context, statement: RenameView) -> None:
 def drop_view(context: Context, statement: DropView) -> None:
     """Carry out DROP VIEW of the lake's view or Spark's temporary one."""
     view = statement.view
-    existing = context.viewed(view)
+    existing = context.tables.viewed(view)
     if existing is not None and existing.entry is not None:
         context.engine.catalog.of_lake().views.drop(existing.entry.id)
-    elif context.find(view) is not None:
+    elif context.tables.find(view) is not None:
         raise InvalidRequest(f"{view} is a table; DROP TABLE {view} drops it")
-    elif existing is not None or context.is_temporary(view):
+    elif existing is not None or context.tables.is_temporary(view):
         context.command(statement.command)
     elif not statement.if_exists:
         raise InvalidRequest(f"there is no view {view}; SHOW VIEWS lists them")
@@ -250,14 +252,16 @@ def drop_view(context: Context, statement: DropView) -> None:
 
 def show_views(context: Context, statement: ShowViews) -> Rows:
     """Carry out SHOW VIEWS, Spark's temporary views included."""
-    database = statement.database or context.database
+    database = statement.database or context.tables.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
         for entry in context.engine.catalog.of_lake().views.entries(database)
         if matches(entry.name, statement.pattern)
     ]
     rows += [
-        ("", name, True) for name in context.temporary_names() if matches(name, statement.pattern)
+        ("", name, True)
+        for name in context.tables.temporary_names()
+        if matches(name, statement.pattern)
     ]
     return Rows(schema=_VIEW_LIST, rows=rows)
 

@@ -229,7 +229,7 @@ def _commit_together(
     staged = [_staged(commit) for _, commit in commits]
     names = {handle.key: handle.name for handle, _ in lock_requests}
     with call.session.alone([(_name(handle), mode) for handle, mode in lock_requests]) as context:
-        locked = [context.require(_name(handle)) for handle, _ in lock_requests]
+        locked = [context.tables.require(_name(handle)) for handle, _ in lock_requests]
         for (handle, _), current in zip(lock_requests, locked, strict=True):
             if current.key != handle.key:
                 raise ApiError("NoSuchTableException", f"{handle.name} is another table now")

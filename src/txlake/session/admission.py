@@ -211,7 +211,7 @@ def _target(
     if not isinstance(table, TableName):
         place = engine.at(table.location, table).store.url
         return _LockTarget(table, mode, context, views, place=place)
-    name = engine.qualified(table, context.database)
+    name = context.tables.qualified(table)
     temporary = engine.temporary_view(table) if len(table.parts) <= 2 else None
     return _LockTarget(table, mode, context, views, name, temporary=temporary)
 
@@ -239,7 +239,7 @@ def admit(
     transaction.tables.learn(admission.view)
     locks = targets.resolve(admission.view)
     handles = {lock.table: lock.handle(context.engine) for lock in locks}
-    context.fix_meanings(
+    context.tables.fix_meanings(
         {table: handle for table, handle in handles.items() if handle is not None},
         without_database=[lock.table for lock in locks if lock.database is None],
     )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,9 @@ from txlake.protocol.types import Struct
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
+from txlake.session.statement_tables import OWN_VIEW, StatementTables
 from txlake.session.transaction import Transaction
-from txlake.session.unknown_names import unknown_table
-from txlake.session.view_queries import Viewed, viewed_entry
+from txlake.session.view_queries import Viewed
 from txlake.session.views import CatalogEntrySource, rows_of, view_named
 from txlake.session.views.describe import Inspection, Rows, describe
 from txlake.sql import metadata_column
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_OWN_VIEW = "txlake_"
-# Spark's database of the temporary views of all its sessions.
-_GLOBAL = "global_temp"
 # What Spark tells of the file that it reads a row from.
 _TELLS_FILES = re.compile(r"input_file|_metadata", re.IGNORECASE)
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
@@ -59,25 +55,31 @@ class Context:
     """One statement in one transaction.
 
     Attributes:
-        database: the database of unqualified names.
+        tables: what the names of the statement mean.
         writes: whether the statement writes; what it reads then counts as read for its writes.
         lock_timeout_ms: how long the statement waits for a lock; -1 waits without limit.
         use: changes the session's current database.
         rules: how the session reads the statement's texts.
     """
 
-    engine: Engine
-    transaction: Transaction
-    database: str
+    tables: StatementTables
     writes: bool = False
     lock_timeout_ms: int = -1
     use: Callable[[str], None]
     rules: TextRules = DEFAULT_RULES
     _views: list[str] = field(default_factory=list)
-    _meanings: Mapping[Table, Handle] = field(default_factory=dict)
-    _without_database: Collection[Table] = ()
     # The views whose queries are being planned, from the outermost.
     _within: tuple[str, ...] = ()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the session."""
+        return self.tables.engine
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction of the statement."""
+        return self.tables.transaction
 
     @property
     def plane(self) -> DataPlane:
@@ -88,6 +90,10 @@ class Context:
     def spark(self) -> SparkSession:
         """The Spark session."""
         return self.plane.spark
+
+    def in_transaction(self, transaction: Transaction) -> Context:
+        """Return a context of another transaction, in which names mean the same tables."""
+        return replace(self, tables=replace(self.tables, transaction=transaction))
 
     def close(self) -> None:
         """Drop the statement's temporary views.
@@ -101,84 +107,7 @@ class Context:
             except TxlakeError as error:
                 _logger.warning("the temporary view %s stays in Spark's session: %s", name, error)
 
-    # Tables
-
-    def fix_meanings(
-        self, meanings: Mapping[Table, Handle], *, without_database: Collection[Table] = ()
-    ) -> None:
-        """Fix the meanings of the statement's table names, once it holds its locks.
-
-        `without_database` are names in databases that don't exist: they aren't locked, and mean no
-        table to the statement, even if the database is created meanwhile.
-        """
-        self._meanings = meanings
-        self._without_database = without_database
-
-    def lacks_database(self, table: Table) -> bool:
-        """Whether the name's database didn't exist when the statement got its locks."""
-        return table in self._without_database
-
-    def find(self, table: Table) -> Handle | None:
-        """Return the table's handle; None for a name that the lake doesn't have."""
-        if isinstance(table, TableName):
-            name = self.engine.qualified(table, self.database)
-            if self.transaction.names.has(name):
-                return self.transaction.names.meaning_of(name)
-        if self.lacks_database(table):
-            return None
-        found = self._meanings.get(table) or self.engine.find(table, self.database)
-        if found is not None and not self.engine.catalog.is_lake:
-            # Nothing is locked there: a name means the same to the whole statement.
-            self._meanings = {**self._meanings, table: found}
-        return found
-
-    def exists(self, handle: Handle | None) -> bool:
-        """Whether the table exists for the transaction."""
-        if handle is None:
-            return False
-        return self.transaction.open(handle).view.is_created
-
-    def require(self, table: Table) -> Handle:
-        """Return the handle of an existing table. Raises InvalidRequest when there is none."""
-        handle = self.handle(table)
-        if not self.exists(handle):
-            raise InvalidRequest(
-                f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit; "
-                "create the table first, or check the path"
-            )
-        return handle
-
-    def handle(self, table: Table) -> Handle:
-        """Return the table's handle. Raises InvalidRequest for a name that the lake lacks."""
-        handle = self.find(table)
-        if handle is None and isinstance(table, TableName) and self.viewed(table) is not None:
-            raise InvalidRequest(
-                f"{table} is a view: it has no rows, versions and settings of its own; name a "
-                "table that it reads"
-            )
-        if handle is None:
-            assert isinstance(table, TableName), "a place is found whether or not a table is there"
-            raise unknown_table(self.engine, self.transaction, self.database, table)
-        return handle
-
-    @contextmanager
-    def tables_named(self) -> Iterator[None]:
-        """Translate Spark's error for a missing table into the error for an unknown name."""
-        try:
-            yield
-        except InvalidRequest as error:
-            parts = self.plane.missing_table(error)
-            if parts is None or len(parts) > 2 or not self.engine.catalog.has_names:
-                raise
-            name = TableName(parts)
-            if self.find(name) is not None:
-                raise InvalidRequest(
-                    f"{name} is a table of the lake, which a Column can't read: Spark looks for it "
-                    "in its own catalog; give the condition or the value as a text in SQL"
-                ) from error.__cause__
-            raise unknown_table(
-                self.engine, self.transaction, self.database, name
-            ) from error.__cause__
+    # Rows of tables
 
     def snapshot(
         self, handle: Handle, travel: TimeTravel | None = None, *, newest_if_later: bool = False
@@ -284,7 +213,7 @@ class Context:
         If the range ends after that version, or has no end, the transaction conflicts with later
         changes of the table. Raises InvalidRequest as `change_feed.feed_frame` does.
         """
-        handle = self.require(table)
+        handle = self.tables.require(table)
         self.require_history(handle)
         part = self.transaction.open(handle)
         range_ = self.plane.constant_range(requested)
@@ -325,7 +254,7 @@ class Context:
     def column_of(self, expression: Expression) -> Column:
         """Return an expression as a Column; its subqueries read tables in this transaction."""
         if isinstance(expression, SqlText):
-            expression = expression.in_database(self._is_same)
+            expression = expression.in_database(self.tables.is_same)
         return self.plane.column(expression, self._view)
 
     def query(self, sql: SqlText, *, at_once: bool = False) -> DataFrame:
@@ -335,7 +264,7 @@ class Context:
         rows now, unless the query refers to the files that contain them.
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
-        sql = sql.in_database(self._is_same)
+        sql = sql.in_database(self.tables.is_same)
         names_metadata = metadata_column.names_metadata(sql.text)
         if names_metadata:
             places = [one.start for one in sql.references if self._hides_files(one)]
@@ -379,17 +308,6 @@ class Context:
         finally:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
-    def _is_same(self, name: TableName, other: TableName) -> bool:
-        """Whether two names mean the same table, in any letter case, existing or not."""
-        try:
-            first, second = (
-                [part.lower() for part in self.engine.qualified(table, self.database)]
-                for table in (name, other)
-            )
-        except InvalidRequest:  # of another catalog
-            return False
-        return first == second
-
     def _referenced(
         self,
         reference: Reference,
@@ -404,10 +322,10 @@ class Context:
         table = reference.table
         if reference.changes is not None:
             return self.changes(table, reference.changes)
-        handle = self.find(table)
+        handle = self.tables.find(table)
         if handle is None:
             return self._view_in_text(table, reference.travel)
-        if isinstance(table, TableName) or self.exists(handle):
+        if isinstance(table, TableName) or self.tables.exists(handle):
             shows = names_metadata and self._hides_files(reference)
             snapshot = self.snapshot(handle, reference.travel)
             predicate = None
@@ -433,7 +351,7 @@ class Context:
     def _view_in_text(self, table: Table, travel: TimeTravel | None) -> DataFrame | None:
         if not isinstance(table, TableName):
             return None
-        view = self.viewed(table)
+        view = self.tables.viewed(table)
         if view is None:
             rows = self.catalog_view(table.parts)
             return None if rows is None else self.plane.frame(rows.schema, rows.rows)
@@ -443,37 +361,13 @@ class Context:
 
     # Views
 
-    def viewed(self, table: TableName) -> Viewed | None:
-        """Return the view of a name: the lake's, or a temporary view over its tables."""
-        if len(table.parts) > 2 or self.lacks_database(table):
-            return None
-        entry = self.engine.catalog.views.find(*self.engine.qualified(table, self.database))
-        if entry is not None:
-            return viewed_entry(entry, self.plane.relations)
-        return self.engine.temporary_view(table)
-
-    def is_temporary(self, table: TableName) -> bool:
-        """Whether Spark has a temporary view of this name."""
-        if self.find(table) is not None or not self.plane.is_started:
-            return False
-        if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
-            return self.plane.spark_relation(str(table)) is not None
-        return len(table.parts) == 1 and bool(self.plane.temporary_views((table.name,)))
-
-    def temporary_names(self) -> list[str]:
-        """Return the names of Spark's temporary views, without those of running statements."""
-        found = self.plane.temporary_views()
-        return sorted(name for name in found if not name.startswith(_OWN_VIEW))
-
     def within(self, view: Viewed) -> Context | None:
         """Return the context in which a view's query runs; None if the view reads itself."""
         name = view.name.lower()
         if name in self._within:
             return None
-        within = (*self._within, name)
-        return replace(
-            self, database=view.database, _meanings={}, _without_database=(), _within=within
-        )
+        tables = self.tables.in_database(view.database)
+        return replace(self, tables=tables, _within=(*self._within, name))
 
     def view_rows(self, view: Viewed) -> DataFrame:
         """Return the rows of a view's query in this transaction.
@@ -509,14 +403,14 @@ class Context:
     def _hides_files(self, reference: Reference) -> bool:
         """Whether the column `_metadata` is the hidden one of a table of the lake."""
         has_no_files = reference.description is not None or reference.changes is not None
-        handle = None if has_no_files else self.find(reference.table)
-        if handle is None or not self.exists(handle):
+        handle = None if has_no_files else self.tables.find(reference.table)
+        if handle is None or not self.tables.exists(handle):
             return False
         return self.snapshot(handle, reference.travel).schema.find(metadata_column.COLUMN) is None
 
     def described(self, statement: Inspection) -> Rows:
         """Return the rows of a statement that inspects a table: DESCRIBE, SHOW."""
-        handle = self.require(statement.table)
+        handle = self.tables.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
         snapshot = self.snapshot(handle).in_zone(self.zone)
@@ -556,7 +450,7 @@ class Context:
 
     def view_of(self, frame: DataFrame) -> str:
         """Create a temporary view of the rows, until the statement ends, and return its name."""
-        name = f"{_OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
+        name = f"{OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
         self.plane.make_view(name, frame)
         self._views.append(name)
         return name

@@ -37,7 +37,7 @@ def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:
         table = TableName((entry.database, entry.name))
         moment = TimeTravel(version=version)
         with session.statement_context(None, [(table, LockMode.SCH_S)]) as context:
-            is_told = has_feed(context.snapshot(context.require(table), moment))
+            is_told = has_feed(context.snapshot(context.tables.require(table), moment))
         if is_told:
             frame = session.execute_in(None, ReadChanges(table, ChangeRange(moment, moment)))
             found[str(table)] = frame

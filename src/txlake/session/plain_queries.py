@@ -159,7 +159,7 @@ def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None
     table = query.references[0].table
     if plain.has_condition or not isinstance(table, TableName):
         return None
-    if context.find(table) is not None or context.viewed(table) is not None:
+    if context.tables.find(table) is not None or context.tables.viewed(table) is not None:
         return None
     rows = context.catalog_view(table.parts)
     places = None if rows is None else _places(plain, rows.schema)
@@ -171,8 +171,8 @@ def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None
 
 def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
     """Return the rows of a table, and record the read."""
-    handle = context.find(query.references[0].table)
-    if handle is None or not context.exists(handle):
+    handle = context.tables.find(query.references[0].table)
+    if handle is None or not context.tables.exists(handle):
         return None
     snapshot = context.snapshot(handle)
     places = _places(plain, snapshot.schema)

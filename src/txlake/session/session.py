@@ -28,6 +28,7 @@ from txlake.session.session_functions import (
     with_values,
 )
 from txlake.session.settings_rules import apply_rules
+from txlake.session.statement_tables import StatementTables
 from txlake.session.transaction import State, Transaction
 from txlake.session.views import VIEWS
 from txlake.session.views.describe import Rows
@@ -252,16 +253,14 @@ class Session:
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
         context = Context(
-            engine=self.engine,
-            transaction=own,
-            database=self.database,
+            tables=StatementTables(engine=self.engine, transaction=own, database=self.database),
             writes=writes,
             lock_timeout_ms=self.lock_timeout_ms,
             use=self._use,
             rules=self.engine.plane.text_rules,
         )
         try:
-            with context.tables_named(), self.engine.plane.running():
+            with context.tables.tables_named(), self.engine.plane.running():
                 admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
         except CorruptTable as error:
@@ -340,7 +339,7 @@ class Session:
     ) -> Snapshot:
         """Return the table's snapshot."""
         with self._reading(table, transaction) as context:
-            return context.snapshot(context.require(table), travel)
+            return context.snapshot(context.tables.require(table), travel)
 
     def glance(self, table: Table) -> Snapshot | None:
         """Return the table's snapshot; None in a transaction, which an error would fail."""
@@ -349,7 +348,7 @@ class Session:
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
         """Whether the table exists."""
         with self._reading(table, transaction) as context:
-            return context.exists(context.find(table))
+            return context.tables.exists(context.tables.find(table))
 
     def _use(self, database: str) -> None:
         self.database = database

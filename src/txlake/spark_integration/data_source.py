@@ -164,7 +164,7 @@ def _open_table(options: Mapping[str, str]) -> Iterator[_OpenTable]:
         open_session(place) as session,
         session.statement_context(None, [(table, LockMode.SCH_S)]) as context,
     ):
-        handle = context.require(table)
+        handle = context.tables.require(table)
         yield _OpenTable(_snapshot(context, handle, parsed), handle, place, session.engine)
 
 

@@ -69,9 +69,9 @@ class LakeBinding:
         if not self.may_be_in_lake(table):
             return None
         with self.session.statement_context(self.session.current, [], pins=False) as context:
-            if context.find(table) is not None:
+            if context.tables.find(table) is not None:
                 return NameKind.TABLE
-            view = context.viewed(table)
+            view = context.tables.viewed(table)
             is_own = view is not None and view.entry is not None
             return NameKind.VIEW if is_own or view_named(table.parts) is not None else None
 

@@ -113,7 +113,7 @@ def _require_files(table: str, store: Store, reports: Reports) -> None:
 def _try_commit(session: Session, table: Table, staged: StagedFiles, commit: CommitDetails) -> bool:
     """Commit the staged files. Returns False if they were committed before."""
     with session.alone([(table, LockMode.IX)]) as context:
-        handle = context.require(table)
+        handle = context.tables.require(table)
         changes = []
         if commit.app is not None:
             app_id, number = commit.app

@@ -66,7 +66,7 @@ def detach(session: Session, name: str) -> str:
     """Gives a table up; its place."""
     table = table_of(name)
     with session.alone([(table, LockMode.SCH_M)]) as context:
-        handle = context.require(table)
+        handle = context.tables.require(table)
         if not handle.in_lake:
             raise InvalidRequest(f"{name} is no table of the lake: there is nothing to detach")
         remove_table(context.transaction, handle, keeps_files=True)

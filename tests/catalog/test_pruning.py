@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 
 from tests.catalog.ledgers import User, execute, selected, version
 from txlake.catalog import Catalog, place_facts, pruning
+from txlake.catalog.counter_rows import lock_sequence
 from txlake.catalog.database import CommitUnsettled
-from txlake.catalog.names import lock_sequence
 from txlake.catalog.pruning import Pruner
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import DroppedTable, NewTable, Ratification, Ratified, VersionRange

@@ -58,6 +58,7 @@ MODULES = {
     "catalog": (
         "admission",
         "commits",
+        "counter_rows",
         "group_commit",
         "lock_rows",
         "locks",

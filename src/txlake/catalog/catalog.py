@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import name_parts, names, place_facts
+from txlake.catalog import counter_rows, name_parts, names, place_facts
 from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
@@ -150,7 +150,7 @@ class Catalog:
     def _make_ready(self) -> None:
         with self._on.writing() as connection:
             upgrade(self._on, connection)
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             if self._lake(connection) is None:
                 set_fact(connection, _LAKE, self._system.new_id())
             self._fence.epoch = epoch_of(connection)
@@ -183,7 +183,7 @@ class Catalog:
         taken.
         """
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             if names.database(connection, name) is not None:
                 if if_not_exists:
                     return False
@@ -214,7 +214,7 @@ class Catalog:
     def set_isolation(self, name: str, isolation: str) -> None:
         """Set a database's isolation level. Raises InvalidRequest if there is no such database."""
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
@@ -224,7 +224,7 @@ class Catalog:
         database.
         """
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             text = json.dumps({**entry.properties, **properties})
             changed = sa.update(databases).where(databases.c.id == entry.id)
@@ -248,7 +248,7 @@ class Catalog:
         """Remove an empty database. Raises InvalidRequest for any other."""
         self.require_droppable(name)
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
@@ -298,7 +298,7 @@ class Catalog:
     def share(self, location: str, others: Collection[str]) -> None:
         """Allow the table at a location to have files in other places, as a shallow clone does."""
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             place_facts.share(connection, location, others)
 
     def shared_with(self, location: str) -> tuple[str, ...]:

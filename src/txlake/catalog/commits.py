@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names, place_facts
+from txlake.catalog import counter_rows, names, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.group_commit import GroupCommit, Interrupted
@@ -69,7 +69,7 @@ _VERSION = (
     .order_by(commits.c.version.desc())
     .limit(1)
 )
-_AT = names.NEWEST_SEQUENCE.add_columns(EPOCH, _VERSION.scalar_subquery().label("version"))
+_AT = counter_rows.NEWEST_SEQUENCE.add_columns(EPOCH, _VERSION.scalar_subquery().label("version"))
 _NEWEST_COMMITS = (
     sa.select(
         commits.c.sequence,
@@ -93,7 +93,7 @@ _INSTANTS = sa.union_all(
     sa.select(
         sa.func.coalesce(transactions.c.sequence, transactions.c.begin_sequence).label("at")
     ).where(transactions.c.state != KILLED),
-    names.NEWEST_SEQUENCE,
+    counter_rows.NEWEST_SEQUENCE,
 ).subquery()
 _OLDEST_INSTANT = sa.select(sa.func.min(_INSTANTS.c.at))
 _FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
@@ -150,7 +150,7 @@ class CommitLedger:
     def sequence(self) -> int:
         known = self._fence.newest
         with self._on.reading() as connection:
-            found = connection.execute(names.INSTANT).one()
+            found = connection.execute(counter_rows.INSTANT).one()
         self._fence.check(found.epoch, found.value, known=known)
         return int(found.value)
 
@@ -196,7 +196,7 @@ class CommitLedger:
         )
         with self._on.writing_relaxed() as connection:
             # The counter's row first: who reserves comes one after the other.
-            first = names.next_number(connection, names.LOCK, len(table_ids))
+            first = counter_rows.next_number(connection, counter_rows.LOCK, len(table_ids))
             reap(self._on, connection)
             session_id = connection.execute(owner.with_for_update(read=True)).scalar()
             if session_id is None:
@@ -256,7 +256,7 @@ class CommitLedger:
         Returns False if another process has already removed the folder.
         """
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             return place_facts.note_clearing(connection, table_id)
 
     def forget(self, table_id: str) -> None:
@@ -265,7 +265,7 @@ class CommitLedger:
         """
         self._publications.write_deferred()
         with self._on.writing_relaxed() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
             names.forget_table(connection, table_id)
 
@@ -289,7 +289,7 @@ class CommitLedger:
         was pruned.
         """
         with self._on.reading() as connection:
-            newest = names.newest_sequence(connection)
+            newest = counter_rows.newest_sequence(connection)
             if not 0 <= sequence <= newest:
                 raise InvalidRequest(
                     f"there is no instant {sequence} of the lake: expected 0 to {newest}, the "
@@ -345,7 +345,7 @@ class CommitLedger:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._on.writing() as connection:
-                    self._fence.check(epoch_of(connection), names.lock_sequence(connection))
+                    self._fence.check(epoch_of(connection), counter_rows.lock_sequence(connection))
                     found = _read_traces(connection, transaction_ids)
                     require_traces(connection, set(transaction_ids) - set(found), since)
                     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.names import TableEntry
@@ -69,14 +69,14 @@ class DroppedTables:
         """
         matches = _IS_RETAINED & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
         with self._on.writing_relaxed() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(matches).values(is_told=True)
             return connection.execute(changed).rowcount == 1
 
     def clear_drop_note(self, table_id: str) -> None:
         """Record that a folder may hold no drop note any more."""
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(is_told=False))
 
@@ -86,7 +86,7 @@ class DroppedTables:
         The table stays among the ledger's dropped tables until its folder is removed.
         """
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             found = self._query(_IS_RETAINED & (tables.c.id == table_id))
             row = connection.execute(found).first()
             if row is None or not row.is_over:

@@ -12,7 +12,7 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows
 from txlake.catalog.database import Database
 from txlake.catalog.engines import clock
 from txlake.catalog.owners import ACTIVE, is_expired, needs_reaping
@@ -36,7 +36,7 @@ from txlake.conflict.locking import (
 )
 
 _LOCK_QUEUE = Prepared(
-    sa.select(counters.c.value).where(counters.c.name == names.LOCK).with_for_update()
+    sa.select(counters.c.value).where(counters.c.name == counter_rows.LOCK).with_for_update()
 )
 _QUEUE_COLUMNS = (
     locks.c.id,
@@ -79,7 +79,7 @@ def send_next_ids(connection: Connection, count: int) -> Callable[[], int]:
 
     Until the end nobody else asks for locks or is granted one.
     """
-    return names.send_next_number(connection, names.LOCK, count)
+    return counter_rows.send_next_number(connection, counter_rows.LOCK, count)
 
 
 def lock_queue(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows, names
 from txlake.catalog.fence import EPOCH
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.prepared import Prepared
@@ -45,7 +45,7 @@ _NEWEST = Prepared(
             _NEWEST_VERSION.scalar_subquery().label("version"),
         )
         .select_from(counters.outerjoin(tables, tables.c.id.in_(ids)))
-        .where(counters.c.name == names.SEQUENCE)
+        .where(counters.c.name == counter_rows.SEQUENCE)
     ),
     "ids",
 )

@@ -15,32 +15,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.fence import EPOCH
+from txlake.catalog.counter_rows import next_number
 from txlake.catalog.prepared import Prepared
-from txlake.catalog.relations import counters, databases, identities, tables, views
+from txlake.catalog.relations import databases, identities, tables, views
 from txlake.errors import InvalidRequest, Unavailable
 
-LOCK = "lock"
-SEQUENCE = "sequence"
 NAME_LENGTH_MAX = 255
 """Of a database's or a table's name, in characters, in lower case too."""
 
 _OBJECT = "object"
 
-NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
-INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
-"""Asks for the lake's newest instant and the catalog's epoch."""
-_NEWEST = Prepared(NEWEST_SEQUENCE)
-_LOCKED = Prepared(NEWEST_SEQUENCE.with_for_update())
-_SET_SEQUENCE = Prepared(
-    sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
-)
-_ADVANCE_COUNTER = Prepared(
-    sa.update(counters)
-    .where(counters.c.name == sa.bindparam("counter"))
-    .values(value=counters.c.value + sa.bindparam("count"))
-    .returning(counters.c.value)
-)
 _DATABASE = Prepared(sa.select(databases).where(databases.c.folded_name == sa.bindparam("named")))
 
 
@@ -77,38 +61,6 @@ class TableEntry:
     created_ms: int
     modified_ms: int
     head: int | None = None
-
-
-def newest_sequence(connection: Connection) -> int:
-    """The lake's newest instant."""
-    return _NEWEST.number(connection)
-
-
-def lock_sequence(connection: Connection) -> int:
-    """The lake's newest instant, which nobody else advances until the transaction ends."""
-    return _LOCKED.number(connection)
-
-
-def set_sequence(connection: Connection, sequence: int) -> None:
-    """Advances the sequence that was locked."""
-    _SET_SEQUENCE.run(connection, new=sequence)
-
-
-def next_number(connection: Connection, counter: str, count: int = 1) -> int:
-    """The first of so many new numbers of a counter; others wait for them until the end."""
-    return send_next_number(connection, counter, count)()
-
-
-def send_next_number(connection: Connection, counter: str, count: int) -> Callable[[], int]:
-    """As `next_number`, which is asked for at once; what it gives waits for the number."""
-    newest = _ADVANCE_COUNTER.send(connection, counter=counter, count=count)
-    return lambda: int(newest()[0].value) - count + 1
-
-
-def raise_number(connection: Connection, counter: str, number: int) -> None:
-    """Makes a counter's next numbers come after that one."""
-    behind = (counters.c.name == counter) & (counters.c.value < number)
-    connection.execute(sa.update(counters).where(behind).values(value=number))
 
 
 def database(connection: Connection, name: str) -> DatabaseEntry | None:

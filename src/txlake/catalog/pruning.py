@@ -16,8 +16,8 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from txlake.catalog.counter_rows import lock_sequence, newest_sequence
 from txlake.catalog.database import Database
-from txlake.catalog.names import lock_sequence, newest_sequence
 from txlake.catalog.owners import reap_due
 from txlake.catalog.relations import bare, commits, counters, tables, transactions
 from txlake.catalog.shielding import shielded

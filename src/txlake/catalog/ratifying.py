@@ -14,7 +14,7 @@ from typing import assert_never
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended_error, is_expired, killed_error
@@ -118,7 +118,7 @@ class Ratifier:
                     on.now().label("now_ms"),
                     EPOCH,
                 )
-                .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
+                .join_from(transactions, counters, counters.c.name == counter_rows.SEQUENCE)
                 .where(transactions.c.id.in_(ids))
                 .order_by(transactions.c.id)
                 .with_for_update(of=[transactions, counters])
@@ -264,7 +264,7 @@ class _Batch:
             if not self._ended:
                 return
             end_transactions(self._connection, self._ended)
-            names.set_sequence(self._connection, self._sequence)
+            counter_rows.set_sequence(self._connection, self._sequence)
 
     def _write_commits(self) -> None:
         if self._commits:

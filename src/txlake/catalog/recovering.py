@@ -14,7 +14,7 @@ from itertools import groupby
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows
 from txlake.catalog.commits import table_commits
 from txlake.catalog.database import Database
 from txlake.catalog.fact_rows import fact, remove_fact, set_fact
@@ -77,14 +77,14 @@ class Recovery:
         with self._on.writing() as connection:
             # Before the sequence, as all do who lock both: who ratifies waits here.
             end_sessions(connection, connection.scalars(others.order_by(sessions.c.id)).all())
-            sequence = max(names.lock_sequence(connection), self._fence.newest)
+            sequence = max(counter_rows.lock_sequence(connection), self._fence.newest)
             self._adopt(connection, lake_id)
             epoch = max(epoch_min, epoch_of(connection) + 1)
             set_fact(connection, EPOCH_FACT, str(epoch))
             set_fact(connection, _RECOVERING, str(epoch))
             # What was told of this process's instants and session isn't told of others again.
-            names.set_sequence(connection, sequence)
-            names.raise_number(connection, SESSION_COUNTER, session_id)
+            counter_rows.set_sequence(connection, sequence)
+            counter_rows.raise_number(connection, SESSION_COUNTER, session_id)
         self._fence.epoch, self._fence.newest = epoch, sequence
         return epoch
 
@@ -190,12 +190,12 @@ class Recovery:
             head = found[-1].version if found else kept
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(head=head, published=head))
-            names.set_sequence(connection, sequence)
+            counter_rows.set_sequence(connection, sequence)
             self._fence.newest = sequence
 
     def _lock(self, connection: Connection, epoch: int) -> int:
         """The newest instant, locked, in this recovery's epoch. Raises Unavailable in another."""
-        sequence = names.lock_sequence(connection)
+        sequence = counter_rows.lock_sequence(connection)
         self._check(epoch, epoch_of(connection))
         return sequence
 

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.abandoned import AbandonedResources
+from txlake.catalog.counter_rows import next_number, raise_number
 from txlake.catalog.database import Database
 from txlake.catalog.heartbeat import Heartbeat
-from txlake.catalog.names import next_number, raise_number
 from txlake.catalog.owners import end_sessions, is_expired
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import sessions

@@ -18,10 +18,10 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
 from txlake.catalog.abandoned import AbandonedResources
+from txlake.catalog.counter_rows import INSTANT, NEWEST_SEQUENCE, send_next_number
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.names import INSTANT, NEWEST_SEQUENCE, send_next_number
 from txlake.catalog.owners import (
     ACTIVE,
     KILLED,

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.names import DatabaseEntry
 from txlake.catalog.relations import databases, views
@@ -91,7 +91,7 @@ class Views:
         """Names a query. Raises InvalidRequest for a name that is taken or too long."""
         names.check_name(name)
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
             now_ms = self._on.now_ms(connection)
@@ -123,7 +123,7 @@ class Views:
     ) -> None:
         """Gives a view another query. Raises InvalidRequest when the view is gone."""
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             self._update(
                 connection,
                 view_id,
@@ -137,7 +137,7 @@ class Views:
         """Gives a view another name. Raises InvalidRequest when that is taken, or the view gone."""
         names.check_name(name)
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
             self._update(
@@ -153,7 +153,7 @@ class Views:
     def drop(self, view_id: str) -> None:
         """Forgets a view; one that is gone already stays so."""
         with self._on.writing() as connection:
-            names.lock_sequence(connection)
+            counter_rows.lock_sequence(connection)
             connection.execute(sa.delete(views).where(views.c.id == view_id))
 
 

@@ -80,6 +80,6 @@ def test_a_journal_that_can_not_be_written_is_logged(
     catalog = opened()
     execute(url, "DROP TABLE txlake_conflicts")
     catalog.journal.record("t1", None, Deadlock("victim"))
-    assert "the conflict of transaction t1 isn't noted" in caplog.text
+    assert "the conflict of transaction t1 isn't recorded" in caplog.text
     with pytest.raises(Unavailable):
         catalog.journal.conflicts()

@@ -26,7 +26,7 @@ from txlake.sql.statements import TableName
 
 
 class AnyCatalog(Protocol):
-    """The names and places that are known, and the books beside them."""
+    """A catalog: databases, tables and views by name, and what sessions share through it."""
 
     @property
     def sessions(self) -> Sessions: ...
@@ -45,73 +45,82 @@ class AnyCatalog(Protocol):
 
     @property
     def lake_id(self) -> str | None:
-        """Which lake this is; None: none."""
+        """The lake's id; None if the catalog isn't a lake's."""
         ...
 
     @property
     def is_lake(self) -> bool:
-        """Whether it is a lake's."""
+        """Whether the catalog is a lake's."""
         ...
 
     @property
     def schemas(self) -> Schemas | None:
-        """Who makes and drops databases, where that is another system."""
+        """The schemas of the system that creates and drops databases; None if that is txlake."""
         ...
 
     @property
     def has_names(self) -> bool:
-        """Whether tables have names here."""
+        """Whether tables can have names in the catalog."""
         ...
 
     @property
     def ledger(self) -> Ledger:
-        """Who makes the named tables' versions. Raises InvalidRequest where there are none."""
+        """The ledger that decides the named tables' versions.
+
+        Raises InvalidRequest if the catalog has no names.
+        """
         ...
 
     def of_lake(self) -> Catalog:
-        """The lake's catalog. Raises InvalidRequest where there is none."""
+        """Return the lake's catalog. Raises InvalidRequest if the catalog isn't a lake's."""
         ...
 
     def close(self) -> None:
-        """Releases what it holds."""
+        """End the catalog's sessions and close its connections."""
         ...
 
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
-        """(database, table) of a name, as `name_parts` says; `database` is the one in use."""
+        """Return (database, table) of a name, as `name_parts.qualified`; `database` is the
+        current one.
+        """
         ...
 
     def database(self, name: str) -> DatabaseEntry | None:
-        """The database of that name; letter case doesn't count."""
+        """Return the database of that name, in any letter case; None if there is none."""
         ...
 
     def databases(self) -> Sequence[DatabaseEntry]:
-        """The databases by name."""
+        """Return the databases, ordered by name."""
         ...
 
     def tables(self, database: str) -> Sequence[TableEntry]:
-        """A database's tables by name. Raises InvalidRequest when there is no such database."""
+        """Return a database's tables, ordered by name. Raises InvalidRequest if there is no such
+        database.
+        """
         ...
 
     def find(self, database: str, name: str) -> TableEntry | None:
-        """The table of that name; letter case doesn't count."""
+        """Return the table of that name, in any letter case; None if there is none."""
         ...
 
     def new_place(self, database: str, name: str) -> NewPlace | None:
-        """A place for a new table; None where the caller chooses it."""
+        """Reserve a place for a new table; return None if the caller chooses the place."""
         ...
 
     def requirements_of(self, table_id: str) -> NewPlace | None:
-        """What was asked of a new table, when it got its place; None where nothing was."""
+        """Return the requirements on a new table that came with its place; None if there are
+        none.
+        """
         ...
 
     def at_place(self, location: str) -> TableEntry | None:
-        """The table at a place, the store's URL."""
+        """Return the table at a place, the store's URL; None if there is none."""
         ...
 
     def share(self, location: str, others: Collection[str]) -> None:
-        """Allows the table at a location to have files in these places: a shallow clone's."""
+        """Allow the table at a location to have files in other places, as a shallow clone does."""
         ...
 
     def shared_with(self, location: str) -> tuple[str, ...]:
-        """In which other places the table at a location may have files."""
+        """Return the other places in which the table at a location may have files."""
         ...

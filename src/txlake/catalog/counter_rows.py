@@ -20,7 +20,7 @@ SEQUENCE = "sequence"
 
 NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
 INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
-"""Asks for the lake's newest instant and the catalog's epoch."""
+"""The query for the lake's newest instant and the catalog's epoch."""
 _NEWEST = Prepared(NEWEST_SEQUENCE)
 _LOCKED = Prepared(NEWEST_SEQUENCE.with_for_update())
 _SET_SEQUENCE = Prepared(
@@ -35,32 +35,37 @@ _ADVANCE_COUNTER = Prepared(
 
 
 def newest_sequence(connection: Connection) -> int:
-    """The lake's newest instant."""
+    """Return the lake's newest instant."""
     return _NEWEST.number(connection)
 
 
 def lock_sequence(connection: Connection) -> int:
-    """The lake's newest instant, which nobody else advances until the transaction ends."""
+    """Return the lake's newest instant, locked: no other transaction advances it before this one
+    has ended.
+    """
     return _LOCKED.number(connection)
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
-    """Advances the sequence that was locked."""
+    """Set the newest instant. The caller has locked the sequence."""
     _SET_SEQUENCE.run(connection, new=sequence)
 
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
-    """The first of so many new numbers of a counter; others wait for them until the end."""
+    """Take `count` new numbers of a counter and return the first.
+
+    The counter's row stays locked until the transaction ends.
+    """
     return send_next_number(connection, counter, count)()
 
 
 def send_next_number(connection: Connection, counter: str, count: int) -> Callable[[], int]:
-    """As `next_number`, which is asked for at once; what it gives waits for the number."""
-    newest = _ADVANCE_COUNTER.send(connection, counter=counter, count=count)
-    return lambda: int(newest()[0].value) - count + 1
+    """Send the query of `next_number`; return a function that waits for the first number."""
+    advanced = _ADVANCE_COUNTER.send(connection, counter=counter, count=count)
+    return lambda: int(advanced()[0].value) - count + 1
 
 
 def raise_number(connection: Connection, counter: str, number: int) -> None:
-    """Makes a counter's next numbers come after that one."""
+    """Raise a counter to `number`, unless it is higher already."""
     behind = (counters.c.name == counter) & (counters.c.value < number)
     connection.execute(sa.update(counters).where(behind).values(value=number))

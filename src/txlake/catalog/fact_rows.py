@@ -16,8 +16,8 @@ _FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("named"))
 
 def fact(connection: Connection, name: str) -> str | None:
     """Return the text of that name; None if there is none."""
-    found: str | None = connection.scalar(_FACT, {"named": name})
-    return found
+    value: str | None = connection.scalar(_FACT, {"named": name})
+    return value
 
 
 def set_fact(connection: Connection, name: str, value: str) -> None:

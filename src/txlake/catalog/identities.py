@@ -25,17 +25,17 @@ class IdentityMarks:
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
         is_column = _is_column(table_id, column)
-        # A reservation that a power failure takes back would be given out twice where clients go
-        # on: those of a SQLite file fail with it.
-        kind = self._on.writing_relaxed if self._on.is_sqlite else self._on.writing
-        with kind() as connection:
-            found = connection.scalar(_mark(is_column))
-            if found is None and self._insert_first(connection, table_id, column, last(None)):
+        # If a power failure undid a reservation, clients that live on would use its values twice.
+        # The clients of a SQLite file are on the host that fails.
+        transaction = self._on.writing_relaxed if self._on.is_sqlite else self._on.writing
+        with transaction() as connection:
+            present = connection.scalar(_mark(is_column))
+            if present is None and self._insert_first(connection, table_id, column, last(None)):
                 return
-            if found is None:  # another one came first
-                found = connection.scalar(_mark(is_column))
-            mark = last(found)
-            if mark != found:
+            if present is None:  # another transaction has inserted it
+                present = connection.scalar(_mark(is_column))
+            mark = last(present)
+            if mark != present:
                 connection.execute(sa.update(identities).where(is_column).values(mark=mark))
 
     def _insert_first(self, connection: Connection, table_id: str, column: str, mark: int) -> bool:
@@ -44,8 +44,8 @@ class IdentityMarks:
         """
         insert = sqlite.insert if self._on.is_sqlite else postgresql.insert
         row = insert(identities).values(table_id=table_id, column_digest=column, mark=mark)
-        made = row.on_conflict_do_nothing().returning(identities.c.mark)
-        return connection.execute(made).first() is not None
+        inserted = row.on_conflict_do_nothing().returning(identities.c.mark)
+        return connection.execute(inserted).first() is not None
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
         is_column = _is_column(table_id, column) & (identities.c.mark == mark)

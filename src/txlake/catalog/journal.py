@@ -25,7 +25,7 @@ class ConflictEntry:
     """A conflict that ended a transaction.
 
     Attributes:
-        transaction_number, begin_ms, process: None if the catalog didn't have it any more.
+        transaction_number, begin_ms, process: None if the transaction's row was gone already.
         error: the name of its class in `errors`.
     """
 
@@ -78,7 +78,7 @@ class Journal:
                 too_old = conflicts.c.id <= newest - CONFLICTS_MAX
                 connection.execute(sa.delete(conflicts).where(too_old))
         except TxlakeError as error:
-            _log.warning("the conflict of transaction %s isn't noted: %s", transaction_id, error)
+            _log.warning("the conflict of transaction %s isn't recorded: %s", transaction_id, error)
 
     def conflicts(self, limit: int = 1_000) -> list[ConflictEntry]:
         """Return the newest conflicts, newest first. Rows of the evidence hold JSON values."""
@@ -101,5 +101,5 @@ def _entry(row: Mapping[Any, Any]) -> ConflictEntry:
 def _evidence(text: str | None) -> Evidence | None:
     if text is None:
         return None
-    found = json.loads(text)
-    return Evidence(**{**found, "files": tuple(found["files"]), "rows": tuple(found["rows"])})
+    facts = json.loads(text)
+    return Evidence(**{**facts, "files": tuple(facts["files"]), "rows": tuple(facts["rows"])})

@@ -1,6 +1,6 @@
-"""Requests for locks as rows of `txlake_locks`: read, written, and named for messages.
+"""Lock requests as rows of `txlake_locks`, and their texts in messages.
 
-Owns the SQL. Who may have which lock is decided in `conflict.locking`, who asks in `locks`.
+Owns the SQL. `conflict.locking` decides which requests are granted, `locks` makes them.
 """
 
 from __future__ import annotations
@@ -65,8 +65,11 @@ _CONTESTED = sa.tuple_(*_place).in_(
 
 @dataclass(frozen=True, slots=True)
 class LockQueue:
-    """The requests in the queue. `needs_reaping`: a request is void, or its session is to be
-    reaped.
+    """Lock requests, ordered by id.
+
+    Attributes:
+        asked_ms: when each request was made, by its id.
+        needs_reaping: a request is void, or `reap` would change its session.
     """
 
     requests: list[Queued]
@@ -75,15 +78,15 @@ class LockQueue:
 
 
 def send_next_ids(connection: Connection, count: int) -> Callable[[], int]:
-    """Takes so many new ids, and gives what waits for the first.
+    """Send the query for `count` new request ids; return a function that waits for the first.
 
-    Until the end nobody else asks for locks or is granted one.
+    This locks the queue (`lock_queue`).
     """
     return counter_rows.send_next_number(connection, counter_rows.LOCK, count)
 
 
 def lock_queue(connection: Connection) -> None:
-    """Until the end nobody else asks for locks or is granted one."""
+    """Lock the queue: no other transaction makes or grants requests before this one has ended."""
     _LOCK_QUEUE.rows(connection)
 
 
@@ -94,21 +97,22 @@ def send_queue_query(
 
     Void requests, and requests on some other resources, may be among them.
     """
-    found = _ON_RESOURCES.send(
+    rows = _ON_RESOURCES.send(
         connection,
         types=sorted({resource.type.value for resource in resources}),
         entities=sorted({resource.entity for resource in resources}),
     )
-    return lambda: [_queued(*row) for row in found()]
+    return lambda: [_queued(*row) for row in rows()]
 
 
 def read_queue(
     connection: Connection, on: Database, *, contested: bool = False, living: bool = False
 ) -> LockQueue:
-    """All requests by id, or just those for things that somebody waits for.
+    """Return the lock requests of all owners.
 
-    With `living` without the void ones: of a session whose lease is over, of a transaction that was
-    killed or isn't there.
+    Args:
+        contested: only requests for resources that some request waits for.
+        living: without void requests and those of sessions whose lease has expired.
     """
     is_void = locks.c.transaction_id.is_not(None) & transactions.c.state.is_distinct_from(ACTIVE)
     is_due, is_over = is_void | needs_reaping(on), is_void | is_expired(on)
@@ -130,49 +134,49 @@ def read_queue(
 
 @cache
 def _addition(is_sqlite: bool) -> Prepared:
-    given = (column.name for column in locks.c if column.name != "asked_ms")
-    return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), columns=given)
+    columns = (column.name for column in locks.c if column.name != "asked_ms")
+    return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), columns=columns)
 
 
 def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
-    """Writes new requests."""
-    given = [
+    """Insert new requests."""
+    rows = [
         {
-            "id": one.id,
-            "session_id": one.owner.session,
-            "transaction_id": one.owner.transaction,
-            "resource_type": one.resource.type.value,
-            "resource_subtype": one.resource.subtype,
-            "database_number": one.resource.database,
-            "entity": one.resource.entity,
-            "description": one.resource.description,
-            "mode": one.mode.value,
-            "status": one.status.value,
+            "id": request.id,
+            "session_id": request.owner.session,
+            "transaction_id": request.owner.transaction,
+            "resource_type": request.resource.type.value,
+            "resource_subtype": request.resource.subtype,
+            "database_number": request.resource.database,
+            "entity": request.resource.entity,
+            "description": request.resource.description,
+            "mode": request.mode.value,
+            "status": request.status.value,
         }
-        for one in requests
+        for request in requests
     ]
-    _addition(on.is_sqlite).run_all(connection, given)
+    _addition(on.is_sqlite).run_all(connection, rows)
 
 
-def convert(connection: Connection, held: Queued, mode: LockMode) -> bool:
-    """Makes a lock that was granted a stronger one; False when it isn't there any more."""
-    change = sa.update(locks).where(locks.c.id == held.id).values(mode=mode.value)
+def convert(connection: Connection, granted: Queued, mode: LockMode) -> bool:
+    """Change the mode of a granted lock; return False if its row was removed."""
+    change = sa.update(locks).where(locks.c.id == granted.id).values(mode=mode.value)
     return connection.execute(change).rowcount > 0
 
 
 def mark(connection: Connection, request: Queued, status: LockStatus) -> bool:
-    """Gives a request its new status; False when it isn't there any more."""
+    """Change the status of a request; return False if its row was removed."""
     change = sa.update(locks).where(locks.c.id == request.id).values(status=status.value)
     return connection.execute(change).rowcount > 0
 
 
 def remove(connection: Connection, request: Queued) -> None:
-    """Removes one request."""
+    """Remove a request."""
     connection.execute(sa.delete(locks).where(locks.c.id == request.id))
 
 
 def withdraw(connection: Connection, owner: Owner) -> None:
-    """Removes an owner's requests that weren't granted."""
+    """Remove an owner's requests that aren't granted."""
     connection.execute(
         sa.delete(locks).where(
             locks.c.session_id == owner.session,
@@ -182,18 +186,22 @@ def withdraw(connection: Connection, owner: Owner) -> None:
     )
 
 
-def remove_session_locks(connection: Connection, session_id: int, kept: Resource) -> None:
-    """Removes the locks that are a session's own, but for those on a thing that is kept."""
-    is_kept = (locks.c.resource_type == kept.type.value) & (locks.c.entity == kept.entity)
+def remove_session_locks(connection: Connection, session_id: int, except_on: Resource) -> None:
+    """Remove the locks that belong to a session itself, not to a transaction, except those on one
+    resource.
+    """
+    is_excepted = (locks.c.resource_type == except_on.type.value) & (
+        locks.c.entity == except_on.entity
+    )
     connection.execute(
         sa.delete(locks).where(
-            locks.c.session_id == session_id, locks.c.transaction_id.is_(None), ~is_kept
+            locks.c.session_id == session_id, locks.c.transaction_id.is_(None), ~is_excepted
         )
     )
 
 
 def resource_text(connection: Connection, resource: Resource) -> str:
-    """What a message calls a thing."""
+    """Return the text that names a resource in messages, such as `table sales.orders`."""
     by_number = sa.select(databases.c.name).where(databases.c.number == resource.database)
     database = connection.scalar(by_number) or f"number {resource.database}"
     if resource.type is ResourceType.DATABASE:
@@ -209,11 +217,11 @@ def resource_text(connection: Connection, resource: Resource) -> str:
 
 
 def owner_text(connection: Connection, owner: Owner) -> str:
-    """What a message calls an owner: its session, where that runs, and its transaction."""
-    found = connection.execute(
+    """Return the text that names an owner in messages: session, transaction, process and host."""
+    row = connection.execute(
         sa.select(sessions.c.process, sessions.c.host).where(sessions.c.id == owner.session)
     ).first()
-    place = "" if found is None else f"process {found.process} on {found.host}"
+    place = "" if row is None else f"process {row.process} on {row.host}"
     transaction = "" if owner.transaction is None else f"transaction {owner.transaction}"
     return f"session {owner.session} ({', '.join(filter(None, (transaction, place)))})"
 

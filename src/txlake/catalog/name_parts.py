@@ -1,6 +1,6 @@
-"""What the parts of a table's name mean: table, database.table, lake.database.table, dbo.table.
+"""Resolve the parts of a table's name: table, database.table, lake.database.table, dbo.table.
 
-Owns the meaning of the parts alone; which tables there are is the catalog's business.
+Doesn't know which tables exist.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ _SCHEMA = "dbo"
 
 
 def lake_names(warehouse_url: str | None) -> frozenset[str]:
-    """What a lake is called where it is named, in lower case: its folder's name is one."""
-    own = unquote(warehouse_url or "").rstrip("/").rpartition("/")[2].lower()
-    return frozenset({_SPARK_CATALOG, own} - {""})
+    """Return the names of a lake in three-part names, in lower case: `spark_catalog`, and the name
+    of its warehouse's folder.
+    """
+    folder = unquote(warehouse_url or "").rstrip("/").rpartition("/")[2].lower()
+    return frozenset({_SPARK_CATALOG, folder} - {""})
 
 
 def qualified(
     table: TableName, database: str, lakes: Collection[str], is_database: Callable[[str], bool]
 ) -> tuple[str, str]:
-    """(database, table) of a name; `database` is the one in use.
+    """Return (database, table) of a name; `database` is the current one.
 
-    The first of three parts is the lake. `dbo`, which is T-SQL's schema, is the database in use, or
-    the one before it, unless there is a database of that name. Raises InvalidRequest for a name of
-    another catalog.
+    The first of three parts is the lake, one of the names `lakes`. The part `dbo`, T-SQL's default
+    schema, means the current database, or in `database.dbo.table` that database, unless a database
+    has the name `dbo`.
+
+    Raises InvalidRequest for a name of another catalog.
     """
     *owners, name = table.parts
     if len(owners) == 2 and owners[0].lower() in lakes:
@@ -36,7 +40,7 @@ def qualified(
     if len(owners) == 2 and _is_schema(owners[1], is_database) and is_database(owners[0]):
         owners = owners[:1]
     if len(owners) > 1:
-        known = " or ".join(quoted(one) for one in sorted(lakes))
+        known = " or ".join(quoted(lake) for lake in sorted(lakes))
         raise InvalidRequest(
             f"{table}: expected table or database.table, found {len(table.parts)} parts; of three, "
             f"the first is the lake: {known}"
@@ -47,5 +51,5 @@ def qualified(
 
 
 def _is_schema(name: str, is_database: Callable[[str], bool]) -> bool:
-    """Whether a name is T-SQL's `dbo`, and no database."""
+    """Return whether a name is T-SQL's `dbo`, and no database's."""
     return name.lower() == _SCHEMA and not is_database(name)

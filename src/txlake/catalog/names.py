@@ -1,7 +1,7 @@
-"""Databases and tables by name, as statements on a connection: who calls them has the transaction.
+"""Databases and tables by name, read and written in the caller's transaction.
 
-Who changes a name has locked the sequence first (`lock_sequence`): so that a name that was found
-free stays free, and the lake's instants have an order.
+The caller locks the sequence (`lock_sequence`) before it changes a name: then a name that was
+found free stays free, and the lake's instants have an order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from txlake.catalog.relations import databases, identities, tables, views
 from txlake.errors import InvalidRequest, Unavailable
 
 NAME_LENGTH_MAX = 255
-"""Of a database's or a table's name, in characters, in lower case too."""
+"""The longest name of a database or table, in characters, as written and in lower case."""
 
 _OBJECT = "object"
 
@@ -30,7 +30,12 @@ _DATABASE = Prepared(sa.select(databases).where(databases.c.folded_name == sa.bi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEntry:
-    """A database. `isolation`: the level its creator set, if any; `properties`: DBPROPERTIES."""
+    """A database.
+
+    Attributes:
+        isolation: the isolation level of its transactions; None if no level was set.
+        properties: what DBPROPERTIES set.
+    """
 
     id: str
     number: int
@@ -46,9 +51,9 @@ class TableEntry:
     """A named table.
 
     Attributes:
-        managed: its folder is the lake's, and goes when the table is dropped.
-        modified_ms: when it was last named, renamed or attached.
-        head: the newest ratified version; None for a name alone, of a table that isn't attached.
+        managed: the lake owns the table's folder, and removes it after the table is dropped.
+        modified_ms: when the table was last created, renamed or attached.
+        head: the newest ratified version; None for a name without an attached table.
     """
 
     id: str
@@ -64,13 +69,15 @@ class TableEntry:
 
 
 def database(connection: Connection, name: str) -> DatabaseEntry | None:
-    """The database of that name; letter case doesn't count."""
+    """Return the database of that name, in any letter case; None if there is none."""
     row = _DATABASE.row(connection, named=name.lower())
     return None if row is None else database_entry(row)
 
 
 def require_database(connection: Connection, name: str) -> DatabaseEntry:
-    """The database of that name. Raises InvalidRequest when there is none."""
+    """Return the database of that name, in any letter case. Raises InvalidRequest if there is
+    none.
+    """
     entry = database(connection, name)
     if entry is None:
         raise InvalidRequest(f"there is no database {name!r}; CREATE DATABASE {name} makes it")
@@ -78,7 +85,10 @@ def require_database(connection: Connection, name: str) -> DatabaseEntry:
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidRequest for a name that no catalog holds, SQLite's neither."""
+    """Raise InvalidRequest for a name that is longer than a catalog's columns for names.
+
+    SQLite would store such a name; it is refused there too, so that all catalogs agree.
+    """
     length = max(len(name), len(name.lower()))
     if length > NAME_LENGTH_MAX:
         raise InvalidRequest(
@@ -97,7 +107,9 @@ def add_database(
     isolation: str | None,
     properties: Mapping[str, str],
 ) -> None:
-    """Makes a database whose name is free. Raises InvalidRequest for one that is too long."""
+    """Insert a database. The caller has checked that the name is free. Raises InvalidRequest for a
+    name that is too long.
+    """
     check_name(name)
     connection.execute(
         sa.insert(databases).values(
@@ -114,14 +126,14 @@ def add_database(
 
 
 def drop_database(connection: Connection, entry: DatabaseEntry) -> None:
-    """Forgets an empty database; tables that were dropped from it lose their way to it."""
-    of_it = sa.update(tables).where(tables.c.database_id == entry.id)
-    connection.execute(of_it.values(database_id=None))
+    """Remove an empty database, and the reference to it from tables that were dropped from it."""
+    detached = sa.update(tables).where(tables.c.database_id == entry.id)
+    connection.execute(detached.values(database_id=None))
     connection.execute(sa.delete(databases).where(databases.c.id == entry.id))
 
 
 def table_at(connection: Connection, location: str) -> TableEntry | None:
-    """The table whose place that is."""
+    """Return the table at a location, the store's URL; None if there is none."""
     query = _live().where(tables.c.location == location)
     row = connection.execute(query).first()
     if row is None:
@@ -131,7 +143,7 @@ def table_at(connection: Connection, location: str) -> TableEntry | None:
 
 
 def managed_outside(connection: Connection, folder: str) -> str | None:
-    """The place of a table that belongs below this folder, and isn't there; None: all are."""
+    """Return the location of a managed table that isn't below this folder; None if all are."""
     start = f"{folder}/"
     location = tables.c.location
     query = sa.select(location).where(
@@ -140,44 +152,48 @@ def managed_outside(connection: Connection, folder: str) -> str | None:
         tables.c.head.is_not(None),
         sa.func.substr(location, 1, len(start)) != start,
     )
-    found: str | None = connection.scalar(query.limit(1))
-    return found
+    outside: str | None = connection.scalar(query.limit(1))
+    return outside
 
 
 def unattached(connection: Connection) -> list[TableEntry]:
-    """The tables that an older txlake named, whose commits the catalog doesn't have yet."""
+    """Return the tables that an older txlake named, whose commits the catalog doesn't have yet."""
     query = _live().where(tables.c.head.is_(None)).order_by(tables.c.number)
-    found = connection.execute(query).all()
+    rows = connection.execute(query).all()
     owners = {row.id: database_entry(row) for row in connection.execute(sa.select(databases))}
-    return [table_entry(row, owners[row.database_id]) for row in found]
+    return [table_entry(row, owners[row.database_id]) for row in rows]
 
 
 def lock_tables_of(connection: Connection, owner: DatabaseEntry) -> None:
-    """Locks a database's tables, dropped ones too, in the order that all keep who lock several."""
+    """Lock the rows of a database's tables, dropped ones included, in the order of their ids.
+
+    Every transaction that locks several tables keeps that order, so that none deadlock.
+    """
     query = sa.select(tables.c.id).where(tables.c.database_id == owner.id)
     connection.execute(query.order_by(tables.c.id).with_for_update())
 
 
 def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
-    """A database's tables by name."""
+    """Return a database's tables, ordered by name."""
     query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)
     return [table_entry(row, owner) for row in connection.execute(query)]
 
 
 def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
-    """The table of that name; letter case doesn't count."""
-    _, found = send_name_query(connection, [(database_name, name)])()
-    return next(iter(found.values()), None)
+    """Return the table of that name, in any letter case; None if there is none."""
+    _, entries = send_name_query(connection, [(database_name, name)])()
+    return next(iter(entries.values()), None)
 
 
 def send_name_query(
-    connection: Connection, asked: Iterable[tuple[str, str]]
+    connection: Connection, table_names: Iterable[tuple[str, str]]
 ) -> Callable[[], tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]]:
-    """Asks for that many names of tables; gives what waits for their databases, and the tables.
+    """Send the query for tables by (database, table); return a function that waits for the rows.
 
-    Both by name in lower case; letter case doesn't count.
+    That function returns the databases by name and the tables by (database, table), all names in
+    lower case; a name that doesn't exist is left out.
     """
-    wanted = {(owner.lower(), name.lower()) for owner, name in asked}
+    wanted = {(owner.lower(), name.lower()) for owner, name in table_names}
     if not wanted:
         return lambda: ({}, {})
     sent = _NAMED.send(
@@ -186,7 +202,7 @@ def send_name_query(
         names=sorted({name for _, name in wanted}),
     )
 
-    def found() -> tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]:
+    def read() -> tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]:
         owners: dict[str, DatabaseEntry] = {}
         entries: dict[tuple[str, str], TableEntry] = {}
         for row in sent():
@@ -197,7 +213,7 @@ def send_name_query(
                 entries[key] = entry_in(row, row.owner_name, row.owner_number)
         return owners, entries
 
-    return found
+    return read
 
 
 def add_table(
@@ -211,9 +227,9 @@ def add_table(
     managed: bool,
     number: int | None = None,
 ) -> TableEntry:
-    """Names a table.
+    """Insert a table without a head; `number`: None for a new one.
 
-    Raises InvalidRequest when the name is taken or too long, or the database missing.
+    Raises InvalidRequest if the name is taken or too long, or the database missing.
     """
     check_name(name)
     owner = require_database(connection, database_name)
@@ -252,9 +268,10 @@ def add_table(
 def rename_table(
     connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
 ) -> None:
-    """Gives a table another name.
+    """Give a table another name, and another database if need be.
 
-    Raises InvalidRequest when that is taken or too long, or the table gone.
+    Raises InvalidRequest if the new name is taken or too long, the database is missing, or the
+    table was dropped.
     """
     check_name(name)
     owner = require_database(connection, database_name)
@@ -277,7 +294,7 @@ def _require_no_view(connection: Connection, owner: DatabaseEntry, name: str) ->
 
 
 def new_number(connection: Connection) -> int:
-    """A number for a database or a table."""
+    """Return a new number for a database, table or view."""
     return next_number(connection, _OBJECT)
 
 
@@ -290,19 +307,22 @@ def drop_table(
     dropped_ms: int = 0,
     retention_ms: int = 0,
 ) -> None:
-    """Takes a table's name away at that instant; if `keeps_files`, its folder leaves the lake.
+    """Drop a table at the instant `sequence`: its name is free then.
 
-    `retention_ms`: for how long after `dropped_ms` it may come back. Raises InvalidRequest when it
-    is gone already.
+    Args:
+        keeps_files: the table's folder stays on disk and is no longer the lake's.
+        retention_ms: how long after `dropped_ms` the table can be undropped; 0: not at all.
+
+    Raises InvalidRequest if the table was dropped already.
     """
     dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
     if dropped.rowcount != 1:
         raise dropped_error(connection, table_id)
     if retention_ms > 0:
         owner = sa.select(databases.c.folded_name).where(databases.c.id == tables.c.database_id)
-        kept = sa.update(tables).where(tables.c.id == table_id)
+        retained = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(
-            kept.values(
+            retained.values(
                 dropped_ms=dropped_ms,
                 kept_until_ms=dropped_ms + retention_ms,
                 dropped_from=owner.scalar_subquery(),
@@ -310,20 +330,21 @@ def drop_table(
             )
         )
     if keeps_files:
-        kept = sa.update(tables).where(tables.c.id == table_id)
-        connection.execute(kept.values(managed=False))
-    # A name alone leaves nothing to publish or to clean.
+        unmanaged = sa.update(tables).where(tables.c.id == table_id)
+        connection.execute(unmanaged.values(managed=False))
+    # A name without an attached table leaves nothing to publish or to remove.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
 
 
 def undrop_table(
     connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
 ) -> None:
-    """Gives a dropped table its name back.
+    """Undrop a retained table, under the name given.
 
-    Raises InvalidRequest when that is taken, the database missing, or the table isn't kept any
-    more: it came back, its time is over, or another table is at its place; Unavailable when its
-    folder says again that it was dropped.
+    Raises:
+        InvalidRequest: the name is taken, the database is missing, the table isn't retained any
+            more, or another table is at its place.
+        Unavailable: another process has meanwhile noted the drop in the table's folder.
     """
     owner = require_database(connection, database_name)
     if table(connection, owner.name, name) is not None:
@@ -362,7 +383,7 @@ def undrop_table(
 
 
 def name_taken_error(database_name: str, name: str) -> InvalidRequest:
-    """What to raise for a table that can't come back, as another one has its name."""
+    """Return the error of an UNDROP TABLE whose name another table has."""
     shown = f"{database_name}.{name}"
     return InvalidRequest(
         f"UNDROP TABLE {shown}: there is another table of that name; rename it first (ALTER TABLE "
@@ -371,9 +392,9 @@ def name_taken_error(database_name: str, name: str) -> InvalidRequest:
 
 
 def forget_table(connection: Connection, table_id: str) -> None:
-    """Removes the row of a dropped table. Raises InvalidRequest while commits wait to be published.
+    """Remove the row of a dropped table; do nothing for any other table.
 
-    Nothing for one that isn't there or wasn't dropped.
+    Raises InvalidRequest while commits of the table wait to be published.
     """
     dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
     if _exists(connection, dropped & (tables.c.published < tables.c.head)):
@@ -388,17 +409,18 @@ def forget_table(connection: Connection, table_id: str) -> None:
 def attach_table(
     connection: Connection, table_id: str, location: str, head: int, now_ms: int
 ) -> None:
-    """Gives a name alone the head that the table at its location has.
+    """Attach a table: give a name without a head the head that the table at its location has.
 
-    Raises InvalidRequest when the lake has that table already, or another one at that location.
+    Raises InvalidRequest if the table is attached already, or the lake has another table at that
+    location.
     """
-    ours = (tables.c.location == location) & (tables.c.id != table_id)
+    others = (tables.c.location == location) & (tables.c.id != table_id)
     in_use = (
         tables.c.dropped_sequence.is_(None)
         | (tables.c.published < tables.c.head)
-        | tables.c.managed  # its folder is about to be cleared away
+        | tables.c.managed  # its folder is about to be removed
     )
-    if _exists(connection, ours & tables.c.head.is_not(None) & in_use):
+    if _exists(connection, others & tables.c.head.is_not(None) & in_use):
         raise InvalidRequest(
             f"the lake has another table at {location}, or a dropped one there isn't published and "
             "cleared away yet; use that table, or open the lake again"
@@ -413,13 +435,13 @@ def attach_table(
 
 
 def set_head(connection: Connection, table_id: str, head: int) -> None:
-    """Makes that version a table's newest, which is in its log."""
+    """Set a table's head to a version that its log has: it counts as published."""
     changed = sa.update(tables).where(tables.c.id == table_id)
     connection.execute(changed.values(head=head, published=head))
 
 
 def dropped_error(connection: Connection, table_id: str) -> InvalidRequest:
-    """What to raise for a table that somebody dropped."""
+    """Return the error for a table that another transaction dropped."""
     query = (
         sa.select(databases.c.name.label("database"), tables.c.name)
         .select_from(tables.outerjoin(databases, tables.c.database_id == databases.c.id))
@@ -431,7 +453,10 @@ def dropped_error(connection: Connection, table_id: str) -> InvalidRequest:
 
 
 def matches(name: str, pattern: str | None) -> bool:
-    """Whether a name matches a SHOW pattern: `*` any text, `|` either; letter case is nothing."""
+    """Return whether a name matches a SHOW pattern, in any letter case; None matches every name.
+
+    In a pattern `*` and `%` stand for any text, and `|` separates alternatives.
+    """
     if pattern is None:
         return True
     folded = name.lower()
@@ -440,18 +465,18 @@ def matches(name: str, pattern: str | None) -> bool:
 
 
 def database_entry(row: sa.Row[Any], *, prefix: str = "") -> DatabaseEntry:
-    """The entry of a row of `databases`; the names of its columns begin with the prefix."""
-    values = {one.name: getattr(row, prefix + one.name) for one in fields(DatabaseEntry)}
+    """Return the entry of a row whose columns are those of `databases`, named with the prefix."""
+    values = {column.name: getattr(row, prefix + column.name) for column in fields(DatabaseEntry)}
     return DatabaseEntry(**{**values, "properties": json.loads(values["properties"] or "{}")})
 
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
-    """The entry of a row of `tables`."""
+    """Return the entry of a row of `tables`; `owner` is its database."""
     return entry_in(row, owner.name, owner.number)
 
 
 def entry_in(row: sa.Row[Any], database_name: str, database_number: int) -> TableEntry:
-    """The entry of a row of `tables`, in a database that may be gone."""
+    """Return the entry of a row of `tables` whose database may have been dropped."""
     return TableEntry(
         id=row.id,
         number=row.number,

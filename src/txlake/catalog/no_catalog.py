@@ -1,6 +1,6 @@
-"""The catalog where there is none: tables are named by their places alone.
+"""The empty catalog, for path tables.
 
-Every name means nothing, nobody else is seen, and all is granted. Touches no database.
+It has no names and no other sessions, requires no locks, and touches no database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txlake.sql.statements import TableName
 
 class _NoSessions:
     def open(self, holder: object = None) -> int:
-        """The one number that all sessions have."""
+        """Return 0, the number of all sessions."""
         return 0
 
     def close(self, session_id: int) -> None: ...
@@ -87,7 +87,7 @@ class _NoViews:
 
 
 class NoCatalog:
-    """An AnyCatalog that knows nothing."""
+    """An `AnyCatalog` without names, sessions, locks or records."""
 
     lake_id: None = None
     is_lake = False
@@ -118,7 +118,7 @@ class NoCatalog:
     def requirements_of(self, table_id: str) -> NewPlace | None: ...
 
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
-        """The name as it is: which parts it may have is another's business."""
+        """Return the name as it is, without resolving its parts."""
         return database, str(table)
 
     def database(self, name: str) -> DatabaseEntry | None: ...

@@ -1,15 +1,17 @@
-"""What ends with its owner, as statements on a connection: a session's and a transaction's rows.
+"""End sessions and transactions, the owners of locks, with all their rows.
 
-A session is there until its row is removed, its transactions and their locks with it. Who needs to
-know that it is dead (a waiter for its lock, VACUUM) removes it first, in the same database
-transaction, where its lease is over: a heartbeat that comes late finds nothing to renew, and a
-transaction that is ratified was there. A lock whose transaction was killed or isn't there is void.
-Rows are always locked in the order sessions, transactions, locks.
+The functions run in the caller's transaction, except `reap_due`. Rows are always locked in the
+order sessions, transactions, locks.
 
-A clock of leases that is set must neither keep the dead nor end the living. No lease is longer than
-its length from now: one that seems to be was made before the clock went back, and is cut. Where the
-clock may go forward too, a lease that is over is followed by a last one, in which a living session
-is heard of.
+A session exists until its row is removed, along with its transactions and locks. A waiter for its
+lock, or VACUUM, treats an expired session as dead only after removing its row (`reap`) in the same
+database transaction: a late heartbeat then finds no row to renew, and a transaction that was
+ratified before was still registered. A lock is void if its transaction was killed or isn't
+registered.
+
+If the clock of leases is set, dead sessions must still end and living ones must not. A lease that
+ends later than its length from now was made before the clock went back: it is cut. If the clock may
+also go forward, an expired session gets one last lease, during which a living session renews it.
 """
 
 from __future__ import annotations
@@ -42,25 +44,28 @@ _RELEASE_VOID = sa.delete(locks).where(locks.c.transaction_id.is_not(None), ~_LI
 
 
 def state_of(connection: Connection, transaction_id: str) -> str | None:
-    """ACTIVE or KILLED; None for a transaction that isn't there (any more)."""
+    """Return ACTIVE or KILLED; None for a transaction that isn't registered."""
     return send_state_query(connection, [transaction_id])().get(transaction_id)
 
 
 def send_state_query(
     connection: Connection, transaction_ids: Collection[str | None]
 ) -> Callable[[], Mapping[str | None, str]]:
-    """Asks for transactions' states, and gives what waits for those that there are."""
-    found = _STATES.send(connection, ids=transaction_ids)
-    return lambda: {row.id: str(row.state) for row in found()}
+    """Send the query for transactions' states; return a function that waits for them.
+
+    That function returns the states by id; transactions that aren't registered are left out.
+    """
+    rows = _STATES.send(connection, ids=transaction_ids)
+    return lambda: {row.id: str(row.state) for row in rows()}
 
 
 def killed_error(transaction_id: str) -> Unavailable:
-    """What to raise for a transaction that somebody ended by its id."""
+    """Return the error for a transaction that another session killed."""
     return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
 
 
 def ended_error(transaction_id: str) -> Unavailable:
-    """What to raise for a transaction that isn't open any more."""
+    """Return the error for a transaction whose row was removed because its lease expired."""
     return Unavailable(
         f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
         "session for longer than its lease, and VACUUM may have taken its files; run it again"
@@ -68,21 +73,25 @@ def ended_error(transaction_id: str) -> Unavailable:
 
 
 def is_expired(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
-    """Whether a session's lease is over, for so long at least."""
+    """Return the SQL condition that a session's lease expired at least `since_ms` ago."""
     return sessions.c.lease_ms <= on.lease_now() - since_ms
 
 
 def needs_reaping(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
-    """Whether `reap` has something to do with a session: its lease is over, or too long."""
+    """Return the SQL condition that `reap` would change a session: its lease expired at least
+    `since_ms` ago, or is longer than its length.
+    """
     return sa.or_(
         is_expired(on, since_ms), sessions.c.lease_ms - sessions.c.length_ms > on.lease_now()
     )
 
 
 def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[int, ...]:
-    """Removes the sessions whose lease, and last lease, is over, and gives their numbers.
+    """Remove dead sessions and void locks; return the numbers of the sessions.
 
-    Void locks go too. `since_ms`: for so long at least.
+    A session is dead if its lease expired at least `since_ms` ago, and, if the clock of leases may
+    step, its last lease too. A session with another expired lease gets its last one, and a lease
+    that is too long is cut.
     """
     due = (
         sa.select(sessions.c.id, sessions.c.warned, is_expired(on).label("is_over"))
@@ -90,11 +99,11 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
         .order_by(sessions.c.id)
         .with_for_update()
     )
-    found = connection.execute(due).all()
-    dead = tuple(row.id for row in found if row.is_over and (row.warned or not on.leases_may_step))
+    rows = connection.execute(due).all()
+    dead = tuple(row.id for row in rows if row.is_over and (row.warned or not on.leases_may_step))
     end_sessions(connection, dead)
     connection.execute(_RELEASE_VOID)
-    for row in [row for row in found if row.id not in dead]:
+    for row in [row for row in rows if row.id not in dead]:
         length = sessions.c.length_ms // 2 if row.is_over else sessions.c.length_ms
         connection.execute(
             sa.update(sessions)
@@ -105,7 +114,7 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
 
 
 def reap_due(on: Database, since_ms: int = 0) -> None:
-    """Reaps in a transaction of its own, where there is something to do."""
+    """Call `reap` in a transaction of its own, if a session needs it."""
     due = sa.select(sessions.c.id).where(needs_reaping(on, since_ms)).limit(1)
     with on.reading() as connection:
         if connection.execute(due).first() is None:
@@ -115,7 +124,7 @@ def reap_due(on: Database, since_ms: int = 0) -> None:
 
 
 def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:
-    """Removes sessions with their transactions and locks."""
+    """Remove sessions with their transactions and locks."""
     if session_ids:
         for relation in (transactions, locks):
             ended = sa.delete(relation).where(relation.c.session_id.in_(session_ids))
@@ -124,12 +133,12 @@ def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:
 
 
 def end_transactions(connection: Connection, transaction_ids: Collection[str]) -> None:
-    """Removes transactions with their locks and reservations."""
+    """Remove transactions with their locks and reservations."""
     if transaction_ids:
         _END.run(connection, ids=transaction_ids)
         release_locks(connection, transaction_ids)
 
 
 def release_locks(connection: Connection, transaction_ids: Collection[str]) -> None:
-    """Removes transactions' locks and reservations."""
+    """Remove the locks and reservations of transactions."""
     _RELEASE.run(connection, ids=transaction_ids)

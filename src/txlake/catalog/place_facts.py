@@ -1,7 +1,6 @@
-"""What the lake remembers of places: folders that were cleared away, and what a clone reads.
+"""The lake's facts about places: folders that were removed, and places that a shallow clone reads.
 
-Owns those entries in the lake's facts. The functions run inside a transaction of the caller, which
-has locked the sequence where they write.
+The functions run in the caller's transaction, which has locked the sequence if they write.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.fact_rows import fact, remove_fact, set_fact
 from txlake.catalog.relations import tables
 
-_OF_AN_ID = re.compile(r"(-[0-9a-f]{8})+$")  # session/definitions.py: place
+_ID_SUFFIX = re.compile(r"(-[0-9a-f]{8})+$")  # session/definitions.py: place
 
 
 def is_cleared(connection: Connection, location: str) -> bool:
-    """Whether a dropped table is kept there, or somebody may still be clearing it away."""
+    """Return whether a dropped table's folder at that place is retained, is being removed, or was
+    removed.
+    """
     dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
     query = sa.select(tables.c.id).where(dropped & tables.c.managed).limit(1)
     if connection.execute(query).first() is not None:
@@ -30,10 +31,13 @@ def is_cleared(connection: Connection, location: str) -> bool:
 
 
 def note_clearing(connection: Connection, table_id: str) -> bool:
-    """Notes for ever that a dropped table's folder is cleared away; False when that was done.
+    """Reserve a dropped table's location for ever, before its folder is removed.
 
-    No other table comes there any more: what is sent to a store may arrive late, and of two who
-    clear a folder away one may go on, from its list, when the other is done.
+    No other table is created there: a request to the store may take effect late, and of two
+    processes that remove the folder one may still delete files of its list when the other has
+    finished.
+
+    Returns False if the table's row is gone: another process has removed the folder.
     """
     dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
     location = connection.scalar(sa.select(tables.c.location).where(dropped))
@@ -44,19 +48,25 @@ def note_clearing(connection: Connection, table_id: str) -> bool:
 
 
 def share(connection: Connection, location: str, places: Iterable[str]) -> None:
-    """Notes that the table at a location may have files in these places, as its shallow clone."""
+    """Record that the table at a location may have files in other places, as a shallow clone has.
+
+    Places that were recorded before stay.
+    """
     known = shared_with(connection, location)
     set_fact(connection, _shared(location), json.dumps(sorted({*known, *places})))
 
 
 def shared_with(connection: Connection, location: str) -> tuple[str, ...]:
-    """In which other places the table at a location may have files."""
-    found = fact(connection, _shared(location))
-    return () if found is None else tuple(json.loads(found))
+    """Return the other places in which the table at a location may have files."""
+    encoded = fact(connection, _shared(location))
+    return () if encoded is None else tuple(json.loads(encoded))
 
 
 def forget_shared(connection: Connection, table_id: str) -> None:
-    """Forgets in which other places a dropped table had files; one that stays keeps them."""
+    """Remove the record of the other places of a dropped table, if the lake owns its folder.
+
+    A folder that stays on disk keeps its record.
+    """
     dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
     location = connection.scalar(sa.select(tables.c.location).where(dropped & tables.c.managed))
     if location is not None:
@@ -64,8 +74,8 @@ def forget_shared(connection: Connection, table_id: str) -> None:
 
 
 def _cleared(location: str) -> str:
-    # One fact for all the folders that tables of one name had, which are told apart by their ids.
-    return f"cleared:{_digest(_OF_AN_ID.sub('', location))}"
+    # One fact for all folders of tables of one name: only the ids at their ends differ.
+    return f"cleared:{_digest(_ID_SUFFIX.sub('', location))}"
 
 
 def _shared(location: str) -> str:

@@ -16,12 +16,12 @@ Lock = TypeVar("Lock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlace:
-    """Where another system's catalog wants a new table.
+    """The place that another system's catalog has chosen for a new table, and its requirements.
 
     Attributes:
         entry: the table's id, place and name.
-        features: the table features that its first commit has to have.
-        properties: the properties that its first commit has to set.
+        features: the table features that the first commit has to enable.
+        properties: the table properties that the first commit has to set.
     """
 
     entry: TableEntry
@@ -30,37 +30,39 @@ class NewPlace:
 
 
 class Schemas(Protocol):
-    """Another system's schemas, which are a session's databases."""
+    """The schemas of another system's catalog, which are a session's databases."""
 
     def create(
         self, name: str, *, comment: str | None = None, properties: Mapping[str, str]
     ) -> None:
-        """Makes a schema. Raises InvalidRequest where there is one of that name."""
+        """Create a schema. Raises InvalidRequest if the name is taken."""
         ...
 
     def drop(self, name: str, *, cascade: bool) -> None:
-        """Drops a schema. Raises InvalidRequest for one with tables, unless `cascade`."""
+        """Drop a schema. Raises InvalidRequest for one with tables, unless `cascade` is set."""
         ...
 
 
 class Sessions(Protocol):
-    """The sessions that others see."""
+    """The sessions of a catalog, visible to all its users."""
 
     def open(self, holder: object = None) -> int:
-        """A new session's number; it ends when its holder is gone."""
+        """Open a session and return its number. The session ends when `holder` is
+        garbage-collected.
+        """
         ...
 
     def close(self, session_id: int) -> None:
-        """Ends a session, its transactions and its locks."""
+        """End a session with its transactions and locks."""
         ...
 
     def end_abandoned(self) -> None:
-        """Ends the sessions that nobody holds any more."""
+        """End the sessions whose holders were garbage-collected."""
         ...
 
 
 class Transactions(Protocol):
-    """The transactions that others see."""
+    """The open transactions of a catalog, visible to all its users."""
 
     def begin(
         self,
@@ -72,7 +74,10 @@ class Transactions(Protocol):
         explicit: bool = True,
         holder: object = None,
     ) -> int:
-        """Notes a new transaction and gives its number; it ends when its holder is gone."""
+        """Register a new transaction and return its number.
+
+        The transaction ends when `holder` is garbage-collected. `explicit`: begun by BEGIN.
+        """
         ...
 
     def announce(
@@ -84,43 +89,48 @@ class Transactions(Protocol):
         read_only: bool = False,
         holder: object = None,
     ) -> None:
-        """As `begin`, for an explicit transaction, when it is needed."""
+        """Prepare an explicit transaction, which is registered (`begin`) when it is needed."""
         ...
 
     def register_announced(self) -> None:
-        """Notes the transactions that were announced."""
+        """Register the announced transactions."""
         ...
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
-        """Notes which level an open transaction asks for now."""
+        """Record the isolation level that an open transaction now has."""
         ...
 
     def end(self, transaction_id: str) -> None:
-        """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
+        """End a transaction with its locks and reservations, if it is open."""
         ...
 
     def abandon(self, transaction_id: str) -> None:
-        """Notes that a transaction has to end."""
+        """Mark a transaction as abandoned, for `end_abandoned` to end."""
         ...
 
     def forget(self, transaction_id: str) -> None:
-        """Notes that a transaction has ended, by its ratification."""
+        """Stop tracking a transaction, which was ratified or left no trace."""
         ...
 
     def end_abandoned(self) -> Sequence[str]:
-        """Ends the transactions that nobody holds any more; their ids."""
+        """End the abandoned transactions, and those whose holders were garbage-collected.
+
+        Returns their ids.
+        """
         ...
 
     def require_unkilled(self, transaction_id: str) -> None:
-        """Raises Unavailable for one that was killed."""
+        """Raise Unavailable if the transaction was killed."""
         ...
 
     def require_open(self, transaction_id: str) -> None:
-        """Raises Unavailable for one that was ended, or killed, by somebody else."""
+        """Raise Unavailable if another session ended or killed the transaction."""
         ...
 
     def others_open(self, besides: str) -> OpenTransactions:
-        """The other transactions that may still be ratified."""
+        """Return the transactions that may still be ratified, except the one with the id
+        `besides`.
+        """
         ...
 
 
@@ -128,29 +138,29 @@ class Locks(Protocol):
     """The locks of statements."""
 
     def to_acquire(self, locks: Sequence[Lock]) -> Sequence[Lock]:
-        """Those of the wanted locks that are taken, if need be."""
+        """Return the locks that have to be acquired: all of `locks`, or none without a lake."""
         ...
 
     def set_ending_thread(self, transaction_id: str) -> None:
-        """Says that the calling thread ends the transaction, and no other does."""
+        """Record that only the calling thread ends the transaction."""
         ...
 
     def forget_owner(self, owner: str | int) -> None:
-        """Wakes who waits for a transaction, or a session, that has ended."""
+        """Wake the waiters of this process after a transaction or session has ended."""
         ...
 
 
 class Journal(Protocol):
-    """The conflicts that there were."""
+    """The conflict journal."""
 
     def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
-        """Notes a conflict."""
+        """Record a conflict that ended the transaction."""
         ...
 
 
 class Views(Protocol):
-    """The views by name."""
+    """Views by name."""
 
     def find(self, database: str, name: str) -> ViewEntry | None:
-        """The view of that name; letter case doesn't count."""
+        """Return the view of that name, in any letter case; None if there is none."""
         ...

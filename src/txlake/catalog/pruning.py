@@ -1,11 +1,11 @@
-"""The catalog is kept short: what nobody can ask for any more is removed, in small steps.
+"""Prune the ledger of commits: remove, in small steps, the rows that no reader can need any more.
 
-Owns what may go of the book of commits, and from which instant on the book is whole (its floor).
-For each instant from there on each table's version is known, and so is whether a transaction was
-ratified. Commits that wait to be published stay, whatever their age.
+The floor is the instant from which on the ledger is complete: for the floor and each later instant
+the version of every table is known, and so is whether a transaction was ratified. Commits that wait
+to be published stay, whatever their age.
 
-A step is one or more database transactions of its own. Nothing waits for it but, for a moment, who
-ratifies: the heartbeat of a session does it, and who opens one.
+A step runs in database transactions of its own, at a heartbeat and when a session is opened. Only
+ratifications wait for it, and only for a moment.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailab
 _log = logging.getLogger(__name__)
 
 _FLOOR = "floor"
-_ROWS_AT_ONCE = 1_000
-# Sessions may be found alive again after their lease: they are removed when they surely aren't.
+_BATCH_ROWS = 1_000
+# A session may be alive although its lease has expired: it is removed only after this time.
 _DEAD_MS = 3_600_000
 
 
 @shielded()
 class Pruner:
-    """Keeps the newest commits of one catalog, and what open transactions still read.
+    """Removes old commits of one catalog, except those that open transactions read.
 
-    `kept`: how many of the lake's newest instants are kept in any case, at least one.
-
-    Raises InvalidRequest for fewer.
+    `commits_kept`: how many of the lake's newest instants are never pruned. Raises InvalidRequest
+    if that is less than 1.
     """
 
     def __init__(self, on: Database, commits_kept: int) -> None:
@@ -47,7 +46,10 @@ class Pruner:
         self._commits_kept = commits_kept
 
     def step(self) -> None:
-        """Removes what there is to remove; costs one look when there is nothing. Never raises."""
+        """Remove old rows and dead sessions. Never raises; a failure is logged.
+
+        Costs two queries if there is nothing to remove.
+        """
         try:
             reap_due(self._on, _DEAD_MS)
             if self._raise_floor():
@@ -57,13 +59,13 @@ class Pruner:
             _log.warning("the catalog isn't pruned now: %s", error)
 
     def _raise_floor(self) -> bool:
-        """Raises the floor where that is worth it; whether it did."""
+        """Raise the floor if a tenth of `commits_kept` can go; return whether it was raised."""
         with self._on.reading() as connection:
             floor, new = self._floors(connection)
         if new - floor < max(1, self._commits_kept // 10):
             return False
         with self._on.writing() as connection:
-            lock_sequence(connection)  # nobody ratifies, nor makes the row, at the same time
+            lock_sequence(connection)  # no other transaction ratifies or inserts the floor
             floor, new = self._floors(connection)
             if new <= floor:
                 return False
@@ -73,31 +75,32 @@ class Pruner:
         return True
 
     def _floors(self, connection: Connection) -> tuple[int, int]:
-        """The floor as it is, and as it may be."""
+        """Return the present floor, and the highest floor that is allowed now."""
         new = newest_sequence(connection) - self._commits_kept + 1
         reads = sa.func.coalesce(transactions.c.sequence, transactions.c.begin_sequence)
         pinned = connection.scalar(sa.select(sa.func.min(reads)))
         return floor_of(connection), new if pinned is None else min(new, int(pinned))
 
     def _delete_stale(self) -> bool:
-        """Deletes some of what is below the floor; whether there may be more."""
+        """Delete a batch of rows below the floor; return whether there may be more."""
         with self._on.writing_relaxed() as connection:
-            # One after the other: who deletes the same rows would wait for each in turn.
+            # Locked, so that processes prune one after the other: two that delete the same rows
+            # would wait for each other row by row.
             floor = int(connection.execute(_floor().with_for_update()).scalar_one())
-            gone = [
-                connection.execute(each).rowcount
-                for each in (_delete_superseded(floor), _delete_bare(floor))
+            counts = [
+                connection.execute(deletion).rowcount
+                for deletion in (_delete_superseded(floor), _delete_bare(floor))
             ]
-        return max(gone) == _ROWS_AT_ONCE
+        return max(counts) == _BATCH_ROWS
 
 
 def floor_of(connection: Connection) -> int:
-    """The instant from which on the book is whole; 0 where nothing was removed yet."""
+    """Return the instant from which on the ledger is complete; 0 if nothing was pruned yet."""
     return int(connection.execute(_floor()).scalar() or 0)
 
 
 def require_instant(connection: Connection, sequence: int) -> None:
-    """Raises Unavailable for an instant that the book can't tell of any more."""
+    """Raise Unavailable for an instant below the floor, whose versions may be pruned."""
     floor = floor_of(connection)
     if sequence < floor:
         raise Unavailable(
@@ -108,9 +111,10 @@ def require_instant(connection: Connection, sequence: int) -> None:
 
 
 def require_traces(connection: Connection, transaction_ids: Collection[str], since: int) -> None:
-    """Checks that transactions of which no trace was found, were not ratified.
+    """Check that transactions without a row in the ledger were never ratified.
 
-    `since`: an instant before which they surely weren't. Raises OutcomeUnknown.
+    `since`: an instant before which none of them was ratified. Raises OutcomeUnknown if the row of
+    one may have been pruned.
     """
     floor = floor_of(connection)
     if floor <= since:
@@ -130,9 +134,8 @@ def _floor() -> sa.Select[int]:
 
 
 def _delete_superseded(floor: int) -> sa.Delete:
-    """Deletes the oldest versions that no instant from the floor on needs, and that are published.
-
-    Of a table that the lake has forgotten nobody asks for a version.
+    """Return the statement that deletes the oldest published versions that no instant from the
+    floor on reads, and those of tables whose rows were removed.
     """
     newer = commits.alias()
     is_superseded = sa.exists().where(
@@ -144,15 +147,15 @@ def _delete_superseded(floor: int) -> sa.Delete:
     waits = sa.exists().where(
         tables.c.id == commits.c.table_id, tables.c.published < commits.c.version
     )
-    found = (
+    stale = (
         sa.select(commits.c.table_id, commits.c.version)
         .where(commits.c.sequence < floor, ~waits, is_superseded | ~is_known)
         .order_by(commits.c.sequence)
-        .limit(_ROWS_AT_ONCE)
+        .limit(_BATCH_ROWS)
     )
-    return sa.delete(commits).where(sa.tuple_(commits.c.table_id, commits.c.version).in_(found))
+    return sa.delete(commits).where(sa.tuple_(commits.c.table_id, commits.c.version).in_(stale))
 
 
 def _delete_bare(floor: int) -> sa.Delete:
-    found = sa.select(bare.c.transaction_id).where(bare.c.sequence < floor).limit(_ROWS_AT_ONCE)
-    return sa.delete(bare).where(bare.c.transaction_id.in_(found))
+    stale = sa.select(bare.c.transaction_id).where(bare.c.sequence < floor).limit(_BATCH_ROWS)
+    return sa.delete(bare).where(bare.c.transaction_id.in_(stale))

@@ -1,9 +1,9 @@
 """The catalog's relations, as SQLAlchemy Core tables.
 
-Names are unique by their folded form, as Spark SQL compares them, and kept as they were written.
-Times are milliseconds since the epoch, by the database's clock, but for leases. `migrations` has
-the same relations as the steps that make them; a change here needs a step there, and the next
-`REVISION`.
+Names are stored as they were written, and are unique in lower case, as Spark SQL compares them.
+Times are milliseconds since the epoch by the database's clock; leases have a clock of their own
+(`Database.lease_now`). `migrations` has the steps that create these relations: a change here needs
+a step there, and the next `REVISION`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ REVISION = "0008"
 
 metadata = MetaData()
 
-# What the lake is, as texts: `lake` (its id) and `epoch` (a number that each recovery raises; 1
-# without), which the warehouse's marker has too; `recovering`, while one goes on; `cleared:...`, a
-# folder that a dropped table had; `removed:...`, when a table was dropped whose time is over;
-# `shared:...`, the places that a shallow clone reads.
+# Facts about the lake, as texts: `lake`, its id, and `epoch`, which each recovery raises (1 if
+# absent), both also in the warehouse's marker; `recovering`, while a recovery is under way;
+# `cleared:...`, a dropped table's location, which no other table may have; `removed:...`, when the
+# last table of a name was dropped whose retention has ended; `shared:...`, the places that a
+# shallow clone reads.
 facts = Table(
     "txlake_facts",
     metadata,
@@ -40,9 +41,9 @@ facts = Table(
     Column("value", Text, nullable=False),
 )
 
-# The newest number that was given out: `sequence` (instants of the lake), `object` (databases,
-# tables, views), `session`, `transaction`, `lock`. Who ratifies or names locks the row `sequence`
-# first.
+# The newest number given out: `sequence` (instants of the lake), `object` (databases, tables,
+# views), `session`, `transaction`, `lock`; and `floor`, the oldest instant that isn't pruned. A
+# transaction that ratifies or changes a name locks the row `sequence` first.
 counters = Table(
     "txlake_counters",
     metadata,
@@ -63,8 +64,8 @@ databases = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# A dropped table's row stays while it is kept, and until its last commits are published and its
-# folder is gone; it may outlive its database.
+# A dropped table's row stays while the table is retained, until its last commits are published and
+# its folder is removed. It may outlive its database.
 tables = Table(
     "txlake_tables",
     metadata,
@@ -77,16 +78,16 @@ tables = Table(
     Column("managed", Boolean, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("modified_ms", BigInteger, nullable=False),
-    # The newest ratified and the newest published version; no head: named, and not attached yet.
+    # The newest ratified and the newest published version. No head: a name without a table.
     Column("head", BigInteger),
     Column("published", BigInteger, nullable=False, server_default=text("-1")),
     Column("dropped_sequence", BigInteger),
-    # Of a table that is kept: when it was dropped, from when on it may be removed, the name of its
-    # database. None: it isn't dropped, or is to be removed.
+    # For a retained table: when it was dropped, when its retention ends, and its database's folded
+    # name. NULL in `kept_until_ms`: the table isn't dropped, or its folder is to be removed.
     Column("dropped_ms", BigInteger),
     Column("kept_until_ms", BigInteger),
     Column("dropped_from", String(255)),
-    # Its folder says that it was dropped.
+    # The table's folder holds the note that it was dropped.
     Column("is_told", Boolean, nullable=False, server_default=false()),
     Index(
         "txlake_tables_name",
@@ -98,8 +99,8 @@ tables = Table(
     ),
 )
 
-# Up to which value those of an identity column are reserved. The column is a digest of what makes
-# it the one it is (`commit.identities`); rows go with their table's.
+# The value up to which an identity column's values are reserved. The digest identifies the column
+# (`commit.identities`). Rows are removed with their table's row.
 identities = Table(
     "txlake_identities",
     metadata,
@@ -108,7 +109,7 @@ identities = Table(
     Column("mark", BigInteger, nullable=False),
 )
 
-# A view's name is one of its database's tables' names.
+# Views and tables of a database share one space of names.
 views = Table(
     "txlake_views",
     metadata,
@@ -126,7 +127,7 @@ views = Table(
     UniqueConstraint("database_id", "folded_name"),
 )
 
-# Every ratified version; its bytes only until it is published.
+# Ratified versions; `content` has a commit's bytes until it is published.
 commits = Table(
     "txlake_commits",
     metadata,
@@ -140,7 +141,8 @@ commits = Table(
     Column("staged", Text),
 )
 
-# What was ratified without a commit, names alone: the trace by which a lost reply is settled.
+# Transactions that were ratified without a commit, which changed names only: if the reply is lost,
+# the row shows the outcome.
 bare = Table(
     "txlake_bare_ratifications",
     metadata,
@@ -157,11 +159,10 @@ sessions = Table(
     Column("process", BigInteger, nullable=False),
     Column("user_name", String(255)),
     Column("begin_ms", BigInteger, nullable=False),
-    # Until when it counts as alive, by the clock of leases (`Database.lease_now`), and how long a
-    # lease is.
+    # When the lease ends, by the clock of leases (`Database.lease_now`), and how long a lease is.
     Column("lease_ms", BigInteger, nullable=False),
     Column("length_ms", BigInteger, nullable=False, server_default=text("30000")),
-    # Its lease was over, and it was given a last one.
+    # The lease had expired and was extended one last time.
     Column("warned", Boolean, nullable=False, server_default=false()),
 )
 
@@ -178,20 +179,20 @@ transactions = Table(
     Column("read_only", Boolean, nullable=False),
     Column("explicit", Boolean, nullable=False),
     Column("state", String(16), nullable=False),  # active, failed, killed
-    # The newest instant when it began, before which it reads none, and the instant that it reads.
+    # The newest instant when the transaction began, and the instant that it reads.
     Column("begin_sequence", BigInteger, nullable=False, server_default=text("0")),
     Column("sequence", BigInteger),
-    # To commit, which lost to another transaction's commit.
+    # How many attempts to commit lost to another transaction's commit.
     Column("lost_attempts", BigInteger, nullable=False, server_default=text("0")),
 )
 
-# Granted and awaited locks, in the order asked for.
+# Granted and awaited locks; ids are in the order of the requests.
 locks = Table(
     "txlake_locks",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("session_id", BigInteger, ForeignKey("txlake_sessions.id"), nullable=False),
-    # None: the session's own, a database in use.
+    # NULL: the session's own lock, on the database in use.
     Column("transaction_id", String(36), index=True),
     Column("resource_type", String(16), nullable=False),  # DATABASE, OBJECT, KEY
     Column("resource_subtype", String(16), nullable=False),  # "" or COMMIT

@@ -1,6 +1,7 @@
-"""The catalog's schema brought to this txlake's revision, by however many openers at once.
+"""Bring the catalog's schema to this txlake's revision.
 
-Owns what Alembic is told; the steps are in `migrations`.
+Safe if several processes open a catalog at once. Owns the configuration of Alembic; the steps are
+in `migrations`.
 """
 
 from __future__ import annotations
@@ -17,40 +18,44 @@ from txlake.packages import missing_package
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISIONS = "txlake_revision"
-# The first release's. Catalogs from before it have an older one, or this relation alone.
+# The revision of the first release. A catalog from before it has an older revision, or only the
+# relation `txlake_schema`.
 _FIRST_REVISION = "0006"
 _BEFORE_REVISIONS = "txlake_schema"
-# Any number, the same in every txlake that shares a PostgreSQL database.
+# An arbitrary number, the same in every txlake that shares a PostgreSQL database.
 _UPGRADE_LOCK = 0x74786C61
 
 
 def is_current(on: Database, connection: Connection) -> bool:
-    """Whether the schema is this txlake's.
+    """Return whether the schema has this txlake's revision; False if there is no schema yet.
 
-    Raises InvalidRequest for that of a newer one, and for one from before the first release.
+    Raises InvalidRequest for the schema of a newer txlake, and for one from before the first
+    release.
     """
-    found = _revision(connection)
-    if found is None:
+    revision = _revision(connection)
+    if revision is None:
         return False
-    if found > REVISION:
+    if revision > REVISION:
         raise InvalidRequest(
-            f"catalog {on.display_url}: its schema has revision {found}, this txlake knows "
-            f"{REVISION}; "
-            "upgrade txlake"
+            f"catalog {on.display_url}: its schema has revision {revision}, this txlake knows "
+            f"{REVISION}; upgrade txlake"
         )
-    if found < _FIRST_REVISION:
+    if revision < _FIRST_REVISION:
         raise InvalidRequest(
-            f"catalog {on.display_url}: its schema has revision {found}, of a txlake that was "
+            f"catalog {on.display_url}: its schema has revision {revision}, of a txlake that was "
             "never "
             f"released, and is not upgraded; the first release's is {_FIRST_REVISION}. Give an "
             "empty database, and rebuild the catalog from the tables' logs with lake.recover()"
         )
-    return found == REVISION
+    return revision == REVISION
 
 
 def upgrade(on: Database, connection: Connection) -> None:
-    """Makes or upgrades the relations, in the caller's writing transaction."""
-    # Alembic takes a while to import: only who finds an older schema waits for it.
+    """Create or upgrade the relations in the caller's writing transaction.
+
+    Raises InvalidRequest as `is_current`, and if Alembic isn't installed.
+    """
+    # Alembic takes a while to import, so it is imported only if the schema is older.
     try:
         from alembic import command
         from alembic.config import Config
@@ -70,12 +75,12 @@ def upgrade(on: Database, connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The schema's revision; None where there is no schema yet."""
-    inspected = sa.inspect(connection)
-    if inspected.has_table(_REVISIONS):
-        found: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {_REVISIONS}"))
-        return found
-    if not inspected.has_table(_BEFORE_REVISIONS):
+    """Return the schema's revision; None if there is no schema yet."""
+    inspector = sa.inspect(connection)
+    if inspector.has_table(_REVISIONS):
+        revision: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {_REVISIONS}"))
+        return revision
+    if not inspector.has_table(_BEFORE_REVISIONS):
         return None
     version: int = connection.scalar(sa.text(f"SELECT version FROM {_BEFORE_REVISIONS}"))
     return f"{version:04}"

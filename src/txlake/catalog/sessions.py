@@ -1,7 +1,7 @@
-"""The lake's sessions: a row each, kept by a lease that a thread of this process renews.
+"""The lake's sessions, a row each, with a lease that this process's heartbeat renews.
 
-Leases are by the database's clock for them (`Database.lease_now`). Owns no lock and no transaction:
-`owners` says what ends with a session, and when.
+Leases are measured by the clock of leases (`Database.lease_now`). `owners` decides when a session
+is dead, and what ends with it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ SESSION_COUNTER = "session"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEntry:
-    """A session: where it runs, since when, and until when it counts as alive.
+    """A session.
 
-    `lease_ms` is by the clock of leases, and `length_ms` how long a lease is; `warned`: it lives by
-    a last lease, since it was late.
+    Attributes:
+        host, process, user_name: where the session runs, and as whom.
+        begin_ms: when the session was opened, by the database's clock.
+        lease_ms: when the lease ends, by the clock of leases.
+        length_ms: how long a lease is.
+        warned: the lease had expired and was extended one last time.
     """
 
     id: int
@@ -52,9 +56,9 @@ class SessionEntry:
 
 @shielded()
 class Sessions:
-    """The sessions of one catalog; those that were opened here are kept alive until closed.
+    """The sessions of one catalog; those that this object opened are kept alive until closed.
 
-    `upkeep`: what is done besides whenever leases are renewed, and when a session opens.
+    `upkeep` is called after each renewal of leases, and when a session is opened.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Sessions:
         self._changing = threading.Lock()
         self._resources: AbandonedResources[int] = AbandonedResources()
         self._callbacks: list[WeakMethod[Callable[[], None]]] = []
-        # In one order, which who reaps keeps too.
+        # Rows are locked in the order of their ids, as in `reap`, so that the two don't deadlock.
         self._renewal = Prepared(
             lambda ids: (
                 sa.update(sessions)
@@ -88,7 +92,9 @@ class Sessions:
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
 
     def open(self, holder: object = None) -> int:
-        """A new session's number; it ends when its holder is gone."""
+        """Open a session and return its number. The session ends when `holder` is
+        garbage-collected.
+        """
         with self._on.writing_relaxed() as connection:
             session_id = next_number(connection, SESSION_COUNTER)
             self._insert(connection, session_id)
@@ -101,7 +107,7 @@ class Sessions:
         return session_id
 
     def close(self, session_id: int) -> None:
-        """Ends a session, its transactions and its locks."""
+        """End a session with its transactions and locks."""
         with self._changing:
             self._open.discard(session_id)
         with self._on.writing_relaxed() as connection:
@@ -109,50 +115,52 @@ class Sessions:
         self._resources.forget(session_id)
 
     def end_abandoned(self) -> None:
-        """Ends the sessions that nobody holds any more. Done at each heartbeat too."""
+        """End the sessions whose holders were garbage-collected. Each heartbeat calls it too."""
         for session_id in self._resources.abandoned():
             self.close(session_id)
 
     def entries(self) -> list[SessionEntry]:
-        """The living sessions of all processes, by number."""
+        """Return the living sessions of all processes, ordered by number."""
         query = sa.select(sessions).where(~is_expired(self._on))
         with self._on.reading() as connection:
-            found = connection.execute(query.order_by(sessions.c.id)).all()
-        return [SessionEntry(**row._mapping) for row in found]
+            rows = connection.execute(query.order_by(sessions.c.id)).all()
+        return [SessionEntry(**row._mapping) for row in rows]
 
     def send_renewal(
         self, connection: Connection, session_ids: Collection[int]
     ) -> Callable[[], set[int]]:
-        """Renews the leases of those that are there; gives what waits for their numbers."""
+        """Send the query that renews leases; return a function that waits for the numbers of the
+        sessions that exist.
+        """
         renewed = self._renewal.send(connection, ids=sorted(session_ids))
         return lambda: {row.id for row in renewed()}
 
     def revive(self, connection: Connection, gone: Collection[int]) -> None:
-        """Puts sessions back that were found dead and removed."""
+        """Insert sessions of this process again whose rows were removed."""
         if gone:
-            # A catalog that was put back from a copy would give these numbers to others.
+            # A catalog that was restored from a backup would give these numbers to other sessions.
             raise_number(connection, SESSION_COUNTER, max(gone))
         for session_id in gone:
             self._insert(connection, session_id)
 
     def on_heartbeat(self, work: Callable[[], None]) -> None:
-        """Has a bound method called at each heartbeat too, as long as its object is there."""
+        """Register a bound method to be called at each heartbeat, while its object is alive."""
         self._callbacks.append(WeakMethod(work))
 
     def renew(self) -> None:
-        """Renews the leases of all sessions that were opened here; logs when it can't."""
+        """Call the registered methods and renew the leases of the open sessions; log failures."""
         self._run_callbacks()
         with self._changing:
-            mine = sorted(self._open)
-        if not mine:
+            session_ids = sorted(self._open)
+        if not session_ids:
             return
         try:
             with self._on.writing_relaxed() as connection:
-                renewed = self.send_renewal(connection, mine)()
+                renewed = self.send_renewal(connection, session_ids)()
         except TxlakeError as error:
-            _log.warning("the leases of sessions %s were not renewed: %s", mine, error)
+            _log.warning("the leases of sessions %s were not renewed: %s", session_ids, error)
             return
-        lost = sorted(set(mine) - renewed)
+        lost = sorted(set(session_ids) - renewed)
         if lost:
             _log.warning(
                 "sessions %s weren't heard of for %d ms and lost their transactions",
@@ -162,17 +170,17 @@ class Sessions:
         self._upkeep()
 
     def stop(self) -> None:
-        """Stops renewing, and ends the sessions that are still open here, if that can be done."""
+        """Stop the heartbeat and end the open sessions; log if they can't be ended."""
         self._heartbeat.stop()
         with self._changing:
-            mine, self._open = sorted(self._open), set()
-        if not mine:
+            session_ids, self._open = sorted(self._open), set()
+        if not session_ids:
             return
         try:
             with self._on.writing_relaxed() as connection:
-                end_sessions(connection, mine)
+                end_sessions(connection, session_ids)
         except TxlakeError as error:
-            _log.warning("sessions %s end when their leases do: %s", mine, error)
+            _log.warning("sessions %s end when their leases do: %s", session_ids, error)
 
     def _run_callbacks(self) -> None:
         for reference in self._callbacks:

@@ -1,8 +1,8 @@
-"""The open transactions of the lake: who began what, when, and whether it still counts.
+"""The lake's open transactions, a row each.
 
-A transaction lives while its session's lease does, until it is ended, ratified (`commits`) or
-killed. One that has begun and done nothing yet is noted with its first statement, or when somebody
-in this process asks for the list.
+A transaction is open until it is ended, ratified (`commits`) or killed, or its session's lease
+expires. An explicit transaction is announced first: its row is written with its first statement,
+or when this process lists the open transactions.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class TransactionEntry:
     """An open transaction.
 
     Attributes:
-        number: for views that need an integer.
-        isolation: the level asked for, if one was.
-        explicit: begun by BEGIN, not by a statement for itself.
+        number: an integer id, for views that need one.
+        isolation: the isolation level; None if none was requested.
+        explicit: begun by BEGIN; false for an autocommitted statement.
         state: `active` or `killed`.
-        begin_sequence: the newest instant of the lake when it began.
-        sequence: the instant that it reads; None before its first read.
-        lost_attempts: how many of its attempts to commit lost to another transaction's commit.
-        host, process, user_name: of its session.
+        begin_sequence: the newest instant of the lake when the transaction began.
+        sequence: the instant that the transaction reads; None before its first read.
+        lost_attempts: how many attempts to commit lost to another transaction's commit.
+        host, process, user_name: those of the session.
     """
 
     id: str
@@ -85,7 +85,7 @@ class TransactionEntry:
 
 @shielded(unshielded=("abandon", "announce", "forget", "hold", "announced_rows"))
 class Transactions:
-    """The transactions of one catalog, whoever began them."""
+    """The open transactions of one catalog, of all processes."""
 
     def __init__(self, on: Database, fence: Fence, of: Sessions) -> None:
         self._on = on
@@ -116,7 +116,10 @@ class Transactions:
         explicit: bool = True,
         holder: object = None,
     ) -> int:
-        """Notes a new transaction and gives its number; it ends when its holder is gone."""
+        """Register a new transaction and return its number.
+
+        The transaction ends when `holder` is garbage-collected.
+        """
         row = _row(transaction_id, session_id, name, isolation, read_only, explicit)
         while True:
             if holder is not None:
@@ -124,7 +127,7 @@ class Transactions:
             try:
                 return self._begin_group.submit(row)
             except Interrupted:
-                self.end(transaction_id)  # where it was noted all the same
+                self.end(transaction_id)  # its row may have been written all the same
 
     def announce(
         self,
@@ -135,7 +138,9 @@ class Transactions:
         read_only: bool = False,
         holder: object = None,
     ) -> None:
-        """As `begin`, for an explicit transaction, when it is needed. Touches no database."""
+        """Prepare an explicit transaction, which is registered (`begin`) when it is needed.
+        Touches no database.
+        """
         if holder is not None:
             self.hold(transaction_id, holder)
         row = _row(transaction_id, session_id, None, isolation, read_only, explicit=True)
@@ -145,22 +150,23 @@ class Transactions:
     def announced_rows(
         self, transaction_ids: Collection[str]
     ) -> Iterator[Sequence[dict[str, Any]]]:
-        """The rows to note in this block, where one of the transactions was announced.
+        """Yield the rows that the block has to write: all announced ones, if one of the given
+        transactions is among them, else none.
 
-        With it go those that were announced before and after it: who began first has the lower
-        number. They stay announced where the block fails; not where nobody knows whether they were
-        noted.
+        Announced transactions are written together, so that one that began earlier has a lower
+        number. If the block fails they stay announced, unless it is unknown whether their rows
+        were written.
         """
-        with ExitStack() as held:
-            held.enter_context(self._registering)
+        with ExitStack() as stack:
+            stack.enter_context(self._registering)
             rows = list(self._announced.values())
             if self._announced.keys().isdisjoint(transaction_ids):
-                held.close()
+                stack.close()
                 rows = []
             try:
                 yield rows
             except BaseException as error:
-                # Of a thread that was stopped nobody knows either how far it came.
+                # How far a stopped thread came is unknown too.
                 if isinstance(error, CommitUnsettled) or not isinstance(error, Exception):
                     self._forget_announced(rows)
                 raise
@@ -170,13 +176,13 @@ class Transactions:
         for row in rows:
             self._announced.pop(row["id"], None)
 
-    def _withdrawn(self, transaction_id: str) -> bool:
-        """Whether it was announced, and isn't any more."""
+    def _withdraw(self, transaction_id: str) -> bool:
+        """Withdraw an announced transaction; return False if it isn't announced."""
         with self._registering:
             return self._announced.pop(transaction_id, None) is not None
 
     def register_announced(self) -> None:
-        """Notes the transactions that were announced."""
+        """Register the announced transactions."""
         with self._on.turn(), self._registering:
             rows = list(self._announced.values())
             if rows:
@@ -185,23 +191,27 @@ class Transactions:
             self._forget_announced(rows)
 
     def hold(self, transaction_id: str, holder: object) -> None:
-        """Notes that a transaction has to end when its holder is gone. Touches no database."""
+        """Track the transaction's holder: the transaction ends when `holder` is garbage-collected.
+        Touches no database.
+        """
         self._resources.track(transaction_id, holder)
 
     def register(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        """Notes new transactions, as `begin` does, and gives their numbers."""
+        """Register new transactions, as `begin` does, and return their numbers."""
         with pipelined(connection):
-            numbered = self.send_registration(connection, rows)
-        found = numbered()
-        self.insert(connection, found)
-        return [row["number"] for row in found]
+            number_rows = self.send_registration(connection, rows)
+        numbered = number_rows()
+        self.insert(connection, numbered)
+        return [row["number"] for row in numbered]
 
     def send_registration(
         self, connection: Connection, rows: Sequence[dict[str, Any]]
     ) -> Callable[[], list[dict[str, Any]]]:
-        """Renews the leases of new transactions' sessions, and gives what waits for their numbers.
+        """Send the queries that renew the leases of new transactions' sessions and number the
+        transactions; return a function that waits and returns the rows, with numbers, for
+        `insert`.
 
-        The rows with these are for `insert`. A session that isn't there any more is by then.
+        That function also inserts again the sessions whose rows were removed.
         """
         if not rows:
             return list
@@ -209,79 +219,87 @@ class Transactions:
         renewed = self._sessions.send_renewal(connection, sessions_of)
         first = send_next_number(connection, _COUNTER, len(rows))
 
-        def numbered() -> list[dict[str, Any]]:
+        def number_rows() -> list[dict[str, Any]]:
             self._sessions.revive(connection, sessions_of - renewed())
             return [{**row, "number": number} for number, row in enumerate(rows, first())]
 
-        return numbered
+        return number_rows
 
     def insert(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-        """Notes new transactions that have their numbers, and the instant that they read."""
+        """Insert the rows of new transactions, which have their numbers and instants."""
         self._insertion.run_all(connection, rows)
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
-        """Notes which level an open transaction asks for now."""
+        """Record the isolation level that an open transaction now has."""
         self.register_announced()
-        noted = sa.update(transactions).where(transactions.c.id == transaction_id)
+        change = sa.update(transactions).where(transactions.c.id == transaction_id)
         with self._on.writing_relaxed() as connection:
-            connection.execute(noted.values(isolation=isolation))
+            connection.execute(change.values(isolation=isolation))
 
     def pin(self, transaction_id: str) -> int:
-        """The lake's newest instant, noted as what the transaction reads, if it is there."""
+        """Make an open transaction read the lake's newest instant, and return the instant.
+
+        Raises as `Fence.check`.
+        """
         self.register_announced()
         known = self._fence.newest
         with self._on.writing_relaxed() as connection:
-            found = connection.execute(INSTANT).one()
-            self.set_instant(connection, [transaction_id], found.value)
-            self._fence.check(found.epoch, found.value, known=known)
-        return int(found.value)
+            now = connection.execute(INSTANT).one()
+            self.set_instant(connection, [transaction_id], now.value)
+            self._fence.check(now.epoch, now.value, known=known)
+        return int(now.value)
 
     def set_instant(
         self, connection: Connection, transaction_ids: Collection[str], sequence: int
     ) -> None:
-        """Notes which instant open transactions read from now on."""
+        """Record the instant that open transactions read from now on."""
         if transaction_ids:
             _PIN.run(connection, ids=transaction_ids, at=sequence)
 
     def end(self, transaction_id: str) -> None:
-        """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
-        if not self._withdrawn(transaction_id):
+        """End a transaction with its locks and reservations, if it is open."""
+        if not self._withdraw(transaction_id):
             with self._on.writing_relaxed() as connection:
                 end_transactions(connection, [transaction_id])
         self._resources.forget(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
-        """Notes that a transaction has to end. Touches no database."""
+        """Mark a transaction as abandoned, for `end_abandoned` to end. Touches no database."""
         self._resources.abandon(transaction_id)
 
     def forget(self, transaction_id: str) -> None:
-        """Notes that a transaction has ended, by its ratification. Touches no database."""
+        """Stop tracking a transaction, which was ratified or left no trace. Touches no
+        database.
+        """
         self._resources.forget(transaction_id)
 
     def end_abandoned(self) -> Sequence[str]:
-        """Ends the transactions that were abandoned, or that nobody holds any more; their ids.
+        """End the abandoned transactions, and those whose holders were garbage-collected.
 
-        Done at each heartbeat too.
+        Returns their ids. Each heartbeat calls it too.
         """
-        found = self._resources.abandoned()
-        entered = [
-            transaction_id for transaction_id in found if not self._withdrawn(transaction_id)
+        abandoned = self._resources.abandoned()
+        registered = [
+            transaction_id for transaction_id in abandoned if not self._withdraw(transaction_id)
         ]
-        if entered:
+        if registered:
             with self._on.writing_relaxed() as connection:
-                end_transactions(connection, entered)
-        for transaction_id in found:
+                end_transactions(connection, registered)
+        for transaction_id in abandoned:
             self._resources.forget(transaction_id)
-        return found
+        return abandoned
 
     def _end_abandoned(self) -> None:
         self.end_abandoned()
 
     def kill(self, transaction_id: str) -> bool:
-        """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
+        """Kill a transaction: release its locks and prevent its ratification.
+
+        Returns False if it isn't open.
+        """
         self.register_announced()
         with self._on.writing() as connection:
-            # Nobody is granted a lock meanwhile: what it asked for before is there to be removed.
+            # With the queue locked no request of the transaction is added or granted meanwhile.
             lock_rows.lock_queue(connection)
             change = sa.update(transactions).where(transactions.c.id == transaction_id)
             if connection.execute(change.values(state=KILLED)).rowcount == 0:
@@ -290,7 +308,7 @@ class Transactions:
         return True
 
     def require_unkilled(self, transaction_id: str) -> None:
-        """Raises Unavailable for one that was killed."""
+        """Raise Unavailable if the transaction was killed."""
         if transaction_id in self._announced:
             return
         with self._on.reading() as connection:
@@ -298,7 +316,7 @@ class Transactions:
                 raise killed_error(transaction_id)
 
     def require_open(self, transaction_id: str) -> None:
-        """Raises Unavailable for one that was ended, or killed, by somebody else."""
+        """Raise Unavailable if another session ended or killed the transaction."""
         if transaction_id in self._announced:
             return
         with self._on.reading() as connection:
@@ -309,7 +327,7 @@ class Transactions:
             raise killed_error(transaction_id)
 
     def entries(self) -> list[TransactionEntry]:
-        """The transactions of living sessions, killed ones too, the oldest first."""
+        """Return the transactions of living sessions, killed ones included, oldest first."""
         self.register_announced()
         query = (
             sa.select(transactions, sessions.c.host, sessions.c.process, sessions.c.user_name)
@@ -318,8 +336,8 @@ class Transactions:
             .order_by(transactions.c.number)
         )
         with self._on.reading() as connection:
-            found = connection.execute(query).all()
-        return [TransactionEntry(**row._mapping) for row in found]
+            rows = connection.execute(query).all()
+        return [TransactionEntry(**row._mapping) for row in rows]
 
     def others_open(self, besides: str) -> OpenTransactions:
         """Return the transactions that may still be ratified, except the one with the id
@@ -333,10 +351,10 @@ class Transactions:
             transactions.c.state != KILLED, transactions.c.id != besides
         )
         with self._on.reading() as connection:
-            found = connection.execute(query).all()
+            rows = connection.execute(query).all()
         return OpenTransactions(
-            ids=frozenset(row.id for row in found),
-            begin_ms=min((row.begin_ms for row in found), default=None),
+            ids=frozenset(row.id for row in rows),
+            begin_ms=min((row.begin_ms for row in rows), default=None),
         )
 
     def _begin_batch(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:

@@ -1,7 +1,7 @@
-"""Views by name: queries that the lake keeps, as their authors wrote them.
+"""Views by name, each with the text of its query.
 
-A view's name is one of its database's tables' names. Owns their rows; who changes one holds the
-locks on its name and has locked the sequence.
+Views and tables of a database share one space of names. Whoever changes a view holds the lock on
+its name and has locked the sequence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VIEWS = sa.select(
 ).join(databases, databases.c.id == views.c.database_id)
 
 
-# Where the schema is kept among a view's properties.
+# The key of the schema among a view's properties.
 _SCHEMA = "txlake.view.schema"
 
 
@@ -37,10 +37,10 @@ class ViewEntry:
     """A view.
 
     Attributes:
-        query: its text; names in it are of its database where they don't say another.
-        columns: their names and comments.
-        modified_ms: when its query was last given, or its name.
-        schema: None for a view of an older release, whose columns are those of its query.
+        query: the query's text; a name in it without a database is one of the view's database.
+        columns: the names and comments of its columns.
+        modified_ms: when the query or the name was last changed.
+        schema: None for a view of an older release, which has its query's columns.
     """
 
     id: str
@@ -66,12 +66,14 @@ class Views:
         self._system = system
 
     def find(self, database: str, name: str) -> ViewEntry | None:
-        """The view of that name; letter case doesn't count."""
+        """Return the view of that name, in any letter case; None if there is none."""
         with self._on.reading() as connection:
             return find_view(connection, database, name)
 
     def entries(self, database: str) -> list[ViewEntry]:
-        """A database's views by name. Raises InvalidRequest when there is no such database."""
+        """Return a database's views, ordered by name. Raises InvalidRequest if there is no such
+        database.
+        """
         with self._on.reading() as connection:
             owner = names.require_database(connection, database)
             query = _VIEWS.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
@@ -88,7 +90,9 @@ class Views:
         properties: Mapping[str, str] | None = None,
         schema: ViewSchema | None = None,
     ) -> None:
-        """Names a query. Raises InvalidRequest for a name that is taken or too long."""
+        """Create a view. Raises InvalidRequest for a name that is taken or too long, or a missing
+        database.
+        """
         names.check_name(name)
         with self._on.writing() as connection:
             counter_rows.lock_sequence(connection)
@@ -121,7 +125,7 @@ class Views:
         properties: Mapping[str, str] | None = None,
         schema: ViewSchema | None = None,
     ) -> None:
-        """Gives a view another query. Raises InvalidRequest when the view is gone."""
+        """Replace a view's query. Raises InvalidRequest if the view was dropped."""
         with self._on.writing() as connection:
             counter_rows.lock_sequence(connection)
             self._update(
@@ -134,7 +138,9 @@ class Views:
             )
 
     def rename(self, view_id: str, database: str, name: str) -> None:
-        """Gives a view another name. Raises InvalidRequest when that is taken, or the view gone."""
+        """Give a view another name. Raises InvalidRequest if that is taken or too long, the
+        database is missing, or the view was dropped.
+        """
         names.check_name(name)
         with self._on.writing() as connection:
             counter_rows.lock_sequence(connection)
@@ -151,7 +157,7 @@ class Views:
             raise InvalidRequest("the view was dropped meanwhile; create it again")
 
     def drop(self, view_id: str) -> None:
-        """Forgets a view; one that is gone already stays so."""
+        """Drop a view, if it still exists."""
         with self._on.writing() as connection:
             counter_rows.lock_sequence(connection)
             connection.execute(sa.delete(views).where(views.c.id == view_id))
@@ -167,7 +173,7 @@ def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> No
 
 
 def find_view(connection: Connection, database: str, name: str) -> ViewEntry | None:
-    """The view of that name; letter case doesn't count."""
+    """Return the view of that name, in any letter case; None if there is none."""
     wanted = (databases.c.folded_name == database.lower()) & (views.c.folded_name == name.lower())
     row = connection.execute(_VIEWS.where(wanted)).first()
     return None if row is None else _entry(row)
@@ -184,8 +190,10 @@ def _encoded_properties(properties: Mapping[str, str] | None, schema: ViewSchema
 def _schema(encoded: str | None) -> ViewSchema | None:
     if encoded is None:
         return None
-    found = json.loads(encoded)
-    return ViewSchema(mode=found["mode"], output=tuple(found["output"]), columns=found["columns"])
+    fields = json.loads(encoded)
+    return ViewSchema(
+        mode=fields["mode"], output=tuple(fields["output"]), columns=fields["columns"]
+    )
 
 
 def _entry(row: sa.Row[Any]) -> ViewEntry:

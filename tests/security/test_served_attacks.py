@@ -227,7 +227,40 @@ def client(attacked: Client, spark: SparkSession) -> Iterator[Client]:
         assert found["rows"] == [[1, 10], [2, 20]]
 
 
+# The statements that change nothing; what is added to them is decided here too.
+FOR_READERS = {
+    "Begin",
+    "Commit",
+    "DescribeDatabase",
+    "DescribeDetail",
+    "DescribeHistory",
+    "DescribeQuery",
+    "DescribeTable",
+    "ExplainConflicts",
+    "ReadChanges",
+    "ReleaseSavepoint",
+    "Rollback",
+    "RollbackTo",
+    "Savepoint",
+    "Select",
+    "SetIsolation",
+    "SetLockTimeout",
+    "SetXactAbort",
+    "ShowColumns",
+    "ShowCreateTable",
+    "ShowDatabases",
+    "ShowDroppedTables",
+    "ShowIsolation",
+    "ShowPartitions",
+    "ShowProperties",
+    "ShowTables",
+    "ShowViews",
+    "UseDatabase",
+}
+
+
 def test_every_statement_is_served_to_somebody_or_to_nobody() -> None:
+    assert {kind.__name__ for kind in READ_STATEMENTS} == FOR_READERS
     assert {*COMMANDS, *CONTROLS} == READ_STATEMENTS | WRITE_STATEMENTS | NOT_SERVED
     assert not READ_STATEMENTS & WRITE_STATEMENTS
     assert not (READ_STATEMENTS | WRITE_STATEMENTS) & NOT_SERVED

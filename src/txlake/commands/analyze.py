@@ -20,7 +20,7 @@ from txlake.log.files import Files
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
-from txlake.session.command import TableLock, command, giving_nothing
+from txlake.session.command import TableLock, command, giving_nothing, served
 from txlake.session.context import Context
 from txlake.sql.statements import AnalyzeTable
 
@@ -77,4 +77,4 @@ def _locks(statement: AnalyzeTable) -> Sequence[TableLock]:
     return [(statement.table, LockMode.IX if statement.delta else LockMode.SCH_S)]
 
 
-COMMANDS = dict([command(AnalyzeTable, giving_nothing(analyze), _locks)])
+COMMANDS = served(command(AnalyzeTable, giving_nothing(analyze), _locks))

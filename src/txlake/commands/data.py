@@ -46,6 +46,7 @@ from txlake.session.command import (
     giving_nothing,
     its_table,
     no_table,
+    served,
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle
@@ -581,23 +582,23 @@ _WRITE_TYPE, _WRITE_COMMAND = command(
 )
 COMMANDS = {
     _WRITE_TYPE: _WRITE_COMMAND,
+    **served(
+        command(Select, select, no_table, writes=False),
+        command(ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False),
+        command(Insert, recording_frame_reads(giving_counts(insert)), its_table(LockMode.IX)),
+        command(Delete, recording_frame_reads(giving_counts(delete)), its_table(LockMode.IX)),
+        command(Update, recording_frame_reads(giving_counts(update)), its_table(LockMode.IX)),
+        command(
+            Merge,
+            recording_frame_reads(giving_counts(merge)),
+            lambda statement: [(statement.target, LockMode.IX)],
+        ),
+        command(Truncate, giving_nothing(truncate), its_table(LockMode.SCH_M)),
+    ),
     **dict(
         (
-            command(Select, select, no_table, writes=False),
             command(ReadTable, giving_frame(read), its_table(LockMode.SCH_S), writes=False),
-            command(
-                ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False
-            ),
             command(SparkCommand, giving_frame(spark_command), no_table),
-            command(Insert, recording_frame_reads(giving_counts(insert)), its_table(LockMode.IX)),
-            command(Delete, recording_frame_reads(giving_counts(delete)), its_table(LockMode.IX)),
-            command(Update, recording_frame_reads(giving_counts(update)), its_table(LockMode.IX)),
-            command(
-                Merge,
-                recording_frame_reads(giving_counts(merge)),
-                lambda statement: [(statement.target, LockMode.IX)],
-            ),
-            command(Truncate, giving_nothing(truncate), its_table(LockMode.SCH_M)),
         )
     ),
 }

@@ -13,7 +13,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.session.admission import admit_alone, database_lock
 from txlake.session.catalog_access import transaction_of
-from txlake.session.command import command, giving_nothing, no_table
+from txlake.session.command import command, giving_nothing, no_table, served
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.session.membership.drop_note import PROPERTY as RETENTION
@@ -114,11 +114,9 @@ def use_database(context: Context, statement: UseDatabase) -> None:
     context.use(statement.name)
 
 
-COMMANDS = dict(
-    (
-        command(CreateDatabase, giving_nothing(create_database), no_table, is_alone=True),
-        command(AlterDatabase, giving_nothing(alter_database), no_table, is_alone=True),
-        command(DropDatabase, giving_nothing(drop_database), no_table, is_alone=True),
-        command(UseDatabase, giving_nothing(use_database), no_table, writes=False),
-    )
+COMMANDS = served(
+    command(CreateDatabase, giving_nothing(create_database), no_table, is_alone=True),
+    command(AlterDatabase, giving_nothing(alter_database), no_table, is_alone=True),
+    command(DropDatabase, giving_nothing(drop_database), no_table, is_alone=True),
+    command(UseDatabase, giving_nothing(use_database), no_table, writes=False),
 )

@@ -22,7 +22,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.command import TableLock, command, giving_rows
+from txlake.session.command import TableLock, command, giving_rows, served
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
@@ -224,4 +224,4 @@ def _locks(request: ExplainConflicts) -> Sequence[TableLock]:
     return [(_target(request.statement), LockMode.SCH_S)]
 
 
-COMMANDS = dict([command(ExplainConflicts, giving_rows(explain_conflicts), _locks)])
+COMMANDS = served(command(ExplainConflicts, giving_rows(explain_conflicts), _locks, writes=False))

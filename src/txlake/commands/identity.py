@@ -6,7 +6,7 @@ from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
 from txlake.ddl.identity import require_identity, sync_identity
 from txlake.protocol.identity import IdentityColumn, marks_of
-from txlake.session.command import command, giving_nothing, its_table
+from txlake.session.command import command, giving_nothing, its_table, served
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.sql.statements import SyncIdentity
@@ -38,4 +38,4 @@ def _furthest_value(context: Context, handle: Handle, column: IdentityColumn) ->
     return value
 
 
-COMMANDS = dict([command(SyncIdentity, giving_nothing(sync), its_table(LockMode.SCH_M))])
+COMMANDS = served(command(SyncIdentity, giving_nothing(sync), its_table(LockMode.SCH_M)))

@@ -13,7 +13,7 @@ from txlake.commands.views import describe_view, schema_rows
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.command import command, giving_rows, its_table, no_table
+from txlake.session.command import command, giving_rows, its_table, no_table, served
 from txlake.session.context import Context
 from txlake.session.unknown_names import tables_in
 from txlake.session.view_queries import Viewed
@@ -138,15 +138,13 @@ def _text_columns(*names: str) -> Struct:
     return Struct(tuple(Field(name, _TEXT, False) for name in names))
 
 
-COMMANDS = dict(
-    (
-        command(ShowDatabases, giving_rows(show_databases), no_table),
-        command(ShowTables, giving_rows(show_tables), no_table),
-        command(DescribeDatabase, giving_rows(describe_database), no_table),
-        command(DescribeQuery, giving_rows(describe_query), no_table),
-        *(
-            command(kind, giving_rows(show_table), its_table(LockMode.SCH_S))
-            for kind in get_args(Inspection)
-        ),
-    )
+COMMANDS = served(
+    command(ShowDatabases, giving_rows(show_databases), no_table, writes=False),
+    command(ShowTables, giving_rows(show_tables), no_table, writes=False),
+    command(DescribeDatabase, giving_rows(describe_database), no_table, writes=False),
+    command(DescribeQuery, giving_rows(describe_query), no_table, writes=False),
+    *(
+        command(kind, giving_rows(show_table), its_table(LockMode.SCH_S), writes=False)
+        for kind in get_args(Inspection)
+    ),
 )

@@ -27,7 +27,15 @@ from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.catalog_access import registered
-from txlake.session.command import R, command, giving_counts, giving_nothing, giving_rows, its_table
+from txlake.session.command import (
+    R,
+    command,
+    giving_counts,
+    giving_nothing,
+    giving_rows,
+    its_table,
+    served,
+)
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.views.describe import Rows
@@ -317,8 +325,8 @@ def refresh(context: Context, statement: RefreshTable) -> None:
         context.tables.require(statement.table)
 
 
-COMMANDS = dict(
-    (
+COMMANDS = {
+    **served(
         command(Optimize, optimize, its_table(LockMode.IX)),
         command(
             Reorg,
@@ -329,12 +337,16 @@ COMMANDS = dict(
         ),
         command(Vacuum, giving_rows(vacuum_table), its_table(LockMode.IX), is_alone=True),
         command(Restore, giving_counts(restore_table), its_table(LockMode.SCH_M)),
-        command(Generate, giving_nothing(generate), its_table(LockMode.SCH_S)),
-        command(
-            ConvertToDelta,
-            giving_nothing(convert),
-            lambda statement: [(TablePath(statement.location), LockMode.SCH_M)],
-        ),
-        command(RefreshTable, giving_nothing(refresh), its_table(LockMode.SCH_S)),
-    )
-)
+    ),
+    **dict(
+        (
+            command(Generate, giving_nothing(generate), its_table(LockMode.SCH_S)),
+            command(
+                ConvertToDelta,
+                giving_nothing(convert),
+                lambda statement: [(TablePath(statement.location), LockMode.SCH_M)],
+            ),
+            command(RefreshTable, giving_nothing(refresh), its_table(LockMode.SCH_S)),
+        )
+    ),
+}

@@ -33,7 +33,14 @@ from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit_new
-from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
+from txlake.session.command import (
+    TableLock,
+    command,
+    giving_counts,
+    giving_nothing,
+    its_table,
+    served,
+)
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.membership.attachment import attach_path_table, new_entry, stage_stamp
@@ -505,25 +512,23 @@ _SPECIAL_LOCKS: dict[type[Any], Callable[[Any], Sequence[TableLock]]] = {
     AddConstraint: _constraint_locks,
     RenameTable: _rename_locks,
 }
-COMMANDS = dict(
-    (
-        command(
-            CreateTable,
-            recording_frame_reads(giving_nothing(create_table)),
-            _create_locks,
-            leaves_existing=_leaves_existing,
-        ),
-        command(
-            CreateTableLike,
-            giving_nothing(create_table_like),
-            _source_locks,
-            leaves_existing=_leaves_existing,
-        ),
-        command(Clone, giving_counts(clone_table), _source_locks, leaves_existing=_leaves_existing),
-        command(DropTable, giving_nothing(drop_table), its_table(LockMode.SCH_M)),
-        *(
-            command(kind, _ALTER, _SPECIAL_LOCKS.get(kind, its_table(LockMode.SCH_M)))
-            for kind in get_args(AlterStatement)
-        ),
-    )
+COMMANDS = served(
+    command(
+        CreateTable,
+        recording_frame_reads(giving_nothing(create_table)),
+        _create_locks,
+        leaves_existing=_leaves_existing,
+    ),
+    command(
+        CreateTableLike,
+        giving_nothing(create_table_like),
+        _source_locks,
+        leaves_existing=_leaves_existing,
+    ),
+    command(Clone, giving_counts(clone_table), _source_locks, leaves_existing=_leaves_existing),
+    command(DropTable, giving_nothing(drop_table), its_table(LockMode.SCH_M)),
+    *(
+        command(kind, _ALTER, _SPECIAL_LOCKS.get(kind, its_table(LockMode.SCH_M)))
+        for kind in get_args(AlterStatement)
+    ),
 )

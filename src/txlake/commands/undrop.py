@@ -16,7 +16,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
-from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
+from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table, served
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.membership.attachment import write_stamp
@@ -198,15 +198,13 @@ def _locks(statement: UndropTable) -> Sequence[TableLock]:
     return [] if statement.table is None else [(statement.table, LockMode.SCH_M)]
 
 
-COMMANDS = dict(
-    (
-        command(
-            UndropTable,
-            giving_nothing(undrop_table),
-            _locks,
-            leaves_existing=lambda _: True,
-            is_alone=True,
-        ),
-        command(ShowDroppedTables, giving_rows(show_dropped), no_table),
-    )
+COMMANDS = served(
+    command(
+        UndropTable,
+        giving_nothing(undrop_table),
+        _locks,
+        leaves_existing=lambda _: True,
+        is_alone=True,
+    ),
+    command(ShowDroppedTables, giving_rows(show_dropped), no_table, writes=False),
 )

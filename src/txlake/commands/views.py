@@ -18,7 +18,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
+from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table, served
 from txlake.session.context import Context
 from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.session.views.describe import Rows
@@ -372,14 +372,20 @@ def _rename_locks(statement: RenameView) -> Sequence[TableLock]:
     return [(statement.view, LockMode.SCH_M), (statement.new_view, LockMode.SCH_M)]
 
 
-COMMANDS = dict(
-    (
+COMMANDS = {
+    **served(
         command(CreateView, giving_nothing(create_view), _view_lock, is_alone=True),
-        command(CreateTemporaryView, giving_nothing(create_temporary_view), no_table, writes=False),
         command(AlterView, giving_nothing(alter_view), _view_lock, is_alone=True),
         command(AlterViewSchema, giving_nothing(alter_view_schema), _view_lock, is_alone=True),
         command(RenameView, giving_nothing(rename_view), _rename_locks, is_alone=True),
         command(DropView, giving_nothing(drop_view), _view_lock, is_alone=True),
-        command(ShowViews, giving_rows(show_views), no_table),
-    )
-)
+        command(ShowViews, giving_rows(show_views), no_table, writes=False),
+    ),
+    **dict(
+        (
+            command(
+                CreateTemporaryView, giving_nothing(create_temporary_view), no_table, writes=False
+            ),
+        )
+    ),
+}

@@ -1,7 +1,8 @@
 """The statements that callers may send who don't own the machine.
 
-Owns the lists of served statements, to read and to change, and the check of a script before it
-runs. A query is checked again on its analysed plan, before it runs (`txlake.spark.served`).
+Owns the check of a script before it runs. A statement's command says whether it is served, and
+whether to readers (`Command.is_served`, `Command.writes`). A query is checked again on its analysed
+plan, before it runs (`txlake.spark.served`).
 """
 
 from __future__ import annotations
@@ -12,116 +13,24 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
-from txlake.session.command import words_of
-from txlake.sql.statements import (
-    AddColumns,
-    AddConstraint,
-    AddFeature,
-    AlterColumn,
-    AlterDatabase,
-    AlterView,
-    AlterViewSchema,
-    AnalyzeTable,
-    Atomic,
-    Begin,
-    Clone,
-    ClusterBy,
-    Commit,
-    CreateDatabase,
-    CreateTable,
-    CreateTableLike,
-    CreateView,
-    Delete,
-    DescribeDatabase,
-    DescribeDetail,
-    DescribeHistory,
-    DescribeQuery,
-    DescribeTable,
-    DropColumns,
-    DropConstraint,
-    DropDatabase,
-    DropFeature,
-    DropKey,
-    DropTable,
-    DropView,
-    ExplainConflicts,
-    Insert,
-    Kill,
-    LockTable,
-    Merge,
-    Optimize,
-    ReadChanges,
-    ReleaseSavepoint,
-    RenameColumn,
-    RenameTable,
-    RenameView,
-    Reorg,
-    ReplaceColumns,
-    Restore,
-    Rollback,
-    RollbackTo,
-    Savepoint,
-    Select,
-    SetComment,
-    SetIsolation,
-    SetLockTimeout,
-    SetProperties,
-    SetXactAbort,
-    ShowColumns,
-    ShowCreateTable,
-    ShowDatabases,
-    ShowDroppedTables,
-    ShowIsolation,
-    ShowPartitions,
-    ShowProperties,
-    ShowTables,
-    ShowViews,
-    SqlText,
-    Statement,
-    SyncIdentity,
-    TableName,
-    TablePath,
-    TimeTravel,
-    Truncate,
-    UndropTable,
-    UnsetProperties,
-    Update,
-    UpgradeProtocol,
-    UseDatabase,
-    Vacuum,
-)
+from txlake.session.command import Command, words_of
+from txlake.session.session import Control
+from txlake.sql.statements import SqlText, Statement, TableName, TablePath, TimeTravel
 from txlake.sql.statements.calls import NO_PLACES, served_expression_problem, served_text_problem
 from txlake.sql.statements.scripting import DeclareVariable, ForEach, SetVariables
 
-READ_STATEMENTS: frozenset[type] = frozenset(
-    {
-        *(Select, ReadChanges, Begin, Commit, Rollback),
-        *(Savepoint, RollbackTo, ReleaseSavepoint),
-        *(SetIsolation, SetLockTimeout, SetXactAbort, ShowIsolation, UseDatabase),
-        *(ShowColumns, ShowCreateTable, ShowDatabases, ShowDroppedTables, ShowPartitions),
-        *(ShowProperties, ShowTables, ShowViews, ExplainConflicts),
-        *(DescribeDatabase, DescribeDetail, DescribeHistory, DescribeQuery, DescribeTable),
-    }
+_STATEMENTS: Mapping[type, Command | Control] = {**COMMANDS, **CONTROLS}
+READ_STATEMENTS = frozenset(
+    kind for kind, entry in _STATEMENTS.items() if entry.is_served and not entry.writes
 )
-"""The statements that a read-only token may run."""
-
-WRITE_STATEMENTS: frozenset[type] = frozenset(
-    {
-        *(Insert, Update, Delete, Merge, Truncate, Atomic, LockTable, Kill),
-        *(CreateTable, CreateTableLike, Clone, DropTable, UndropTable, RenameTable, Restore),
-        *(AddColumns, DropColumns, ReplaceColumns, RenameColumn, AlterColumn, SyncIdentity),
-        *(AddConstraint, DropConstraint, DropKey, SetComment, SetProperties, UnsetProperties),
-        *(AddFeature, DropFeature, UpgradeProtocol, ClusterBy),
-        *(CreateView, AlterView, AlterViewSchema, RenameView, DropView),
-        *(CreateDatabase, AlterDatabase, DropDatabase),
-        *(Optimize, Reorg, Vacuum, AnalyzeTable),
-    }
+"""The types of statements that a read-only token may run."""
+WRITE_STATEMENTS = frozenset(
+    kind for kind, entry in _STATEMENTS.items() if entry.is_served and entry.writes
 )
-"""The further statements that other tokens may run."""
+"""The further types of statements that other tokens may run."""
 
 # They set variables of Spark's session, which all callers share.
 _SETTING_VARIABLES = frozenset({DeclareVariable, SetVariables, ForEach})
-_STATEMENT_TYPES = frozenset({*COMMANDS, *CONTROLS})
 _PATH_CHARACTERS = re.compile(r"[/\\:]")
 
 
@@ -134,14 +43,14 @@ def refusal_reason(statements: Sequence[Statement]) -> str | None:
 
 def is_write(part: object) -> bool:
     """Return whether a part of a script is a statement that a read-only token may not run."""
-    return type(part) in _STATEMENT_TYPES and type(part) not in READ_STATEMENTS
+    return type(part) in _STATEMENTS and type(part) not in READ_STATEMENTS
 
 
 def _part_refusal_reason(part: object) -> str | None:
     kind = type(part)
     if kind in _SETTING_VARIABLES:
         return "variables aren't served: they are of Spark's session, which all callers share"
-    if kind in _STATEMENT_TYPES and kind not in READ_STATEMENTS and kind not in WRITE_STATEMENTS:
+    if kind in _STATEMENTS and kind not in READ_STATEMENTS and kind not in WRITE_STATEMENTS:
         return (
             f"{words_of(part)} isn't served: it reaches beyond the lake's tables, or changes what "  # type: ignore[arg-type]
             "all callers share"

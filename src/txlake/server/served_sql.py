@@ -1,7 +1,7 @@
 """SQL over HTTP: statements in, rows out as JSON or as an Arrow stream.
 
 Owns what a caller may run: statements about the lake's own tables by name, no changes by a
-read-only token, within the statement's time. The lists of statements are in `refusals`.
+read-only token, within the statement's time. What is served is in `refusals`.
 """
 
 from __future__ import annotations

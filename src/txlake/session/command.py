@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from txlake.commit.data_plane import ResultRows
@@ -66,7 +66,10 @@ class Command:
         leaves_existing: whether it makes a table, and changes nothing where there is one: Sch-S
             will do on that.
         is_alone: whether it can't be part of a transaction.
-        writes: whether what it reads counts as read for its writes.
+        writes: whether it changes the lake: what it reads counts as read for its writes, and a
+            caller that may only read may not run it.
+        is_served: whether a server's callers may run it: it concerns the lake's own tables and the
+            caller's session, not other files of the machine, nor what all sessions share.
     """
 
     run: Callable[[Context, Any], Answer]
@@ -74,6 +77,7 @@ class Command:
     leaves_existing: Callable[[Any], bool] = _never
     is_alone: bool = False
     writes: bool = True
+    is_served: bool = False
 
     def all_locks(self, statement: Statement) -> list[TableLock]:
         """Return a statement's locks: each table once, in the strongest mode that it needs.
@@ -103,6 +107,11 @@ def command(
         run=run, locks=locks, leaves_existing=leaves_existing, is_alone=is_alone, writes=writes
     )
     return kind, made
+
+
+def served(*commands: tuple[type[Any], Command]) -> Commands:
+    """Return commands by their types of statements; a server's callers may run them."""
+    return {kind: replace(entry, is_served=True) for kind, entry in commands}
 
 
 def words_of(statement: Statement) -> str:

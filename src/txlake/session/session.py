@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from txlake.catalog import DEFAULT_DATABASE
@@ -68,8 +68,18 @@ class ControlScope:
         return self.transaction
 
 
-Control: TypeAlias = Callable[[ControlScope, Any], Answer]
-"""Carries out the control statements of one type."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The handler of the control statements of one type.
+
+    Attributes:
+        writes: whether callers that may only read may not run it.
+        is_served: as `Command.is_served`.
+    """
+
+    run: Callable[[ControlScope, Any], Answer]
+    writes: bool = False
+    is_served: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +187,7 @@ class Session:
         if transaction is not None and transaction is not self._current:
             transaction.require_active()
         try:
-            return control(ControlScope(self, transaction), statement)
+            return control.run(ControlScope(self, transaction), statement)
         except InvalidRequest as error:
             if transaction is not None:
                 self._failed(transaction, error)

@@ -1,8 +1,9 @@
-"""Whether what transactions were told and what they read is what the books say, level by level.
+"""The audit of a run: what transactions reported and read, compared with the committed state.
 
-Owns the promises that hold for every program: nothing lost, nothing doubled, all or nothing, reads
-of one snapshot, and for each level what it promises. Each transaction is run again, on the rows
-that it read and on those before its place in the order, by `statements`' own arithmetic.
+Owns the promises that hold for every program: no commit is lost or doubled, transactions are
+atomic, each reads one snapshot, and each isolation level excludes its anomalies. Each transaction
+is evaluated again, by the arithmetic of `statements`, on the rows that it read and on those before
+its place in the order.
 """
 
 from __future__ import annotations
@@ -10,199 +11,231 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from tests.simulation.history import OPEN, Books, Doubt, Record, Told, replayed
-from tests.simulation.statements import Copy, Insert, Row, Rows, Select, State, Statement
+from tests.simulation.records import (
+    UNREPORTED,
+    CommittedState,
+    Record,
+    ReportedOutcome,
+    Violation,
+    apply_steps,
+)
+from tests.simulation.statements import Insert, InsertSelect, Row, Rows, Select, State, Statement
 from txlake.conflict.levels import Level
 
 
 class Audit:
-    """One run's records held against its books, from certain versions of the tables on.
-
-    `torn`: transactions that may be lost, in whole or on some of their tables; `opaque`: versions
-    of tables, about which the records don't tell.
-    """
+    """Check one run's records against its committed state."""
 
     def __init__(
         self,
         records: Sequence[Record],
-        books: Books,
-        since: Mapping[str, int],
+        committed: CommittedState,
+        initial_versions: Mapping[str, int],
         *,
         is_lake: bool,
-        torn: Set[str] = frozenset(),
-        opaque: Set[tuple[str, int]] = frozenset(),
-        excused: Set[str] = frozenset(),
+        may_be_lost: Set[str] = frozenset(),
+        unrecorded: Set[tuple[str, int]] = frozenset(),
+        may_read_stale: Set[str] = frozenset(),
     ) -> None:
-        """`excused`: transactions that may have read what was older than they are."""
+        """Prepare the audit.
+
+        Args:
+            initial_versions: by table, the version after which the records describe every change.
+            is_lake: the tables have a catalog, whose instants order the transactions.
+            may_be_lost: transactions that may be lost, in whole or on some of their tables.
+            unrecorded: versions of tables whose changes the records don't describe.
+            may_read_stale: transactions that may have read versions older than their begin.
+        """
         self._records = records
-        self._books = books
-        self._since = since
+        self._committed_state = committed
+        self._initial_versions = initial_versions
         self._is_lake = is_lake
-        self._torn = torn
-        self._opaque = opaque
-        self._excused = excused
+        self._may_be_lost = may_be_lost
+        self._unrecorded = unrecorded
+        self._may_read_stale = may_read_stale
         self._committed = sorted(
-            (one for one in records if one.id in books.instants),
-            key=lambda one: books.instants[one.id],
+            (one for one in records if one.id in committed.instants),
+            key=lambda one: committed.instants[one.id],
         )
         self._by_version: dict[tuple[str, int], Record] = {
             (table, version): one
             for one in self._committed
-            for table, version in books.versions[one.id].items()
+            for table, version in committed.versions[one.id].items()
         }
 
-    def check(self, *, is_fresh: bool = True) -> None:
-        """Raises Doubt for the first promise that was broken.
+    def check(self, *, requires_fresh_reads: bool = True) -> None:
+        """Check all promises. Raises Violation for the first broken one.
 
-        `is_fresh`: whether who begins after a commit was told has to see it.
+        `requires_fresh_reads`: a transaction has to see every commit reported before its begin.
         """
-        self.check_rows(is_fresh=is_fresh)
+        self.check_rows(requires_fresh_reads=requires_fresh_reads)
         for record in self._committed:
             self.check_level(record)
 
-    def check_rows(self, *, is_fresh: bool) -> None:
-        """As `check`, of all but the levels."""
+    def check_rows(self, *, requires_fresh_reads: bool) -> None:
+        """Check all promises but the isolation levels. Raises Violation."""
         for record in self._records:
-            self._check_told(record)
+            self._check_outcome(record)
             self._check_reads(record)
-            if is_fresh and record.id not in self._excused:
-                self._check_fresh(record)
+            if requires_fresh_reads and record.id not in self._may_read_stale:
+                self._check_freshness(record)
         self._check_versions()
 
-    def _check_told(self, record: Record) -> None:
-        stands = record.id in self._books.instants
-        if record.told is Told.COMMITTED:
-            if not stands and record.id not in self._torn and self._changes(record):
-                raise Doubt(f"{_who(record)} was told it is committed, and it isn't: it is lost")
-        elif stands and record.told not in OPEN:
-            raise Doubt(f"{_who(record)} was told {record.told.value}, and it is committed")
+    def _check_outcome(self, record: Record) -> None:
+        is_committed = record.id in self._committed_state.instants
+        if record.outcome is ReportedOutcome.COMMITTED:
+            if (
+                not is_committed
+                and record.id not in self._may_be_lost
+                and self._has_changed(record)
+            ):
+                raise Violation(
+                    f"{_label(record)} was told it is committed, and it isn't: it is lost"
+                )
+        elif is_committed and record.outcome not in UNREPORTED:
+            raise Violation(
+                f"{_label(record)} was told {record.outcome.value}, and it is committed"
+            )
 
     def _base(self, record: Record) -> State:
-        """The rows that a transaction read, table by table."""
+        """Return the rows that a transaction read, by table."""
         state = {}
-        for table, rows in self._books.rows.items():
-            version = record.pins.get(table, max(rows))
+        for table, rows in self._committed_state.rows.items():
+            version = record.read_versions.get(table, max(rows))
             if version not in rows:
-                raise Doubt(f"{_who(record)} read {table} at version {version}: it isn't there")
+                raise Violation(
+                    f"{_label(record)} read {table} at version {version}: it isn't there"
+                )
             state[table] = rows[version]
         return state
 
-    def _changes(self, record: Record) -> bool:
+    def _has_changed(self, record: Record) -> bool:
         base = self._base(record)
-        return replayed(record.steps, base)[0] != base
+        return apply_steps(record.steps, base)[0] != base
 
     def _check_reads(self, record: Record) -> None:
-        """All answers are of the one snapshot, with the transaction's own changes."""
-        if self._is_lake and "" in record.pins:
+        """Check that all results are of one snapshot with the transaction's own changes."""
+        if self._is_lake and "" in record.read_versions:
             self.check_instant(record)
-        for step, answer in replayed(record.steps, self._base(record))[1]:
-            if isinstance(step.statement, Select) and step.answer != answer:
-                raise Doubt(
-                    f"{_who(record)}: {step.statement} answered {step.answer}, and its snapshot "
-                    f"{record.pins} has {answer}"
+        for step, result in apply_steps(record.steps, self._base(record))[1]:
+            if isinstance(step.statement, Select) and step.result != result:
+                raise Violation(
+                    f"{_label(record)}: {step.statement} answered {step.result}, and its snapshot "
+                    f"{record.read_versions} has {result}"
                 )
 
     def check_instant(self, record: Record) -> None:
-        """All of what it read was so at its one instant."""
-        for table, version in record.pins.items():
-            if table and version != self._version_at(table, record.pins[""]):
-                raise Doubt(
-                    f"{_who(record)} reads instant {record.pins['']}, and {table} at version "
-                    f"{version}, which isn't what it was then"
+        """Check that all versions that a transaction read are those of its one instant."""
+        for table, version in record.read_versions.items():
+            if table and version != self._version_at(table, record.read_versions[""]):
+                raise Violation(
+                    f"{_label(record)} reads instant {record.read_versions['']}, and {table} at "
+                    f"version {version}, which isn't its version at that instant"
                 )
 
     def version_before(self, record: Record, table: str) -> int:
-        """At which version a table was just before a transaction of the lake; -1 for none."""
-        own = self._books.versions[record.id]
+        """Return a table's version just before a lake's transaction; -1 if the table was empty."""
+        own = self._committed_state.versions[record.id]
         if table in own:
             return own[table] - 1
-        return self._version_at(table, self._books.instants[record.id])
+        return self._version_at(table, self._committed_state.instants[record.id])
 
     def _version_at(self, table: str, instant: int) -> int:
         versions = (
             made[table]
-            for transaction, made in self._books.versions.items()
-            if table in made and self._books.instants[transaction] <= instant
+            for transaction, made in self._committed_state.versions.items()
+            if table in made and self._committed_state.instants[transaction] <= instant
         )
         return max(versions, default=-1)
 
-    def _check_fresh(self, record: Record) -> None:
-        """What was told as committed before it began is what it reads."""
+    def _check_freshness(self, record: Record) -> None:
+        """Check that a transaction read every commit that was reported before it began."""
         for other in self._committed:
-            is_told = other.told is Told.COMMITTED and other.id not in self._torn
-            if is_told and other.ended < record.begun:
-                for table, version in self._books.versions[other.id].items():
-                    if record.pins.get(table, version) < version:
-                        raise Doubt(
-                            f"{_who(record)} began after {_who(other)} was committed, and read "
-                            f"{table} at {record.pins[table]}, before its version {version}"
+            is_reported = (
+                other.outcome is ReportedOutcome.COMMITTED and other.id not in self._may_be_lost
+            )
+            if is_reported and other.end_turn < record.begin_turn:
+                for table, version in self._committed_state.versions[other.id].items():
+                    if record.read_versions.get(table, version) < version:
+                        raise Violation(
+                            f"{_label(record)} began after {_label(other)} was committed, and read "
+                            f"{table} at {record.read_versions[table]}, before its version "
+                            f"{version}"
                         )
 
     def _check_versions(self) -> None:
-        """Each version is the one before with what its transaction changed, and no other change."""
-        for table, rows in self._books.rows.items():
-            for version in range(self._since[table] + 1, max(rows) + 1):
-                if (table, version) in self._opaque:
+        """Check that each version is the previous one with only the changes of its transaction."""
+        for table, rows in self._committed_state.rows.items():
+            for version in range(self._initial_versions[table] + 1, max(rows) + 1):
+                if (table, version) in self._unrecorded:
                     continue
                 record = self._by_version.get((table, version))
                 before, after = Counter(rows[version - 1]), Counter(rows[version])
                 expected = before
                 if record is not None:
                     base = self._base(record)
-                    changed = replayed(record.steps, base)[0][table]
-                    taken, given = _difference(base[table], changed)
-                    if taken - before:
-                        raise Doubt(
-                            f"{_who(record)} took {list(taken - before)} from {table} at version "
-                            f"{version}: another had taken that before"
+                    changed = apply_steps(record.steps, base)[0][table]
+                    deleted, added = _difference(base[table], changed)
+                    if deleted - before:
+                        raise Violation(
+                            f"{_label(record)} deleted {list(deleted - before)} from {table} at "
+                            f"version {version}: another transaction had deleted that before"
                         )
-                    expected = before - taken + given
+                    expected = before - deleted + added
                 if after != expected:
-                    raise Doubt(
-                        f"{table} version {version} by {record and _who(record)}: lost "
+                    raise Violation(
+                        f"{table} version {version} by {record and _label(record)}: lost "
                         f"{sorted((expected - after).elements())}, appeared "
                         f"{sorted((after - expected).elements())}"
                     )
         for record in self._committed:
-            if record.id in self._torn:
+            if record.id in self._may_be_lost:
                 continue
             base = self._base(record)
-            changes = replayed(record.steps, base)[0]
+            changes = apply_steps(record.steps, base)[0]
             for table in base:
-                made = self._books.versions[record.id]
+                made = self._committed_state.versions[record.id]
                 if changes[table] != base[table] and table not in made:
-                    raise Doubt(f"{_who(record)} changed {table}, and that part is lost")
+                    raise Violation(f"{_label(record)} changed {table}, and that part is lost")
 
     def check_level(self, record: Record) -> None:
-        """The transaction would have done the same at its place in the order."""
+        """Check that a transaction would have done the same at its place in the serial order.
+
+        At SERIALIZABLE, its reads are compared too. At WRITE SERIALIZABLE, blind appends may move
+        after it.
+        At SNAPSHOT, nothing is checked.
+        """
         if record.level is Level.SNAPSHOT:
             return
         before = self._before(record)
         if record.level is Level.WRITE_SERIALIZABLE:
-            before = self._without_blind(record, before)
+            before = self._without_blind_appends(record, before)
         base = self._base(record)
-        there, answers = replayed(record.steps, before)
-        here = replayed(record.steps, base)[0]
+        serial, results = apply_steps(record.steps, before)
+        actual = apply_steps(record.steps, base)[0]
         for table in base:
-            if _difference(before[table], there[table]) != _difference(base[table], here[table]):
-                raise Doubt(
-                    f"{_who(record)} at {record.level.value}: at its place in the order it would "
-                    f"have changed {table} from {before[table]} to {there[table]}; it read "
-                    f"{base[table]} and made {here[table]}"
+            if _difference(before[table], serial[table]) != _difference(base[table], actual[table]):
+                raise Violation(
+                    f"{_label(record)} at {record.level.value}: at its place in the order it would "
+                    f"have changed {table} from {before[table]} to {serial[table]}; it read "
+                    f"{base[table]} and made {actual[table]}"
                 )
         if record.level is Level.SERIALIZABLE:
-            for step, answer in answers:
-                if isinstance(step.statement, Select) and step.answer != answer:
-                    raise Doubt(
-                        f"{_who(record)} at serializable: {step.statement} answered {step.answer}, "
-                        f"and would have answered {answer} at its place in the order"
+            for step, result in results:
+                if isinstance(step.statement, Select) and step.result != result:
+                    raise Violation(
+                        f"{_label(record)} at serializable: {step.statement} answered "
+                        f"{step.result}, and would have answered {result} at its place in the order"
                     )
 
     def _before(self, record: Record) -> State:
-        """The rows just before a transaction's instant."""
-        instant, own = self._books.instants[record.id], self._books.versions[record.id]
+        """Return the rows just before a transaction's instant."""
+        instant, own = (
+            self._committed_state.instants[record.id],
+            self._committed_state.versions[record.id],
+        )
         state = {}
-        for table, rows in self._books.rows.items():
+        for table, rows in self._committed_state.rows.items():
             if table in own:
                 state[table] = rows[own[table] - 1]
             elif self._is_lake:
@@ -211,27 +244,27 @@ class Audit:
                 state[table] = self._base(record)[table]
         return state
 
-    def _without_blind(self, record: Record, state: State) -> State:
-        """Without the rows that others only added since it read: they may come after it."""
-        instant = self._books.instants[record.id]
-        written = self._books.versions[record.id].keys()
+    def _without_blind_appends(self, record: Record, state: State) -> State:
+        """Return the rows without those that blind appends added after the transaction's read."""
+        instant = self._committed_state.instants[record.id]
+        written = self._committed_state.versions[record.id].keys()
         without = {table: Counter(rows) for table, rows in state.items()}
         for other in self._committed:
-            if self._books.instants[other.id] >= instant:
+            if self._committed_state.instants[other.id] >= instant:
                 continue
-            for table, version in self._books.versions[other.id].items():
+            for table, version in self._committed_state.versions[other.id].items():
                 if (
-                    version > record.pins.get(table, version)
-                    and _is_blind(other, table)
+                    version > record.read_versions.get(table, version)
+                    and _is_blind_append(other, table)
                     and not (_tables_read(other) & written - {table})
                 ):
                     without[table] -= Counter(self._inserted(other, table))
         return {table: tuple(sorted(rows.elements())) for table, rows in without.items()}
 
     def _inserted(self, record: Record, table: str) -> Rows:
-        """What a transaction that is blind to a table added to it."""
+        """Return the rows that a transaction which doesn't read a table added to it."""
         empty = {**self._base(record), table: ()}
-        return replayed(record.steps, empty)[0][table]
+        return apply_steps(record.steps, empty)[0][table]
 
 
 def _difference(before: Rows, after: Rows) -> tuple[Counter[Row], Counter[Row]]:
@@ -239,16 +272,18 @@ def _difference(before: Rows, after: Rows) -> tuple[Counter[Row], Counter[Row]]:
     return was - now, now - was
 
 
-def _is_blind(record: Record, table: str) -> bool:
-    """Whether all that it did with the table is to add rows to it."""
+def _is_blind_append(record: Record, table: str) -> bool:
+    """Return whether a transaction only adds rows to a table and doesn't read it."""
     return table not in _tables_read(record) and all(
-        isinstance(one, Insert | Copy) for one in _statements(record) if _table(one) == table
+        isinstance(one, Insert | InsertSelect)
+        for one in _statements(record)
+        if _table(one) == table
     )
 
 
 def _tables_read(record: Record) -> set[str | None]:
     return {
-        one.source if isinstance(one, Copy) else _table(one)
+        one.source if isinstance(one, InsertSelect) else _table(one)
         for one in _statements(record)
         if not isinstance(one, Insert)
     }
@@ -259,9 +294,9 @@ def _statements(record: Record) -> Iterator[Statement]:
 
 
 def _table(statement: Statement) -> str | None:
-    """None for a definition."""
+    """Return the table of a statement; None for a definition."""
     return getattr(statement, "table", None)
 
 
-def _who(record: Record) -> str:
+def _label(record: Record) -> str:
     return f"{record.client} ({record.id[:8]}, {record.level.value})"

@@ -1,4 +1,4 @@
-"""One run's choices: all follow from its seed, less what a smaller case leaves out."""
+"""The choices of one run, all made from its seed; a reduced case leaves parts out."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from tests.simulation import definitions, programs, streams
-from tests.simulation.feeds import FEED
-from tests.simulation.foreign import OPEN
-from tests.simulation.luck import (
-    OF_BUCKETS,
-    OF_DISKS,
-    OF_PATHS,
-    OF_RECOVERIES,
-    Fault,
-    Luck,
-    Misfortune,
+from tests.simulation.faults import (
+    BUCKET_FAULTS,
+    DISK_FAULTS,
+    PATH_TABLE_FAULTS,
+    RECOVERY_FAULTS,
+    FaultInjector,
+    FaultKind,
+    RequestedFault,
 )
+from tests.simulation.feeds import FEED
+from tests.simulation.foreign_clients import OPEN
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
 
 TABLES = ("a", "b", "c")
-# Few, so that the tables of equal worlds are made once.
+# Few, because each choice's tables are created once and then copied.
 _PROPERTIES = (
     (("delta.checkpointInterval", "10"),),
     (("delta.checkpointInterval", "10"),),
@@ -36,27 +36,34 @@ _PROPERTIES = (
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "file")),
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "table")),
 )
-# Dropped tables are removed at once, before the run ends, or after it.
-_KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
+# The retention of dropped tables: none, shorter than a run, longer than a run.
+_DROPPED_RETENTIONS_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _WITH_IDENTITY = 0.15
 _WITH_FEED = 0.15
 _WITH_STREAM = 0.1
 _WITH_OPEN = 0.15
-# Whose checks know of no rows that were lost with a catalog.
-_OF_ONE_HISTORY = {definitions.KIND, streams.KIND}
-_OF_DATABASES = {
-    Misfortune.REPLY_LOST,
-    Misfortune.REPLY_UNANSWERED,
-    Misfortune.DATABASE_AWAY,
-    Misfortune.INTERRUPT_LATE,
+# Kinds of programs whose checks don't allow for commits lost with a catalog.
+_WITHOUT_CATALOG_LOSS = {definitions.KIND, streams.KIND}
+_DATABASE_FAULTS = {
+    FaultKind.REPLY_LOST,
+    FaultKind.REPLY_UNANSWERED,
+    FaultKind.DATABASE_AWAY,
+    FaultKind.INTERRUPT_LATE,
 }
-OF_LAKES = {
-    *OF_RECOVERIES,
-    Misfortune.RECOVERY_IDLE,
-    Misfortune.RECOVERY_TWICE,
-    Misfortune.RECOVERY_DIES,
+LAKE_FAULTS = {
+    *RECOVERY_FAULTS,
+    FaultKind.RECOVERY_IDLE,
+    FaultKind.RECOVERY_TWICE,
+    FaultKind.RECOVERY_DIES,
 }
-_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES - OF_LAKES - OF_PATHS
+_COMMON_FAULTS = (
+    set(FaultKind)
+    - BUCKET_FAULTS
+    - DISK_FAULTS
+    - _DATABASE_FAULTS
+    - LAKE_FAULTS
+    - PATH_TABLE_FAULTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +71,23 @@ class Case:
     """A run to make.
 
     Attributes:
-        without_kinds, without_numbers: misfortunes that don't happen.
+        without_kinds, without_numbers: faults that don't occur.
         without_programs: (client, number) of programs that aren't run.
-        faults: misfortunes that happen besides; the run is the same up to the first of them.
+        faults: faults to inject besides; up to the first of them the run is the same.
     """
 
     seed: int
-    without_kinds: frozenset[Misfortune] = frozenset()
+    without_kinds: frozenset[FaultKind] = frozenset()
     without_numbers: frozenset[int] = frozenset()
     without_programs: frozenset[tuple[int, int]] = frozenset()
-    faults: frozenset[Fault] = frozenset()
+    faults: frozenset[RequestedFault] = frozenset()
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}"]
         if self.without_kinds:
             parts.append(f"without {', '.join(sorted(one.name for one in self.without_kinds))}")
         if self.without_numbers:
-            parts.append(f"without misfortunes {sorted(self.without_numbers)}")
+            parts.append(f"without faults {sorted(self.without_numbers)}")
         if self.without_programs:
             parts.append(f"without programs {sorted(self.without_programs)}")
         if self.faults:
@@ -89,16 +96,19 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a seed says of the world.
+class WorldConfig:
+    """The world that a seed chooses.
 
     Attributes:
-        has_catalog: tables of a lake, else a path table alone.
-        sessions: how many sessions each process has; clients are dealt out to them.
-        properties: of each table.
-        has_identity: whether each has an identity column, which programs don't know of.
-        is_server: the catalog's leases go by a clock that may be set, as a server's do.
-        is_open: its tables are open, and every second client commits as another engine does.
+        has_catalog: the tables belong to a lake; otherwise there is one path table.
+        is_disk: the store is a local disk; otherwise a bucket.
+        sessions: the number of sessions in each process; clients are dealt out to them.
+        properties: the properties of each table.
+        possible: the kinds of faults that may occur.
+        is_recovered: the catalog is lost at the end and recovered from the logs.
+        is_server: the leases' clock may be set, as a database server's may.
+        has_identity: each table has an identity column, which programs don't use.
+        is_open: the tables are open, and every second client commits as another engine does.
     """
 
     has_catalog: bool
@@ -107,36 +117,36 @@ class Shape:
     sessions: tuple[int, ...]
     settings: Settings
     properties: tuple[tuple[str, str], ...]
-    possible: frozenset[Misfortune]
+    possible: frozenset[FaultKind]
     is_recovered: bool
     is_server: bool
     has_identity: bool
     is_open: bool
 
 
-def shape_of(case: Case) -> Shape:
-    """The world of a case. Equal cases have equal worlds, whatever ran before."""
-    chance = random.Random(f"world {case.seed}")
-    has_catalog = chance.random() < 0.5
-    is_disk = chance.random() < 0.4
-    tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
-    kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
-    kind = chance.choice(kinds)
+def world_config(case: Case) -> WorldConfig:
+    """Return the world of a case, which depends on nothing but the case."""
+    rng = random.Random(f"world {case.seed}")
+    has_catalog = rng.random() < 0.5
+    is_disk = rng.random() < 0.4
+    tables = TABLES[: rng.randint(1, 3)] if has_catalog else TABLES[:1]
+    kinds = (*programs.LAKE_KINDS, definitions.definitions) if has_catalog else programs.KINDS
+    kind = rng.choice(kinds)
     if has_catalog and random.Random(f"stream {case.seed}").random() < _WITH_STREAM:
         kind = streams.streams
-    plan = kind(chance, tables)
-    possible = _EVERYWHERE | (OF_DISKS if is_disk else OF_BUCKETS)
+    plan = kind(rng, tables)
+    possible = _COMMON_FAULTS | (DISK_FAULTS if is_disk else BUCKET_FAULTS)
     if has_catalog:
-        possible |= _OF_DATABASES | OF_LAKES
-        if plan.kind in _OF_ONE_HISTORY:
-            possible -= OF_RECOVERIES
+        possible |= _DATABASE_FAULTS | LAKE_FAULTS
+        if plan.kind in _WITHOUT_CATALOG_LOSS:
+            possible -= RECOVERY_FAULTS
     else:
-        possible |= OF_PATHS
-    if plan.kind == streams.KIND:  # a stream may have read what the power takes back
-        possible -= {Misfortune.POWER_LOSS}
-    if Luck(case.seed, possible).kinds & OF_RECOVERIES:
-        # So that there is somebody before, beside and after the recovery.
-        more = [kind(chance, tables).clients for _ in range(2)]
+        possible |= PATH_TABLE_FAULTS
+    if plan.kind == streams.KIND:  # a stream may have read what a power loss takes back
+        possible -= {FaultKind.POWER_LOSS}
+    if FaultInjector(case.seed, possible).kinds & RECOVERY_FAULTS:
+        # More programs, so that some run before, during and after the recovery.
+        more = [kind(rng, tables).clients for _ in range(2)]
         programs_of = zip_longest(plan.clients, *more, fillvalue=())
         plan = replace(plan, clients=[[*chain(*each)] for each in programs_of])
     clients = [
@@ -150,9 +160,9 @@ def shape_of(case: Case) -> Shape:
     sessions = []
     left = len(clients)
     while left > 0:
-        sessions.append(min(left, chance.randint(1, 3)))
+        sessions.append(min(left, rng.randint(1, 3)))
         left -= sessions[-1]
-    properties = chance.choice(_PROPERTIES)
+    properties = rng.choice(_PROPERTIES)
     has_feed = random.Random(f"feed {case.seed}").random() < _WITH_FEED
     if has_feed and plan.kind != definitions.KIND:
         properties = (*properties, FEED)
@@ -164,15 +174,17 @@ def shape_of(case: Case) -> Shape:
         retry=RetrySettings(
             commit_attempts_max=60,
             wait_ms_min=1,
-            wait_ms_max=chance.choice([10, 200]),
-            queue_ms_max=chance.choice([0, 50, 2_000]),
-            reserve_after=chance.choice([1, 2, 5]),
+            wait_ms_max=rng.choice([10, 200]),
+            queue_ms_max=rng.choice([0, 50, 2_000]),
+            reserve_after=rng.choice([1, 2, 5]),
         ),
-        inline_commit_bytes_max=chance.choice([0, 1 << 20]),
-        lease_ms=chance.choice([2_000, 30_000]),
-        dropped_table_retention_ms=random.Random(f"kept {case.seed}").choice(_KEPT_MS),
+        inline_commit_bytes_max=rng.choice([0, 1 << 20]),
+        lease_ms=rng.choice([2_000, 30_000]),
+        dropped_table_retention_ms=random.Random(f"kept {case.seed}").choice(
+            _DROPPED_RETENTIONS_MS
+        ),
     )
-    return Shape(
+    return WorldConfig(
         has_catalog,
         is_disk,
         replace(plan, clients=clients),
@@ -180,9 +192,9 @@ def shape_of(case: Case) -> Shape:
         settings,
         properties,
         frozenset(possible),
-        has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
-        has_catalog and chance.random() < 0.5,
-        # In a path table those who insert conflict; and no other engine may give values.
+        has_catalog and plan.kind != definitions.KIND and rng.random() < 0.1,
+        has_catalog and rng.random() < 0.5,
+        # Inserts into a path table with an identity column conflict; other engines can't write one.
         has_catalog
         and not is_open
         and plan.kind != definitions.KIND

@@ -1,6 +1,6 @@
-"""A client of a run: its programs one after the other, each tried again when it loses.
+"""The clients of a run: each runs its programs one after the other and retries lost ones.
 
-Owns what is written down of each transaction, and what an error means to its client.
+Owns the record of each transaction, and the outcome that an error means for its client.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.simulation.case import OF_LAKES
-from tests.simulation.foreign import foreign_engine
-from tests.simulation.history import Doubt, Record, Step, Told
-from tests.simulation.luck import Misfortune
-from tests.simulation.process import WAREHOUSE, Interrupted, Process, patiently
+from tests.simulation.case import LAKE_FAULTS
+from tests.simulation.faults import FaultKind
+from tests.simulation.foreign_clients import foreign_engine
+from tests.simulation.process import WAREHOUSE, Interrupted, Process, retry_opening
 from tests.simulation.programs import MICRO_BATCH, Program
+from tests.simulation.records import Record, ReportedOutcome, Step, Violation
 from tests.simulation.rows import RowSession
 from tests.simulation.statements import Insert, Rows, Select, Statement
 from tests.simulation.stores import ROOT
@@ -27,102 +27,112 @@ from txlake.session.transaction import State, Transaction
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-# What an error says to do: connect anew, or have the lake recovered.
+# Advice in an error's text after which the client connects again.
 _ADVICE = ("connect again", "lake.recover")
-_RECONNECTIONS = 5
-_RECONNECTED_MS = (1, 50, 500, 4_000)
+_RECONNECTIONS_MAX = 5
+_RECONNECT_DELAYS_MS = (1, 50, 500, 4_000)
 
 
-class NotedSession(RowSession):
-    """A session that says which transaction it began last.
+class TrackedSession(RowSession):
+    """A session that remembers the transaction it began last.
 
     Attributes:
-        opened: the process's engine when it was made.
+        last_transaction: that transaction.
+        process_engine: the process's engine at the time the session was made.
     """
 
-    newest: Transaction | None = None
-    opened: Engine | None = None
+    last_transaction: Transaction | None = None
+    process_engine: Engine | None = None
 
     def begin(
         self, *, level: Level | None = None, read_only: bool = False, explicit: bool = True
     ) -> Transaction:
-        made = super().begin(level=level, read_only=read_only, explicit=explicit)
-        made.user_metadata = made.id  # by which a path table's log tells whose each commit is
-        self.newest = made
-        return made
+        transaction = super().begin(level=level, read_only=read_only, explicit=explicit)
+        transaction.user_metadata = transaction.id  # names it in a path table's log
+        self.last_transaction = transaction
+        return transaction
 
 
 class Client:
-    """Its programs, those that are left."""
+    """A client with the programs that it still has to run."""
 
     def __init__(self, world: World, name: str, programs: Sequence[Program], level: Level) -> None:
         self.name = name
         self.process: Process | None = None
         self._world = world
-        self._left = list(enumerate(programs))
+        self._remaining = list(enumerate(programs))
         self._level = level
 
     @property
     def is_done(self) -> bool:
-        return not self._left
+        return not self._remaining
 
     def run(self, process: Process) -> None:
-        """Does what is left, in a session of a process, which may die of it."""
+        """Run the remaining programs in a session of a process. Raises Killed with the process."""
         session = self._session(process)
-        while self._left:
-            number, program = self._left.pop(0)
+        while self._remaining:
+            number, program = self._remaining.pop(0)
             attempt, attempts = 0, program.attempts
             while attempt < attempts:
                 name = f"{self.name}.{number}.{attempt} {program.name}"
                 record = Record(id="", client=name, level=self._level)
-                told = _Attempt(self._world, process, session, program, record).run()
-                self._world.note(process, name, told.value, record.error[:200])
-                is_over = told is not Told.CONFLICT and told is not Told.UNAVAILABLE
+                outcome = _Attempt(self._world, process, session, program, record).run()
+                self._world.trace(process, name, outcome.value, record.error[:200])
+                is_over = (
+                    outcome is not ReportedOutcome.CONFLICT
+                    and outcome is not ReportedOutcome.UNAVAILABLE
+                )
                 if any(advice in record.error for advice in _ADVICE):
-                    session = self._reconnected(process, session)
-                    attempts = program.attempts + _RECONNECTIONS
-                    is_over = is_over and told is not Told.REFUSED
+                    session = self._reconnect(process, session)
+                    attempts = program.attempts + _RECONNECTIONS_MAX
+                    is_over = is_over and outcome is not ReportedOutcome.REFUSED
                 if is_over:
                     break
                 attempt += 1
 
     def end_stream(self, process: Process) -> None:
-        """Runs micro-batches until there is nothing left to read. Raises Doubt when one fails."""
+        """Run micro-batches until there is nothing left to read. Raises Violation if one fails."""
         assert process.engine is not None
-        session = NotedSession(process.engine, level=self._level)
-        is_left, number = True, 0
-        while is_left:
+        session = TrackedSession(process.engine, level=self._level)
+        may_have_more, number = True, 0
+        while may_have_more:
             record = Record(id="", client=f"{self.name}.{number}", level=self._level)
             attempt = _Attempt(self._world, process, session, MICRO_BATCH, record)
-            if attempt.run() is not Told.COMMITTED:
-                raise Doubt(f"the stream can't go on: {record.error}")
-            is_left, number = attempt.has_read, number + 1
+            if attempt.run() is not ReportedOutcome.COMMITTED:
+                raise Violation(f"the stream can't go on: {record.error}")
+            may_have_more, number = attempt.has_batch, number + 1
 
-    def _reconnected(self, process: Process, session: NotedSession) -> NotedSession:
-        """A session of the lake as it is now, after a while."""
-        self._world.scheduler.sleep(self._world.scheduler.chance.choice(_RECONNECTED_MS))
-        if process.engine is session.opened:
-            patiently(process.open)
+    def _reconnect(self, process: Process, session: TrackedSession) -> TrackedSession:
+        """Wait, and return a session of the lake as it is now."""
+        self._world.scheduler.sleep(self._world.scheduler.rng.choice(_RECONNECT_DELAYS_MS))
+        if process.engine is session.process_engine:
+            retry_opening(process.open)
         return self._session(process)
 
-    def _session(self, process: Process) -> NotedSession:
-        """Every second client of a lake with open tables commits as another engine does."""
+    def _session(self, process: Process) -> TrackedSession:
+        """Return a session; every second client of open tables commits as another engine does."""
         engine = process.engine
         assert engine is not None
-        is_foreign = self._world.shape.is_open and int(self.name[1:]) % 2
-        session = NotedSession(foreign_engine(engine) if is_foreign else engine, level=self._level)
-        session.opened = engine
+        is_foreign = self._world.config.is_open and int(self.name[1:]) % 2
+        session = TrackedSession(
+            foreign_engine(engine) if is_foreign else engine, level=self._level
+        )
+        session.process_engine = engine
         return session
 
 
 class _Attempt:
-    """One transaction; the `Runner` of its program."""
+    """One attempt at a program, in one transaction; the program's `Runner`.
+
+    Attributes:
+        has_batch: there was a micro-batch to run.
+    """
 
     def __init__(
         self,
         world: World,
         process: Process,
-        session: NotedSession,
+        session: TrackedSession,
         program: Program,
         record: Record,
     ) -> None:
@@ -133,71 +143,71 @@ class _Attempt:
         self._record = record
         self._names = world.names()
         self._open: Transaction | None = None
-        self._era = 0
-        self.has_read = False  # whether there was a micro-batch to run
+        self._epoch_index = 0
+        self.has_batch = False
 
     @property
     def tag(self) -> str:
         return self._record.client.partition(" ")[0]
 
-    def do(self, statement: Statement) -> object:
+    def execute(self, statement: Statement) -> object:
         text = statement.sql(self._names)
         session, program = self._session, self._program
-        if self._open is None and not (program.alone or program.outside):
+        if self._open is None and not (program.autocommit or program.without_transaction):
             self._open = session.begin()
-            self._begun()
-        self._world.note(self.tag, text)
-        is_noted = program.alone and not isinstance(statement, Select)
-        if is_noted:  # who dies in its commit has done it, or hasn't
+            self._register()
+        self._world.trace(self.tag, text)
+        is_recorded_first = program.autocommit and not isinstance(statement, Select)
+        if is_recorded_first:  # a process that dies in its commit may have committed
             self._record.steps.append(Step(statement))
-        session.newest = None if self._open is None else self._open
-        disasters = self._world.disasters
-        self._era = 0 if disasters is None else disasters.chronicle.era
+        session.last_transaction = None if self._open is None else self._open
+        lake_faults = self._world.lake_faults
+        self._epoch_index = 0 if lake_faults is None else lake_faults.catalog_history.index
         try:
             if self._open is None:
-                found = session.rows(text)
+                rows = session.rows(text)
             else:
-                found = session.within(self._open, text)
+                rows = session.within(self._open, text)
         finally:
-            self._begun()
-            if session.newest is not None:
-                self._note_pins(session.newest)
-        answer: object = None
+            self._register()
+            if session.last_transaction is not None:
+                self._record_reads(session.last_transaction)
+        result: object = None
         if isinstance(statement, Select):
-            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))
-        if not is_noted:
-            self._record.steps.append(Step(statement, answer))
-        return answer
+            result = tuple(sorted((row["k"], row["v"], row["tag"]) for row in rows))
+        if not is_recorded_first:
+            self._record.steps.append(Step(statement, result))
+        return result
 
     def savepoint(self, name: str) -> None:
         assert self._open is not None
         self._open.savepoint(name)
-        self._record.steps.append(Step(None, mark=name))
+        self._record.steps.append(Step(None, savepoint=name))
 
-    def back_to(self, name: str) -> None:
+    def rollback_to(self, name: str) -> None:
         assert self._open is not None
         self._open.rollback_to(name)
-        self._record.steps.append(Step(None, back=name))
+        self._record.steps.append(Step(None, rolled_back_to=name))
 
-    def rest(self, duration_ms: float) -> None:
+    def wait(self, duration_ms: float) -> None:
         self._world.scheduler.sleep(duration_ms)
 
-    def pass_days(self, days: int) -> None:
+    def advance_days(self, days: int) -> None:
         world = self._world
-        # A lake knows its open transactions; a path table's VACUUM trusts that they are short.
-        if world.shape.has_catalog or world.open_transactions == 1:
+        # A lake's VACUUM respects open transactions; a path table's assumes that they are short.
+        if world.config.has_catalog or world.open_transactions == 1:
             world.scheduler.now_ms += days * 86_400_000
 
     def set_clock(self, hours: float) -> None:
         self._world.set_clock(hours)
 
     def kill(self) -> None:
-        if not self._world.shape.has_catalog:
+        if not self._world.config.has_catalog:
             return
         transactions = self._session.engine.catalog.of_lake().transactions
-        found = transactions.entries()
-        if found:
-            transactions.kill(found[-1].id)
+        entries = transactions.entries()
+        if entries:
+            transactions.kill(entries[-1].id)
 
     def attach(self, name: str) -> None:
         attach(self._session, f"{ROOT}/{WAREHOUSE}/{name}", name)
@@ -208,110 +218,120 @@ class _Attempt:
     def micro_batch(self) -> None:
         query, process = self._world.query, self._process
         assert query is not None
-        self.has_read = query.micro_batch(process, self)
+        self.has_batch = query.micro_batch(process, self)
 
-    def begun(self) -> Transaction:
+    def begin_transaction(self) -> Transaction:
         self._open = self._session.begin()
-        self._begun()
+        self._register()
         return self._open
 
-    def inserted(self, table: str, rows: Rows) -> None:
+    def record_insert(self, table: str, rows: Rows) -> None:
         self._record.steps.append(Step(Insert(table, rows)))
 
-    def ended(self) -> None:
+    def commit_transaction(self) -> None:
         assert self._open is not None
-        self._note_pins(self._open)
+        self._record_reads(self._open)
         self._open.commit()
         self._open = None
 
-    def run(self) -> Told:
+    def run(self) -> ReportedOutcome:
         record, world = self._record, self._world
-        record.begun = world.scheduler.turns
+        record.begin_turn = world.scheduler.turns
         world.open_transactions += 1
         try:
             self._program.body(self)
             if self._open is not None:
                 self._open.commit()
-            record.told = Told.COMMITTED
+            record.outcome = ReportedOutcome.COMMITTED
         except Conflict as error:
-            self._failed(Told.CONFLICT, error)
+            self._record_failure(ReportedOutcome.CONFLICT, error)
         except Unavailable as error:
-            self._failed(Told.UNAVAILABLE, error)
+            self._record_failure(ReportedOutcome.UNAVAILABLE, error)
         except OutcomeUnknown as error:
-            self._failed(Told.UNKNOWN, error)
+            self._record_failure(ReportedOutcome.UNKNOWN, error)
         except Interrupted as error:
-            self._failed(Told.UNKNOWN, error)
+            self._record_failure(ReportedOutcome.UNKNOWN, error)
         except (InvalidRequest, CorruptTable) as error:
             is_expected = world.plan.may_be_refused and isinstance(error, InvalidRequest)
             is_expected = is_expected or "no space" in str(error)
-            is_stale = Misfortune.LISTING_STALE in world.luck.kinds
-            if world.disasters is not None and world.disasters.explains(error):
-                self._failed(_told_of_recovery(error), error)
-            elif is_expected or is_stale or self._misses_cleaned(error):
-                self._failed(Told.REFUSED, error)
+            is_stale = FaultKind.LISTING_STALE in world.injector.kinds
+            if world.lake_faults is not None and world.lake_faults.explains(error):
+                self._record_failure(_outcome_after_recovery(error), error)
+            elif is_expected or is_stale or self._needs_cleaned_commit(error):
+                self._record_failure(ReportedOutcome.REFUSED, error)
             else:
                 raise
-        except Doubt as doubt:
-            if not world.is_torn:  # what it expects of all tables together isn't so any more
+        except Violation as error:
+            if not world.has_lost_commits:  # else programs can't rely on sums over tables
                 raise
-            self._failed(Told.REFUSED, doubt)
+            self._record_failure(ReportedOutcome.REFUSED, error)
         finally:
             world.open_transactions -= 1
-        record.ended = world.scheduler.turns
-        return record.told
+        record.end_turn = world.scheduler.turns
+        return record.outcome
 
-    def _misses_cleaned(self, error: BaseException) -> bool:
-        """Whether it needs a commit that another engine's clean-up may have deleted."""
-        is_cleaned = any(one.kind is Misfortune.LOG_CLEANED for one in self._world.luck.struck)
+    def _needs_cleaned_commit(self, error: BaseException) -> bool:
+        """Return whether an error says that a commit is missing which another engine may have
+        deleted.
+        """
+        may_be_cleaned = any(
+            one.kind is FaultKind.LOG_CLEANED for one in self._world.injector.injected
+        )
         text = str(error)
-        return is_cleaned and ("is missing (expected" in text or "was cleaned up" in text)
+        return may_be_cleaned and ("is missing (expected" in text or "was cleaned up" in text)
 
-    def _failed(self, told: Told, error: BaseException) -> None:
-        record, open_one = self._record, self._open
-        may_befall_lake = bool(self._world.luck.kinds & OF_LAKES)
-        is_ended_by_others = self._world.has_been_silent or may_befall_lake
-        if "nothing was heard of" in str(error) and not is_ended_by_others:
-            raise Doubt(f"a living session's transaction was ended: {error}") from error
-        record.told = told
+    def _record_failure(self, outcome: ReportedOutcome, error: BaseException) -> None:
+        record, transaction = self._record, self._open
+        has_lake_faults = bool(self._world.injector.kinds & LAKE_FAULTS)
+        may_be_ended = self._world.may_have_lost_lease or has_lake_faults
+        if "nothing was heard of" in str(error) and not may_be_ended:
+            raise Violation(f"a living session's transaction was ended: {error}") from error
+        record.outcome = outcome
         record.error = f"{type(error).__name__}: {error}"
         if isinstance(error, Conflict) and error.evidence is not None:
             record.rule = error.evidence.rule
-        if open_one is not None:
-            with suppress(Interrupted):  # a transaction that nobody holds ends by itself
-                open_one.rollback()
-        made = self._session.newest if open_one is None else open_one
-        if told is Told.UNKNOWN and made is not None and made.state is State.ROLLED_BACK:
-            record.told = Told.ROLLED_BACK  # what the transaction itself says
+        if transaction is not None:
+            with suppress(Interrupted):  # the engine ends an abandoned transaction
+                transaction.rollback()
+        transaction = self._session.last_transaction if transaction is None else transaction
+        if (
+            outcome is ReportedOutcome.UNKNOWN
+            and transaction is not None
+            and transaction.state is State.ROLLED_BACK
+        ):
+            record.outcome = ReportedOutcome.ROLLED_BACK  # by the transaction's own state
 
-    def _begun(self) -> None:
-        """The record is known from here on, whatever happens."""
-        made = self._session.newest if self._open is None else self._open
-        if made is not None and not self._record.id:
-            self._record.id = made.id
+    def _register(self) -> None:
+        """Add the record to the run's records, once its transaction exists."""
+        transaction = self._session.last_transaction if self._open is None else self._open
+        if transaction is not None and not self._record.id:
+            self._record.id = transaction.id
             self._world.records.append(self._record)
 
-    def _note_pins(self, made: Transaction) -> None:
-        """What it reads, by table."""
+    def _record_reads(self, transaction: Transaction) -> None:
+        """Record the versions and the instant that a transaction reads."""
         by_key = {table_id or key: name for name, (table_id, key) in self._world.tables.items()}
-        disasters = self._world.disasters
-        for handle, table in made.tables:
+        lake_faults = self._world.lake_faults
+        for handle, table in transaction.tables:
             name = by_key.get(handle.key.removeprefix("memory://simulated/"))
             if name is not None:
-                if disasters is not None and name not in self._record.pins:
+                if lake_faults is not None and name not in self._record.read_versions:
                     place = (name, table.base.version)
-                    self._record.makers[name] = disasters.chronicle.maker(place, self._era)
-                self._record.pins[name] = table.base.version
-        if made.sequence is not None:
-            if disasters is not None and "" not in self._record.pins:
-                is_one = disasters.chronicle.era == self._era
-                self._record.era = self._era if is_one else None
-            self._record.pins[""] = made.sequence
+                    self._record.read_transactions[name] = (
+                        lake_faults.catalog_history.transaction_of(place, self._epoch_index)
+                    )
+                self._record.read_versions[name] = table.base.version
+        if transaction.sequence is not None:
+            if lake_faults is not None and "" not in self._record.read_versions:
+                is_same_epoch = lake_faults.catalog_history.index == self._epoch_index
+                self._record.epoch_index = self._epoch_index if is_same_epoch else None
+            self._record.read_versions[""] = transaction.sequence
 
 
-def _told_of_recovery(error: BaseException) -> Told:
+def _outcome_after_recovery(error: BaseException) -> ReportedOutcome:
     text = str(error)
     if isinstance(error, CorruptTable) and "is committed, and isn't to be run again" in text:
-        return Told.COMMITTED
+        return ReportedOutcome.COMMITTED
     if isinstance(error, CorruptTable) and "may not stand" in text:
-        return Told.UNKNOWN
-    return Told.REFUSED
+        return ReportedOutcome.UNKNOWN
+    return ReportedOutcome.REFUSED

@@ -1,4 +1,4 @@
-"""What many runs of the simulation reached: rules, deletion vectors, and where failures struck.
+"""Coverage of many runs: the rules, deletion vectors and places of faults that were reached.
 
 Each count has a name of two parts, `<part>: <cell>`; a table of all cells shows which are empty.
 """
@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tests.simulation.history import Record
-from tests.simulation.luck import Struck
+from tests.simulation.faults import InjectedFault
+from tests.simulation.records import Record
 from txlake.conflict.levels import Level
 
-_PLACES = (
+_OBJECT_KINDS = (
     ("commit", re.compile(r"/_delta_log/\d{20}\.json")),
     ("staged commit", re.compile(r"/_staged_commits/")),
     ("checkpoint", re.compile(r"/_delta_log/.*(checkpoint|_sidecars|\.crc)")),
@@ -26,32 +26,32 @@ _PLACES = (
 _FORMS = {"i": "inline", "u": "in a file", "p": "in a file"}
 
 
-def cells(
-    records: Iterable[Record], struck: Iterable[Struck], commits: Iterable[bytes]
+def count_cells(
+    records: Iterable[Record], injected: Iterable[InjectedFault], commits: Iterable[bytes]
 ) -> Counter[str]:
     """Count the cells that one run reached.
 
     Args:
-        records: its transactions.
-        struck: its failures.
-        commits: the contents of its logs' commits.
+        records: the run's transactions.
+        injected: the run's faults.
+        commits: the contents of the commits in its logs.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for record in records:
         if record.rule:
-            found[f"rule: {record.rule}, {record.level.value}"] += 1
-    for one in struck:
-        found[f"failure: {one.kind.name}, {place_of(one.where)}"] += 1
+            counts[f"rule: {record.rule}, {record.level.value}"] += 1
+    for fault in injected:
+        counts[f"fault: {fault.kind.name}, {target_of(fault.where)}"] += 1
     for commit in commits:
         for line in commit.splitlines():
-            found.update(f"vectors: {form}" for form in _vectors_of(line))
-    return found
+            counts.update(f"vectors: {form}" for form in _vectors_of(line))
+    return counts
 
 
-def place_of(where: str) -> str:
-    """Return what a failure struck: an object by its kind, or the request that was made."""
+def target_of(where: str) -> str:
+    """Return what a fault struck: the kind of object, or the request."""
     rest = where.partition(" ")[2]
-    for name, pattern in _PLACES:
+    for name, pattern in _OBJECT_KINDS:
         if pattern.search(f"/{rest}"):
             return name
     return rest if "/" not in rest else "another object"
@@ -61,7 +61,7 @@ def _vectors_of(line: bytes) -> Iterable[str]:
     try:
         action = json.loads(line)
     except ValueError:
-        return  # a foreign file of nonsense
+        return  # another engine's malformed commit
     added = action.get("add") if isinstance(action, dict) else None
     if added is not None:
         vector = added.get("deletionVector")
@@ -71,7 +71,7 @@ def _vectors_of(line: bytes) -> Iterable[str]:
 def report(total: Mapping[str, int]) -> list[str]:
     """Return lines that show how often each cell was reached, and name those that weren't."""
     lines: list[str] = []
-    for part in ("rule", "vectors", "failure"):
+    for part in ("rule", "vectors", "fault"):
         start = f"{part}: "
         reached = {
             name.removeprefix(start): n for name, n in total.items() if name.startswith(start)

@@ -1,8 +1,8 @@
-"""The catalog's database of the simulated world: SQLite in memory, behind replies that get lost.
+"""The catalog's database in the simulated world: SQLite in memory, with replies that get lost.
 
-Each process has a `SimulatedDatabase`, and all have one SQLite connection. A transaction is one
-step: the scheduler has its say before and after, never within. Owns what a power cut takes: the
-last transactions that weren't durable.
+Each process has a `SimulatedDatabase`, and all share one SQLite connection. A transaction is one
+step: other tasks get turns before and after it, never within. A power loss takes the last
+transactions that weren't durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from tests.simulation.luck import Misfortune
+from tests.simulation.faults import FaultKind
 from tests.simulation.threads import THREADS
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.database_errors import translate_error
@@ -28,31 +28,34 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 Value = TypeVar("Value")
-# A lost reply matters where the transaction does.
+# Factors of the likelihood of a lost reply: it matters most for durable transactions.
 _WEIGHTS = {"read": 0.3, "note": 1.0, "write": 8.0}
 URL = "sqlite://simulated/"
 
 
-class Disk:
-    """The one database, of one run after the other: so SQLAlchemy compiles its statements once."""
+class SharedDatabase:
+    """The one database of a Python process, used by one run after the other.
+
+    It is shared so that SQLAlchemy compiles its statements once.
+    """
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.monotonic_ms = 0
         self._durable = b""
         self._connection: sqlite3.Connection | None = None
-        # No events: SQLAlchemy takes a slow way through everything for them.
+        # No event listeners: they make SQLAlchemy much slower.
         self.engine = sa.create_engine(
             "sqlite://", poolclass=StaticPool, pool_reset_on_return=None, creator=self._connect
         )
         self.engine.dialect.do_begin = _begin  # type: ignore[method-assign,assignment]
         self._opened: Connection | None = None
-        # Which file is at the catalog's path, and those that were there before.
+        # The number of the file at the catalog's path, and the contents of earlier files.
         self.file = 0
-        self._older: dict[int, bytes | Connection] = {}
+        self._replaced_files: dict[int, bytes | Connection] = {}
 
     def load(self, content: bytes) -> None:
-        """Starts over with the bytes of a database; empty ones make a new one."""
+        """Begin again with the bytes of a database; empty bytes make a new one."""
         if self._opened is not None:
             self._opened.close()
         self.engine.dispose()
@@ -66,21 +69,23 @@ class Disk:
         self._opened = self.engine.connect()
         self.make_durable()
 
-    def exchange(self, content: bytes) -> None:
-        """Another file is there from now on; who has the older one open has it still."""
-        self._older[self.file] = self.content()
+    def replace_file(self, content: bytes) -> None:
+        """Replace the file at the catalog's path; processes that have the old file open keep
+        using it.
+        """
+        self._replaced_files[self.file] = self.content()
         self.file += 1
         self.load(content)
 
     def opened(self, file: int | None = None) -> Connection:
-        """The one connection, with no transaction open; that of an older file where it's asked."""
-        if file is not None and file in self._older:
-            return self._older_one(file)
+        """Return the connection, without an open transaction; `file` chooses a replaced file."""
+        if file is not None and file in self._replaced_files:
+            return self._replaced_connection(file)
         assert self._opened is not None
         return self._opened
 
-    def _older_one(self, file: int) -> Connection:
-        found = self._older[file]
+    def _replaced_connection(self, file: int) -> Connection:
+        found = self._replaced_files[file]
         if isinstance(found, bytes):
             connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
             connection.deserialize(found)
@@ -92,32 +97,32 @@ class Disk:
                 creator=lambda: connection,
             )
             engine.dialect.do_begin = _begin  # type: ignore[method-assign,assignment]
-            found = self._older[file] = engine.connect()
+            found = self._replaced_files[file] = engine.connect()
         return found
 
     @property
     def raw(self) -> sqlite3.Connection:
-        """The database itself, to look at between transactions."""
+        """The database itself, for reading between transactions."""
         assert self._connection is not None
         return self._connection
 
     def content(self) -> bytes:
-        """The bytes of the database."""
+        """Return the bytes of the database."""
         assert self._connection is not None
         return bytes(self._connection.serialize())
 
     def copy(self) -> sqlite3.Connection:
-        """Another database with the same content."""
+        """Return another database with the same content."""
         made = sqlite3.connect(":memory:")
         made.deserialize(self.content())
         return made
 
     def make_durable(self) -> None:
-        """What is there outlives a power cut."""
+        """Make the present content durable."""
         self._durable = self.content()
 
     def lose_power(self) -> None:
-        """What was noted since the last durable transaction is gone."""
+        """Go back to the last durable content."""
         self.load(self._durable)
 
     def _connect(self) -> sqlite3.Connection:
@@ -126,9 +131,9 @@ class Disk:
 
 
 @cache
-def disk() -> Disk:
-    """The one of this Python process."""
-    return Disk()
+def shared_database() -> SharedDatabase:
+    """Return the database of this Python process."""
+    return SharedDatabase()
 
 
 def _begin(connection: Any) -> None:
@@ -161,20 +166,20 @@ class SimulatedDatabase(Database):
         return THREADS.current_thread()
 
     def reading(self) -> AbstractContextManager[Connection]:
-        return self._once("read", is_durable=False)
+        return self._simulated_transaction("read", is_durable=False)
 
     def writing(self) -> AbstractContextManager[Connection]:
-        return self._once("write", is_durable=True)
+        return self._simulated_transaction("write", is_durable=True)
 
     def writing_relaxed(self) -> AbstractContextManager[Connection]:
-        return self._once("note", is_durable=False)
+        return self._simulated_transaction("note", is_durable=False)
 
     def lease_now(self) -> sa.ColumnElement[int]:
         return self.now() if self.leases_may_step else super().lease_now()
 
     @property
     def leases_may_step(self) -> bool:
-        return self._process.world.shape.is_server
+        return self._process.world.config.is_server
 
     def close(self) -> None:
         pass
@@ -183,50 +188,54 @@ class SimulatedDatabase(Database):
         pass
 
     def _require_same_file(self) -> None:
-        if self._opened_file != disk().file:
+        if self._opened_file != shared_database().file:
             raise self._exchanged("exchanged for another")
 
     def _engine(self, *, is_durable: bool) -> sa.Engine:
-        return disk().engine
+        return shared_database().engine
 
     @contextmanager
-    def _once(self, kind: str, *, is_durable: bool) -> Iterator[Connection]:
+    def _simulated_transaction(self, kind: str, *, is_durable: bool) -> Iterator[Connection]:
         process, world = self._process, self._process.world
         weight = _WEIGHTS[kind]
         process.step(kind, "database")
-        if process.hits(Misfortune.DATABASE_AWAY, kind):
-            process.sleep(world.luck.random() * 200)
+        if process.fault_occurs(FaultKind.DATABASE_AWAY, kind):
+            process.sleep(world.injector.random() * 200)
             raise Unavailable(f"catalog {URL}: it can't be reached; try again")
-        disk().now_ms = world.time_of_day_ms
-        disk().monotonic_ms = int(world.scheduler.now_ms)
+        shared_database().now_ms = world.time_of_day_ms
+        shared_database().monotonic_ms = int(world.scheduler.now_ms)
         process.is_in_database = True
         try:
             if self._opened_file is None:
-                self._opened_file = disk().file
-            connection = disk().opened(self._opened_file)
+                self._opened_file = shared_database().file
+            connection = shared_database().opened(self._opened_file)
             with connection.begin():
                 self._require_same_file()
                 yield connection
-                if process.hits(Misfortune.REPLY_LOST, kind, weight):
-                    raise _Lost
-        except _Lost:
-            raise self._unsettled(kind) from None
+                if process.fault_occurs(FaultKind.REPLY_LOST, kind, weight):
+                    raise _ReplyLost
+        except _ReplyLost:
+            raise self._lost_reply(kind) from None
         except SQLAlchemyError as error:
             raise translate_error(error, self.url) from error
         finally:
             process.is_in_database = False
-        if kind == "write" and world.disasters is not None and self._opened_file == disk().file:
-            world.disasters.noted()
-        if is_durable and Misfortune.POWER_LOSS in world.luck.kinds:
-            disk().make_durable()
-        if process.hits(Misfortune.REPLY_UNANSWERED, kind, weight):
-            raise self._unsettled(kind)
+        if (
+            kind == "write"
+            and world.lake_faults is not None
+            and self._opened_file == shared_database().file
+        ):
+            world.lake_faults.on_catalog_write()
+        if is_durable and FaultKind.POWER_LOSS in world.injector.kinds:
+            shared_database().make_durable()
+        if process.fault_occurs(FaultKind.REPLY_UNANSWERED, kind, weight):
+            raise self._lost_reply(kind)
         process.step(f"{kind} done", "database")
 
-    def _unsettled(self, kind: str) -> Unavailable:
+    def _lost_reply(self, kind: str) -> Unavailable:
         what = f"catalog {URL}: the connection was lost"
         return Unavailable(what) if kind == "read" else CommitUnsettled(what)
 
 
-class _Lost(Exception):
-    """Rolls a transaction back whose caller isn't told."""
+class _ReplyLost(Exception):
+    """Rolls back a transaction whose caller gets no reply."""

@@ -1,8 +1,7 @@
-"""Definitions beside writers: tables are made, dropped, renamed, replaced, widened, and given away;
-dropped ones come back.
+"""Definitions beside writers: CREATE, DROP, UNDROP, RENAME, REPLACE, ADD COLUMN, attach and detach.
 
-Owns these programs and their auditor. Names are changed one after the other, in the order of the
-lake's instants: so the names at the end, and whose rows each table has, are known from what stands.
+Owns these programs and their audit. Names change one at a time, in the order of the lake's
+instants, so the committed transactions determine the names at the end and each table's rows.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.history import OPEN, Doubt, Record, Told
-from tests.simulation.programs import Plan, Program, Runner, any_level, unchecked
+from tests.simulation.programs import Plan, Program, Runner, check_nothing, random_level
+from tests.simulation.records import UNREPORTED, Record, ReportedOutcome, Violation
 from tests.simulation.statements import COLUMNS, State
 from tests.simulation.stores import ROOT
 
@@ -47,7 +46,7 @@ class Change:
     def sql(self, names: Mapping[str, str]) -> str:
         return self.text
 
-    def on(self, state: State) -> tuple[State, object]:
+    def apply(self, state: State) -> tuple[State, object]:
         raise AssertionError("definitions have an auditor of their own")
 
 
@@ -89,7 +88,7 @@ def undrop(name: str) -> Change:
 
 
 def _dropped(name: str) -> str:
-    """Where the names in memory have the newest table that was dropped from a name."""
+    """Return the key under which the names in memory keep the newest dropped table of a name."""
     return f"dropped {name}"
 
 
@@ -118,32 +117,32 @@ def insert(name: str, tag: str) -> Change:
 
 
 def nothing(names: Names) -> None:
-    """What changes no name and no row that names have."""
+    """Change no name."""
 
 
-def definitions(chance: random.Random, _tables: Sequence[str]) -> Plan:
-    """Definitions and writers."""
+def definitions(rng: random.Random, _tables: Sequence[str]) -> Plan:
+    """Return a plan of definitions and writers."""
     initial: State = {name: ((0, 0, f"{name}0"),) for name in (*NAMES[:2], GIVEN_AWAY)}
     clients = [
-        [one for _ in range(chance.randint(1, 3)) for one in _programs(chance)]
-        for _ in range(chance.randint(2, 3))
+        [one for _ in range(rng.randint(1, 3)) for one in _programs(rng)]
+        for _ in range(rng.randint(2, 3))
     ]
-    return Plan(KIND, initial, clients, any_level(chance), unchecked, may_be_refused=True)
+    return Plan(KIND, initial, clients, random_level(rng), check_nothing, may_be_refused=True)
 
 
-def _programs(chance: random.Random) -> list[Program]:
-    """What a client does next; some of what it drops it brings back."""
-    one, other = chance.sample(NAMES, 2)
-    column = f"c{chance.randrange(3)}"
-    kind = chance.random()
+def _programs(rng: random.Random) -> list[Program]:
+    """Return a client's next programs; some restore what they drop."""
+    one, other = rng.sample(NAMES, 2)
+    column = f"c{rng.randrange(3)}"
+    kind = rng.random()
 
     def body(runner: Runner) -> None:
         tag = runner.tag
         for change in chosen(tag):
-            runner.do(change)
+            runner.execute(change)
 
     def back(runner: Runner) -> None:
-        runner.do(undrop(one))
+        runner.execute(undrop(one))
 
     def chosen(tag: str) -> Sequence[Change]:
         if kind < 0.3:
@@ -170,23 +169,23 @@ def _programs(chance: random.Random) -> list[Program]:
         return [Change(f"INSERT INTO {place} VALUES (1, 1, '{tag}')", nothing)]
 
     is_alone = kind < 0.3 or 0.5 <= kind < 0.6 or 0.65 <= kind < 0.75 or kind >= 0.8
-    if chance.random() < 0.1:
-        is_back = chance.random() < 0.5
+    if rng.random() < 0.1:
+        is_back = rng.random() < 0.5
         given = Program(
             "give back" if is_back else "give away",
             lambda runner: runner.attach(GIVEN_AWAY) if is_back else runner.detach(GIVEN_AWAY),
-            outside=True,
+            without_transaction=True,
         )
         return [given]
-    own = Program("definition", body, alone=is_alone and chance.random() < 0.6, attempts=2)
+    own = Program("definition", body, autocommit=is_alone and rng.random() < 0.6, attempts=2)
     if not 0.53 < kind < 0.6:
         return [own]
-    return [own, Program("definition", back, alone=True)]
+    return [own, Program("definition", back, autocommit=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A table at the end of a run."""
+class TableContent:
+    """A table's rows, by their tags, and its columns at the end of a run."""
 
     tags: Counter[str]
     columns: tuple[str, ...]
@@ -196,9 +195,9 @@ def check(
     records: Sequence[Record],
     instants: Mapping[str, int],
     initial: State,
-    final: Mapping[str, Found],
+    final: Mapping[str, TableContent],
 ) -> None:
-    """Raises Doubt unless the names and their rows are those of what stands, in its order."""
+    """Check names and rows against the committed transactions in their order. Raises Violation."""
     names = {
         name: Table(Counter(tag for _, _, tag in rows))
         for name, rows in initial.items()
@@ -212,10 +211,16 @@ def check(
             tag = record.client.partition(" ")[0]
             stands = away[tag] > 0
             _expect(away[tag] < 2, f"{tag} is there twice in {GIVEN_AWAY}")
-        if record.told is Told.COMMITTED and record.steps and not stands:
-            raise Doubt(f"{record.client} was told it is committed, and it isn't: {texts}")
-        if stands and record.told is not Told.COMMITTED and record.told not in OPEN:
-            raise Doubt(f"{record.client} was told {record.told.value}, and it stands: {texts}")
+        if record.outcome is ReportedOutcome.COMMITTED and record.steps and not stands:
+            raise Violation(f"{record.client} was told it is committed, and it isn't: {texts}")
+        if (
+            stands
+            and record.outcome is not ReportedOutcome.COMMITTED
+            and record.outcome not in UNREPORTED
+        ):
+            raise Violation(
+                f"{record.client} was told {record.outcome.value}, and it stands: {texts}"
+            )
     for record in sorted(records, key=lambda one: instants.get(one.id, 0)):
         if record.id in instants:
             for step in record.steps:
@@ -227,9 +232,9 @@ def check(
     }
     for name in expected.keys() | found.keys():
         if expected.get(name) != found.get(name):
-            raise Doubt(f"{name}: expected {expected.get(name)}, found {found.get(name)}")
+            raise Violation(f"{name}: expected {expected.get(name)}, found {found.get(name)}")
 
 
 def _expect(is_so: bool, what: str) -> None:
     if not is_so:
-        raise Doubt(what)
+        raise Violation(what)

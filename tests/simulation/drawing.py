@@ -1,7 +1,7 @@
-"""Where a run's steps lie in a picture: a lane each client and process, time to the right.
+"""The drawing of a run: a lane for each client and process, with time to the right.
 
-Owns the geometry, in units of the picture. A stretch in which nothing happens is cut short, and
-says how long it was.
+Owns the geometry, in units of the picture. A long stretch without steps is drawn short and labelled
+with its duration.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.history import Told
-from tests.simulation.replay import Replay, Replayed
-from tests.simulation.telling import Doing
+from tests.simulation.records import ReportedOutcome
+from tests.simulation.replay import Replay, ReplayStep
+from tests.simulation.trace_text import StepKind
 from txlake.console.formatting import span_text
 
 AROUND = 24
@@ -24,35 +24,38 @@ _NEXT_MIN, _NEXT_MAX = 14.0, 36.0
 _CUT_MS, _CUT = 100.0, 58.0
 _WIDTH_MIN = 900.0
 _SIGNS = {
-    Doing.STATEMENT: "S",
-    Doing.STORE: "·",
-    Doing.CATALOG: "c",
-    Doing.RECOVERY: "R",
-    Doing.TROUBLE: "!",
+    StepKind.STATEMENT: "S",
+    StepKind.STORE: "·",
+    StepKind.CATALOG: "c",
+    StepKind.RECOVERY: "R",
+    StepKind.TROUBLE: "!",
 }
-_TOLD = {Told.COMMITTED: "✓", Told.CONFLICT: "✗"}
+_OUTCOME_SIGNS = {ReportedOutcome.COMMITTED: "✓", ReportedOutcome.CONFLICT: "✗"}
 OVERVIEW = 1000.0
 """The overview's width."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A step. `made`: the versions it made; `struck`: the numbers of its misfortunes."""
+class StepMark:
+    """A step in the picture.
+
+    `versions`: those that it made; `injected`: the numbers of its faults.
+    """
 
     step: int
     x: float
     y: float
     sign: str
-    doing: str
-    says: str
-    made: str
-    struck: str
+    kind: str
+    label: str
+    versions: str
+    injected: str
     is_here: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A process's or a client's."""
+    """A process's or client's lane."""
 
     name: str
     y: float
@@ -60,20 +63,20 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stretch that isn't drawn at its length."""
+    """A stretch that is drawn shorter than it lasted."""
 
     x: float
-    says: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The steps around one."""
+    """The steps around the current one."""
 
     width: float
     height: float
     lanes: tuple[Lane, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[StepMark, ...]
     cuts: tuple[Cut, ...]
     here: float | None
     first: int
@@ -82,17 +85,17 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A step that stands out in the whole run."""
+    """A step that stands out in the overview: a fault, a new version or a conflict."""
 
     step: int
     x: float
     kind: str
-    says: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole run by the numbers of its steps; what is drawn large is from `start` to `end`."""
+    """The whole run by its steps' numbers; the picture shows the steps from `start` to `end`."""
 
     points: tuple[Point, ...]
     here: float
@@ -100,27 +103,27 @@ class Overview:
     end: float
 
 
-def sign_of(step: Replayed) -> str:
-    """What a step is drawn as."""
-    if step.doing is Doing.TOLD:
-        return "?" if step.told is None else _TOLD.get(step.told, "?")
-    return _SIGNS[step.doing]
+def sign_of(step: ReplayStep) -> str:
+    """Return the sign that a step is drawn with."""
+    if step.kind is StepKind.OUTCOME:
+        return "?" if step.outcome is None else _OUTCOME_SIGNS.get(step.outcome, "?")
+    return _SIGNS[step.kind]
 
 
 def numbered(run: Replay) -> dict[int, tuple[int, ...]]:
-    """By step, its misfortunes' places among all of the run, from 1 on."""
-    found: dict[int, tuple[int, ...]] = {}
-    for place, struck in enumerate(run.all_struck, start=1):
-        found[struck.step] = (*found.get(struck.step, ()), place)
-    return found
+    """Return by step the numbers of its faults among all of the run, from 1."""
+    points: dict[int, tuple[int, ...]] = {}
+    for number, injected in enumerate(run.all_injected, start=1):
+        points[injected.step] = (*points.get(injected.step, ()), number)
+    return points
 
 
 def picture(run: Replay, here: int) -> Picture:
-    """The steps around one; 0 is before the first."""
+    """Return the picture of the steps around `here`; 0 is the time before the first step."""
     first = max(1, min(here - AROUND, len(run.steps) - 2 * AROUND))
     steps = run.steps[first - 1 : first + 2 * AROUND]
     lanes = [lane for lane in run.lanes if any(step.lane == lane for step in steps)]
-    heights = {lane: _TOP + _LANE * place for place, lane in enumerate(lanes)}
+    heights = {lane: _TOP + _LANE * number for number, lane in enumerate(lanes)}
     numbers = numbered(run)
     x, marks, cuts = _LEFT + 12.0, [], []
     for before, step in zip([None, *steps[:-1]], steps):
@@ -132,14 +135,14 @@ def picture(run: Replay, here: int) -> Picture:
             else:
                 x += min(_NEXT_MAX, max(_NEXT_MIN, passed_ms * _UNIT_PER_MS))
         marks.append(
-            Mark(
+            StepMark(
                 step.number,
                 round(x, 1),
                 heights[step.lane],
                 sign_of(step),
-                step.doing.name.lower(),
+                step.kind.name.lower(),
                 f"step {step.number}, {step.lane}: {step.words}",
-                ", ".join(f"{table} {version}" for table, version in step.made),
+                ", ".join(f"{table} {version}" for table, version in step.new_versions),
                 ", ".join(map(str, numbers.get(step.number, ()))),
                 step.number == here,
             )
@@ -156,29 +159,31 @@ def picture(run: Replay, here: int) -> Picture:
     )
 
 
-def overview(run: Replay, shown: Picture, here: int) -> Overview:
-    """Where in the whole run that is, and what stands out in it."""
+def overview(run: Replay, drawn: Picture, here: int) -> Overview:
+    """Return the overview of a run, with the place of the drawn steps in it."""
     return Overview(
         tuple(_points(run)),
         _across(run, here),
-        _across(run, shown.first),
-        _across(run, shown.last),
+        _across(run, drawn.first),
+        _across(run, drawn.last),
     )
 
 
 def _points(run: Replay) -> Sequence[Point]:
-    found = []
-    for place, struck in enumerate(run.all_struck, start=1):
-        says = f"{place}: {struck.kind.name} at step {struck.step}"
-        found.append(Point(struck.step, _across(run, struck.step), "struck", says))
+    points = []
+    for number, injected in enumerate(run.all_injected, start=1):
+        label = f"{number}: {injected.kind.name} at step {injected.step}"
+        points.append(Point(injected.step, _across(run, injected.step), "fault", label))
     for step in run.steps:
         x = _across(run, step.number)
-        for table, version in step.made:
-            says = f"{table} is at version {version} after step {step.number}"
-            found.append(Point(step.number, x, "made", says))
-        if step.told is Told.CONFLICT:
-            found.append(Point(step.number, x, "lost", f"{step.words:.80} (step {step.number})"))
-    return found
+        for table, version in step.new_versions:
+            label = f"{table} is at version {version} after step {step.number}"
+            points.append(Point(step.number, x, "version", label))
+        if step.outcome is ReportedOutcome.CONFLICT:
+            points.append(
+                Point(step.number, x, "conflict", f"{step.words:.80} (step {step.number})")
+            )
+    return points
 
 
 def _across(run: Replay, step: int) -> float:

@@ -1,6 +1,6 @@
-"""Whether a table's change data feed tells how each of its versions differs from the one before.
+"""The audit of change feeds: each version's feed has to lead from the previous rows to its own.
 
-The feed is read through the engine's own handlers, and compared with rows that were read without.
+The feed is read through the engine's own handlers, and compared with rows read without them.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from tests.simulation.history import Doubt
+from tests.simulation.records import Violation
 from tests.simulation.rows import RowSession
 from tests.simulation.statements import Row, Rows
-from tests.simulation.stores import Item, Storage, is_commit
+from tests.simulation.stores import ObjectState, Storage, is_commit
 
 FEED = ("delta.enableChangeDataFeed", "true")
 _IN_LOG = re.compile(r"/_delta_log/(?!\d{20}\.json$)")
 
 
-def bring_back(storage: Storage, now_ms: int) -> None:
-    """Commits that were cleaned up and data files that were vacuumed are there again.
+def restore_deleted_objects(storage: Storage, now_ms: int) -> None:
+    """Restore the commits that clean-up deleted and the data files that VACUUM deleted.
 
-    So the feed of every version can be read. A commit that fills the gap of a clean-up gives way
-    to the version's own.
+    Afterwards the feed of every version can be read. A commit that another writer put in place of a
+    deleted one is replaced by the original.
     """
-    for key, data in list(storage.ever.items()):
+    for key, data in list(storage.last_written.items()):
         item = storage.items.get(key)
         fills_gap = item is not None and item.data != data
         if (item is None and not _IN_LOG.search(key)) or (fills_gap and is_commit(key)):
-            storage.write(key, Item(data, now_ms))
+            storage.write(key, ObjectState(data, now_ms))
 
 
 def check_feed(
     session: RowSession, name: str, place: str, rows: Mapping[int, Rows], since: int
 ) -> None:
-    """Raises Doubt unless the feed leads from each version's rows to the next one's.
+    """Check a table's feed. Raises Violation unless it leads from each version's rows to the next.
 
     Args:
-        name: what messages call the table.
-        place: its name in SQL.
-        rows: by version.
-        since: the version after which the feed is looked at.
+        name: the table's name in messages.
+        place: the table's name in SQL.
+        rows: the rows of each version.
+        since: the version after which the feed is checked.
     """
     newest = max(rows)
     if newest == since:
@@ -55,10 +55,12 @@ def check_feed(
         gone = changes["delete"] + changes["update_preimage"]
         new = changes["insert"] + changes["update_postimage"]
         if gone - before or before - gone + new != after:
-            raise Doubt(
+            raise Violation(
                 f"{name} version {version}: its feed tells {sorted(gone.elements())} went and "
                 f"{sorted(new.elements())} came; lost {sorted((before - after).elements())}, "
                 f"appeared {sorted((after - before).elements())}"
             )
         if changes["update_preimage"].total() != changes["update_postimage"].total():
-            raise Doubt(f"{name} version {version}: its feed has images without another: {changes}")
+            raise Violation(
+                f"{name} version {version}: its feed has images without another: {changes}"
+            )

@@ -1,7 +1,7 @@
 """A process of the simulated world: its clock, its engine with its caches, and its death.
 
-Everything that it asks of the world goes through `step`, which is where others go on, and where it
-dies, stands still, or is interrupted.
+Every request goes through `Process.step`, where other tasks get turns, and where the process may
+die, stall or be interrupted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulation.database import SimulatedDatabase
-from tests.simulation.luck import Misfortune
-from tests.simulation.outsider import clean_up_log
+from tests.simulation.faults import FaultKind
+from tests.simulation.other_engine import clean_up_log
 from tests.simulation.rows import RowEngine, RowSession
 from tests.simulation.scheduler import Killed, Task
 from tests.simulation.stores import SimulatedStore, key_of
@@ -33,25 +33,25 @@ _MINUTES_MS = 60_000
 _LATENCY_MS = 2.0
 _SLOW_MS = 8_000
 _STALL_MS = 90_000
-# Where a death or a lost reply matters most, they are so much likelier.
+# Requests of a commit, at which deaths and lost replies are likelier by a factor.
 _COMMITS = {"write", "write done", "create", "created"}
 _AT_COMMITS = 4.0
 _OPENINGS_MAX = 30
 
 
 class Interrupted(BaseException):
-    """Somebody pressed Ctrl-C: the statement ends, the process doesn't."""
+    """Ctrl-C: the statement ends, the process continues."""
 
 
 @dataclass(slots=True)
 class Shield:
-    """Work on the catalog that is carried out whatever happens; whether somebody interrupted it."""
+    """Work on the catalog that interrupts must not stop; whether one has arrived meanwhile."""
 
     is_interrupted: bool = False
 
 
-def patiently(open_it: Callable[[], object]) -> None:
-    """Tries to open a lake until nothing goes wrong with it."""
+def retry_opening(open_it: Callable[[], object]) -> None:
+    """Open a lake, and try again after faults, 30 times at most."""
     for attempt in range(_OPENINGS_MAX):
         try:
             open_it()
@@ -65,7 +65,7 @@ def patiently(open_it: Callable[[], object]) -> None:
 
 
 class ProcessSystem:
-    """`ports.System` of a process: the world's time of day by a clock of its own."""
+    """`ports.System` of a process: the world's time of day, shifted by the process's own error."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -73,15 +73,15 @@ class ProcessSystem:
 
     def now_ms(self) -> int:
         process = self._process
-        if process.hits(Misfortune.CLOCK_JUMP, "clock"):
-            self.skew_ms = round((process.world.luck.random() - 0.5) * 10 * _MINUTES_MS)
+        if process.fault_occurs(FaultKind.CLOCK_JUMP, "clock"):
+            self.skew_ms = round((process.world.injector.random() - 0.5) * 10 * _MINUTES_MS)
         return process.world.time_of_day_ms + self.skew_ms
 
     def new_id(self) -> str:
         return self._process.world.new_id()
 
     def random(self) -> float:
-        return self._process.world.scheduler.chance.random()
+        return self._process.world.scheduler.rng.random()
 
     def wait_ms(self, duration_ms: float) -> None:
         self._process.sleep(duration_ms)
@@ -91,14 +91,15 @@ class ProcessSystem:
 
 
 class Process:
-    """One process; its tasks are those of its sessions, and its heartbeat.
+    """One process; its tasks are its sessions and its heartbeat.
 
     Attributes:
-        number: in the order of starting.
-        is_dead: it died, and nothing that it asks for is done any more.
-        shields: of the tasks that work on the catalog.
-        is_recovering: it brings the lake's catalog and logs together again.
-        is_in_database: it is within a transaction of the database, where nobody else has a turn.
+        number: counts the processes in the order of their starts.
+        is_dead: the process died, and none of its requests is carried out any more.
+        shields: the shielded work of each of its tasks.
+        is_recovering: it runs a recovery of the lake.
+        is_in_database: it is within a transaction of the database, in which no other task gets a
+            turn.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -109,19 +110,19 @@ class Process:
         self.shields: dict[Task, Shield] = {}
         self.is_recovering = False
         self.system = ProcessSystem(self)
-        if self.hits(Misfortune.CLOCK_WRONG, "clock"):
-            self.system.skew_ms = round((world.luck.random() - 0.5) * 10 * _MINUTES_MS)
+        if self.fault_occurs(FaultKind.CLOCK_WRONG, "clock"):
+            self.system.skew_ms = round((world.injector.random() - 0.5) * 10 * _MINUTES_MS)
         self.engine: Engine | None = None
 
     def __repr__(self) -> str:
         return f"p{self.number}"
 
     def open(self) -> Engine:
-        """Opens the lake, or where there is none an engine for places alone."""
+        """Open the lake, or for a path table an engine without a catalog."""
         world = self.world
         catalog: AnyCatalog = NoCatalog()
         warehouse = None
-        if world.shape.has_catalog:
+        if world.config.has_catalog:
             warehouse = SimulatedStore(self, WAREHOUSE)
             catalog = Catalog(
                 "sqlite://",
@@ -139,7 +140,7 @@ class Process:
             spark_settings={_RETENTION_CHECK: "false"},
         )
         engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
-        if world.shape.has_catalog:
+        if world.config.has_catalog:
             session = RowSession(engine)
             open_lake(session)
             session.close()
@@ -147,47 +148,52 @@ class Process:
         return engine
 
     def session(self, level: Level | None = None) -> RowSession:
-        """A new session."""
+        """Return a new session."""
         assert self.engine is not None
         return RowSession(self.engine, level=level)
 
     def step(self, kind: str, where: str) -> None:
-        """A request leaves, or its reply arrives: others go on meanwhile, and things go wrong."""
+        """Send a request or receive its reply: give others a turn, then let faults occur.
+
+        Raises:
+            Killed: the process died.
+            Interrupted: Ctrl-C stopped the statement.
+        """
         world = self.world
         if self.is_dead:
             raise Killed
         assert not self.is_in_database, f"{kind} {where} within a transaction of the database"
-        self.note(kind, where)
-        scheduler, luck = world.scheduler, world.luck
+        self.trace(kind, where)
+        scheduler, injector = world.scheduler, world.injector
         if scheduler.current is None:
             return
-        if self.hits(Misfortune.SLOW, kind):
-            scheduler.sleep(luck.random() * _SLOW_MS)
-        elif scheduler.chance.random() < 0.3:
-            scheduler.sleep(scheduler.chance.random() * _LATENCY_MS)
+        if self.fault_occurs(FaultKind.SLOW, kind):
+            scheduler.sleep(injector.random() * _SLOW_MS)
+        elif scheduler.rng.random() < 0.3:
+            scheduler.sleep(scheduler.rng.random() * _LATENCY_MS)
         else:
             scheduler.pause()
-        if self.hits(Misfortune.STALL, kind):
-            self.note("stands still")
-            scheduler.stall(self, luck.random() * _STALL_MS)
+        if self.fault_occurs(FaultKind.STALL, kind):
+            self.trace("stands still")
+            scheduler.stall(self, injector.random() * _STALL_MS)
             scheduler.pause()
-        if self.hits(Misfortune.CLOCK_STEP, kind):
-            world.set_clock((luck.random() - 0.5) * 10)
+        if self.fault_occurs(FaultKind.CLOCK_STEP, kind):
+            world.set_clock((injector.random() - 0.5) * 10)
         weight = _AT_COMMITS if kind in _COMMITS else 1.0
-        if self.hits(Misfortune.CRASH, kind, weight):
+        if self.fault_occurs(FaultKind.CRASH, kind, weight):
             self.die(kind)
-        if world.storage.is_disk and self.hits(Misfortune.POWER_LOSS, kind):
+        if world.storage.is_disk and self.fault_occurs(FaultKind.POWER_LOSS, kind):
             world.lose_power()
             raise Killed
-        if world.disasters is not None:
-            world.disasters.befall(self, kind)
+        if world.lake_faults is not None:
+            world.lake_faults.inject(self, kind)
         self._interrupt(scheduler.current, kind, weight)
 
     def stand_still_while_cleaned(self, root: str) -> None:
-        """Stands still for minutes, at whose end another engine cleans up the table's log."""
+        """Stall for minutes, at whose end another engine cleans up the table's log."""
         world = self.world
-        self.note("stands still")
-        world.scheduler.stall(self, (1 + world.luck.random()) * _STALL_MS)
+        self.trace("stands still")
+        world.scheduler.stall(self, (1 + world.injector.random()) * _STALL_MS)
         world.scheduler.pause()
         clean_up_log(world, root)
 
@@ -196,21 +202,25 @@ class Process:
             return
         shield = self.shields.get(task)
         if shield is None:
-            if self.hits(Misfortune.INTERRUPT, kind, weight):
-                self.note("interrupted")
+            if self.fault_occurs(FaultKind.INTERRUPT, kind, weight):
+                self.trace("interrupted")
                 raise Interrupted
-        elif not shield.is_interrupted and self.hits(Misfortune.INTERRUPT_LATE, kind, weight):
-            self.note("interrupted, as soon as the catalog is done")
+        elif not shield.is_interrupted and self.fault_occurs(
+            FaultKind.INTERRUPT_LATE, kind, weight
+        ):
+            self.trace("interrupted, as soon as the catalog is done")
             shield.is_interrupted = True
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether somebody interrupted the work on the catalog of the task that has the turn."""
+        """Whether an interrupt has arrived during the shielded work of the current task."""
         task = THREADS.task()
         return task in self.shields and self.shields[task].is_interrupted
 
     def run_shielded(self, work: Callable[[], Value]) -> Value:
-        """What the work gives; an interrupt that arrives meanwhile is raised at its end."""
+        """Do the work and return its value; raise an interrupt that arrived meanwhile at its
+        end.
+        """
         task = THREADS.task()
         if task is None or task in self.shields:
             return work()
@@ -227,25 +237,25 @@ class Process:
         return outcome
 
     def sleep(self, duration_ms: float) -> None:
-        """Waits."""
+        """Wait. Raises Killed in a dead process."""
         if self.is_dead:
             raise Killed
         self.world.scheduler.sleep(duration_ms)
 
-    def hits(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
-        """Whether something goes wrong."""
+    def fault_occurs(self, kind: FaultKind, where: str, weight: float = 1.0) -> bool:
+        """Decide whether a fault occurs at this request, and record it if so."""
         world = self.world
-        if self.is_dead or kind not in world.luck.heeded:
+        if self.is_dead or kind not in world.injector.relevant_kinds:
             return False
-        return world.luck.strikes(kind, f"{self} {where}", weight, world.step)
+        return world.injector.occurs(kind, f"{self} {where}", weight, world.step)
 
-    def note(self, *what: object) -> None:
-        """Adds a line to the trace."""
-        self.world.note(self, *what)
+    def trace(self, *what: object) -> None:
+        """Add a line to the trace."""
+        self.world.trace(self, *what)
 
     def die(self, why: str) -> None:
-        """The process is gone, with all that it knew."""
-        self.note("dies", why)
+        """End the process with everything that it holds in memory. Always raises Killed."""
+        self.trace("dies", why)
         self.world.kill(self)
         raise Killed
 

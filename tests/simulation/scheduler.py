@@ -1,8 +1,8 @@
-"""Tasks of which exactly one runs at a time, in an order and on a clock that the seed decides.
+"""Tasks that run one at a time, in an order and on a clock that the seed decides.
 
-Owns time, and whose turn it is. A task is a greenlet; it gives its turn up in `pause`, `sleep` and
-`wait_until` alone. Time passes a little with every turn, and jumps to the next sleeper when nobody
-can go on.
+Owns time and turns. A task is a greenlet that gives up its turn in `pause`, `sleep` and
+`wait_until`
+only. Each turn takes a little time; when no task can run, time jumps to the next one that wakes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _TURNS_MAX = 60_000
 
 
 class Order(Enum):
-    """How the next task is chosen: each finds other interleavings."""
+    """How the next task is chosen; each way finds other interleavings."""
 
-    EVEN = "even"  # any of those who can go on
-    STICKY = "sticky"  # mostly the same again
-    RANKED = "ranked"  # the first by a rank, which changes now and then
+    EVEN = "even"  # any runnable task
+    STICKY = "sticky"  # mostly the previous task again
+    RANKED = "ranked"  # the runnable task of the lowest rank; ranks change now and then
 
 
-class Stuck(AssertionError):
-    """Nobody can go on, or nobody comes to an end."""
+class NoProgress(AssertionError):
+    """No task can run, or the run doesn't end."""
 
 
 class Killed(BaseException):
-    """The task's process died: it does nothing any more."""
+    """The task's process died; the task must unwind without doing anything."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,12 +39,12 @@ class Task:
     """One thread of one process.
 
     Attributes:
-        number: in the order of starting.
-        is_daemon: nobody waits for its end.
-        group: what it is killed and stalled with.
-        wake_ms: when it goes on though nothing happened; None for never.
-        is_ready: asked while it waits; None when it doesn't.
-        step: the newest line of the trace that it wrote, or of who started it before that.
+        number: counts the started tasks, from 1.
+        is_daemon: `Scheduler.run` doesn't wait for its end.
+        group: the process with which it is killed and stalled.
+        wake_ms: the time at which it wakes in any case; None for never.
+        is_ready: the condition that it waits for; None if it waits for none.
+        step: the newest line of the trace that it wrote; at first its starter's.
     """
 
     number: int
@@ -62,21 +62,21 @@ class Task:
 
 
 class Scheduler:
-    """The turns of one run. `now_ms` is true time, which no clock has to agree with."""
+    """The turns of one run. `now_ms` is true time; the clocks of processes may differ from it."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self._tasks: list[Task] = []
         self._current: Task | None = None
         self._hub: greenlet | None = None
         self.turns_max = _TURNS_MAX
-        self.start_over(chance, 1_800_000_000_000.0)
+        self.reset(rng, 1_800_000_000_000.0)
 
-    def start_over(self, chance: random.Random, now_ms: float) -> None:
-        """As new, at some time."""
-        assert not self._tasks, "somebody is left"
-        self.chance = chance
+    def reset(self, rng: random.Random, now_ms: float) -> None:
+        """Begin again at a time, without tasks, with these random numbers."""
+        assert not self._tasks, "a task is left"
+        self.rng = rng
         self.now_ms = now_ms
-        self.order = chance.choice(list(Order))
+        self.order = rng.choice(list(Order))
         self.turns = 0
         self._started = 0
         self._last: Task | None = None
@@ -84,25 +84,25 @@ class Scheduler:
 
     @property
     def current(self) -> Task | None:
-        """Who has the turn; None outside of `run`."""
+        """The task that has the turn; None outside of `run`."""
         return self._current
 
     def start(
         self, name: str, run: Callable[[], None], *, group: object = None, is_daemon: bool = False
     ) -> Task:
-        """A new task, which waits for its first turn."""
+        """Start a task, which waits for its first turn."""
         self._started += 1
-        task = Task(self._started, name, group, is_daemon, run, rank=self.chance.random())
-        task.greenlet = greenlet(lambda: self._carried_out(task), parent=self._hub or getcurrent())
+        task = Task(self._started, name, group, is_daemon, run, rank=self.rng.random())
+        task.greenlet = greenlet(lambda: self._run_task(task), parent=self._hub or getcurrent())
         if self._current is not None:
             task.step = self._current.step
         self._tasks.append(task)
         return task
 
     def run(self) -> None:
-        """Until every task that isn't a daemon has ended. Raises what the first of them raised.
+        """Run until all tasks but the daemons have ended; raise the first error of a task.
 
-        The daemons go on when it is called again.
+        The daemons continue with the next call.
         """
         assert self._hub is None, "one run at a time"
         self._hub = getcurrent()
@@ -113,14 +113,14 @@ class Scheduler:
             self._hub = None
 
     def pause(self) -> None:
-        """Lets others go on; nothing outside of a task."""
+        """Give up the turn; outside of a task, do nothing."""
         task = self._current
         if task is not None:
             task.wake_ms = self.now_ms
             self._switch(task)
 
     def sleep(self, duration_ms: float) -> None:
-        """Waits; outside of a task time just passes."""
+        """Wait; outside of a task, advance the time."""
         task = self._current
         if task is None:
             self.now_ms += max(0.0, duration_ms)
@@ -129,14 +129,14 @@ class Scheduler:
         self._switch(task)
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_ms: float | None = None) -> bool:
-        """Whether it is so; False when the time is over before."""
+        """Wait until a condition holds; return False after the timeout."""
         if is_ready():
             return True
         if timeout_ms is not None and timeout_ms <= 0:
             return False
         task = self._current
         if task is None:
-            raise Stuck("waits for what no task will do")
+            raise NoProgress("waits for what no task will do")
         task.is_ready = is_ready
         task.wake_ms = None if timeout_ms is None else self.now_ms + timeout_ms
         try:
@@ -146,18 +146,18 @@ class Scheduler:
         return is_ready()
 
     def stall(self, group: object, duration_ms: float) -> None:
-        """None of the group's tasks has a turn for so long."""
+        """Give no turn to a group's tasks for a time."""
         self._stalled[group] = max(self._stalled.get(group, 0.0), self.now_ms + duration_ms)
 
     def kill(self, group: object) -> None:
-        """Ends the group's tasks where they stand.
+        """End a group's tasks where they stand.
 
-        The one that has the turn, when it is of them, ends with the next thing that it asks for.
+        If the current task belongs to the group, its next request raises Killed.
         """
-        of_it = [task for task in self._tasks if task.group is group]
-        for task in of_it:
+        tasks = [task for task in self._tasks if task.group is group]
+        for task in tasks:
             task.is_over = True
-        for task in of_it:
+        for task in tasks:
             if task is not self._current:
                 self._tasks.remove(task)
                 self._unwind(task)
@@ -165,15 +165,15 @@ class Scheduler:
     def _unwind(self, task: Task) -> None:
         if not task.greenlet:
             return
-        was, self._current = self._current, task
+        previous, self._current = self._current, task
         task.greenlet.parent = getcurrent()
         try:
             task.greenlet.throw(Killed)
         finally:
-            self._current = was
+            self._current = previous
         assert task.greenlet.dead, f"{task.name} goes on after its death"
 
-    def _carried_out(self, task: Task) -> None:
+    def _run_task(self, task: Task) -> None:
         try:
             task.run()
         except Killed:
@@ -182,7 +182,7 @@ class Scheduler:
             task.error = error
 
     def _switch(self, task: Task) -> None:
-        if task.is_over:  # it unwinds: nobody waits for a dead process
+        if task.is_over:  # a dead process's task must not wait while it unwinds
             raise Killed
         hub = self._hub
         assert hub is not None
@@ -194,13 +194,13 @@ class Scheduler:
         self.turns += 1
         if self.turns > self.turns_max:
             names = [task.name for task in self._tasks]
-            raise Stuck(f"{self.turns_max} turns and no end of {names}")
-        self.now_ms += self.chance.random() * _STEP_MS
-        able = self._able()
+            raise NoProgress(f"{self.turns_max} turns and no end of {names}")
+        self.now_ms += self.rng.random() * _STEP_MS
+        able = self._runnable()
         if not able:
             self._advance()
-            able = self._able()
-        task = self._chosen(able)
+            able = self._runnable()
+        task = self._choose(able)
         self._current = task
         task.greenlet.switch()
         self._current = None
@@ -211,11 +211,11 @@ class Scheduler:
             if task.error is not None:
                 raise task.error
 
-    def _able(self) -> list[Task]:
+    def _runnable(self) -> list[Task]:
         now = self.now_ms
-        return [task for task in self._tasks if self._is_able(task, now)]
+        return [task for task in self._tasks if self._is_runnable(task, now)]
 
-    def _is_able(self, task: Task, now_ms: float) -> bool:
+    def _is_runnable(self, task: Task, now_ms: float) -> bool:
         if self._stalled and self._stalled.get(task.group, 0.0) > now_ms:
             return False
         if task.wake_ms is not None and task.wake_ms <= now_ms:
@@ -223,7 +223,7 @@ class Scheduler:
         return task.is_ready is not None and task.is_ready()
 
     def _advance(self) -> None:
-        """To the next time at which somebody can go on."""
+        """Advance the time to the next one at which a task can run."""
         times = []
         for task in self._tasks:
             until = self._stalled.get(task.group, 0.0)
@@ -234,24 +234,24 @@ class Scheduler:
                 times.append(max(task.wake_ms, until))
         if not times:
             names = [task.name for task in self._tasks]
-            raise Stuck(f"nobody can go on: {names}")
+            raise NoProgress(f"nobody can go on: {names}")
         self.now_ms = max(self.now_ms, min(times))
 
-    def _chosen(self, able: list[Task]) -> Task:
+    def _choose(self, able: list[Task]) -> Task:
         if len(able) == 1:
             return able[0]
-        chance = self.chance
+        rng = self.rng
         match self.order:
             case Order.EVEN:
-                return chance.choice(able)
+                return rng.choice(able)
             case Order.STICKY:
                 last = self._last
-                if last is not None and last in able and chance.random() < 0.85:
+                if last is not None and last in able and rng.random() < 0.85:
                     return last
-                self._last = chance.choice(able)
+                self._last = rng.choice(able)
                 return self._last
             case Order.RANKED:
                 first = min(able, key=lambda task: task.rank)
-                if chance.random() < 0.02:
-                    first.rank += chance.random()
+                if rng.random() < 0.02:
+                    first.rank += rng.random()
                 return first

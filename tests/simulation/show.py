@@ -1,8 +1,9 @@
-"""The simulator's page: a seed's run step by step, with misfortunes that the visitor adds.
+"""The simulator's page: a seed's run step by step, with faults that the visitor adds.
 
 python -m tests.simulation show [--seed 7] [--port 0]
 
-Owns what the page says, and what it is asked by. `replay` has the run, `drawing` the picture.
+Owns the page's values and the parameters of its requests. `replay` makes the run, `drawing` the
+picture.
 """
 
 from __future__ import annotations
@@ -17,12 +18,19 @@ from urllib.parse import urlencode
 
 from tests.console.lakes import PlainLake
 from tests.simulation.drawing import OVERVIEW, numbered, overview, picture
-from tests.simulation.history import Told
-from tests.simulation.luck import Fault, Misfortune, Struck
-from tests.simulation.replay import SEED_MAX, Changes, Replay, Replayed, case_with, changes
-from tests.simulation.runs import Aside, Kept
+from tests.simulation.faults import FaultKind, InjectedFault, RequestedFault
+from tests.simulation.observing import TableStatus
+from tests.simulation.records import ReportedOutcome
+from tests.simulation.replay import (
+    SEED_MAX,
+    Replay,
+    ReplayStep,
+    RunDifference,
+    case_with_faults,
+    compare_runs,
+)
+from tests.simulation.replay_cache import ReplayCache, ReplayWorker
 from tests.simulation.statements import Row, Rows
-from tests.simulation.watching import Standing
 from txlake.console.app import Page, Section, application
 from txlake.errors import InvalidRequest
 from txlake.server.serving import ServerSettings, listen, load_tokens
@@ -31,30 +39,30 @@ PATH = "/simulator"
 FOLDER = Path(__file__).parent / "pages"
 _DIGITS_MAX = 12
 _COLUMNS = ("k", "v", "tag")
-_PUT_BACK = {Misfortune.CATALOG_BACK, Misfortune.CATALOG_GONE}
+_PUT_BACK = {FaultKind.CATALOG_BACK, FaultKind.CATALOG_GONE}
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a request asks for."""
+class _PageRequest:
+    """The parameters of a request."""
 
     seed: int
     step: int
-    faults: tuple[Fault, ...]
+    faults: tuple[RequestedFault, ...]
 
     def at(self, step: int) -> str:
-        """The same run at another step."""
+        """Return the link to another step of the run."""
         return _link(self.seed, step, self.faults)
 
-    def without(self, fault: Fault) -> str:
-        """The run without a fault, at a step that it has in common with this one."""
+    def without(self, fault: RequestedFault) -> str:
+        """Return the link to the run without a fault, at a step that both runs have in common."""
         left = tuple(one for one in self.faults if one != fault)
         return _link(self.seed, min(self.step, fault.step), left)
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What `parts.html` makes a table of rows from. A sign: the row came or went."""
+class _RowsTable:
+    """A table of rows for `parts.html`. The sign of a row says whether it was added or deleted."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, Row], ...]
@@ -63,61 +71,67 @@ class _Shown:
 
 
 class Simulator:
-    """The page. `seed`: where it begins."""
+    """The page. `seed`: the seed of a request that names none."""
 
-    def __init__(self, runs: Kept, seed: int = 1) -> None:
+    def __init__(self, runs: ReplayCache, seed: int = 1) -> None:
         self._runs = runs
         self._seed = seed
 
-    def shown(self, query: Mapping[str, str]) -> Mapping[str, object]:
-        """The page's values. Raises InvalidRequest for what there is no run or step of.
+    def values(self, query: Mapping[str, str]) -> Mapping[str, object]:
+        """Return the page's values.
 
-        `query`: `seed`; `step`, 0 being before the first; `fault`, misfortunes as in
-        `12:CRASH,40:SLOW`; `add`, one more.
+        Raises InvalidRequest for a seed, step or fault that doesn't exist.
+
+        `query`: `seed`; `step`, where 0 is the time before the first step; `fault`, as in
+        `12:CRASH,40:SLOW`; `add`, one more fault.
         """
-        asked = self._asked(query)
-        run = self._runs.of(case_with(asked.seed, asked.faults))
-        if asked.step > len(run.steps):
+        request = self._request(query)
+        run = self._runs.get(case_with_faults(request.seed, request.faults))
+        if request.step > len(run.steps):
             raise InvalidRequest(
-                f"step {asked.step}: the run has {len(run.steps)} steps; choose one from 0 to "
+                f"step {request.step}: the run has {len(run.steps)} steps; choose one from 0 to "
                 f"{len(run.steps)}"
             )
-        here = run.steps[asked.step - 1] if asked.step else None
-        drawn = picture(run, asked.step)
-        other = changes(self._runs.of(case_with(asked.seed)), run) if asked.faults else None
+        here = run.steps[request.step - 1] if request.step else None
+        drawn = picture(run, request.step)
+        difference = (
+            compare_runs(self._runs.get(case_with_faults(request.seed)), run)
+            if request.faults
+            else None
+        )
         possible = run.possible if here is None else here.possible
-        asked_here = {fault.kind for fault in asked.faults if fault.step == asked.step}
+        requested_here = {fault.kind for fault in request.faults if fault.step == request.step}
         return {
-            "asked": asked,
+            "request": request,
             "run": run,
             "here": here,
             "total": len(run.steps),
-            "fault_text": _text(asked.faults),
+            "fault_text": _text(request.faults),
             "picture": drawn,
-            "overview": overview(run, drawn, asked.step),
+            "overview": overview(run, drawn, request.step),
             "overview_width": OVERVIEW,
             "seed_max": SEED_MAX,
-            "struck": _struck(run),
-            "struck_here": [one for one in run.all_struck if one.step == asked.step],
-            "next_struck": _next_struck(run, asked.step),
-            "possible": [kind for kind in possible if kind not in asked_here],
+            "injected": _numbered_faults(run),
+            "injected_here": [one for one in run.all_injected if one.step == request.step],
+            "next_injected": _next_injected(run, request.step),
+            "possible": [kind for kind in possible if kind not in requested_here],
             "tables": _tables(run, here),
-            "is_put_back": any(one.kind in _PUT_BACK for one in run.all_struck),
+            "is_put_back": any(one.kind in _PUT_BACK for one in run.all_injected),
             "attempt": None if here is None else run.attempts.get(here.attempt),
             "attempts": _attempts(run),
-            "told": _told(run),
-            "changes": other,
-            "changed": None if other is None else _changed(other),
+            "outcomes": _outcomes(run),
+            "changes": difference,
+            "changed": None if difference is None else _difference_sentences(difference),
             "path": PATH,
         }
 
-    def _asked(self, query: Mapping[str, str]) -> _Asked:
+    def _request(self, query: Mapping[str, str]) -> _PageRequest:
         seed = _number("seed", query.get("seed", ""), self._seed)
         step = _number("step", query.get("step", ""), 0)
         texts = [*query.get("fault", "").split(","), query.get("add", "")]
         faults = dict.fromkeys(_fault(text) for text in texts if text)
         order = sorted(faults, key=lambda fault: (fault.step, fault.kind.name))
-        return _Asked(seed, step, tuple(order))
+        return _PageRequest(seed, step, tuple(order))
 
 
 def _number(name: str, text: str, otherwise: int) -> int:
@@ -128,100 +142,114 @@ def _number(name: str, text: str, otherwise: int) -> int:
     return int(text)
 
 
-def _fault(text: str) -> Fault:
-    """As `12:CRASH`. Raises InvalidRequest."""
+def _fault(text: str) -> RequestedFault:
+    """Parse a fault such as `12:CRASH`. Raises InvalidRequest."""
     step, _, kind = text.partition(":")
-    if kind not in Misfortune.__members__:
-        names = ", ".join(Misfortune.__members__)
+    if kind not in FaultKind.__members__:
+        names = ", ".join(FaultKind.__members__)
         raise InvalidRequest(
-            f"fault {text!r:.60}: expected a step and a misfortune, as 12:CRASH; there are {names}"
+            f"fault {text!r:.60}: expected a step and a fault kind, as 12:CRASH; there are {names}"
         )
-    return Fault(_number("the step of a fault", step or "?", 0), Misfortune[kind])
+    return RequestedFault(_number("the step of a fault", step or "?", 0), FaultKind[kind])
 
 
-def _text(faults: Sequence[Fault]) -> str:
+def _text(faults: Sequence[RequestedFault]) -> str:
     return ",".join(f"{fault.step}:{fault.kind.name}" for fault in faults)
 
 
-def _link(seed: int, step: int, faults: Sequence[Fault]) -> str:
-    asked = {"seed": str(seed), "step": str(step)}
+def _link(seed: int, step: int, faults: Sequence[RequestedFault]) -> str:
+    parameters = {"seed": str(seed), "step": str(step)}
     if faults:
-        asked["fault"] = _text(faults)
-    return f"{PATH}?{urlencode(asked, safe=':,')}"
+        parameters["fault"] = _text(faults)
+    return f"{PATH}?{urlencode(parameters, safe=':,')}"
 
 
 # Parts of the page
 
 
-def _struck(run: Replay) -> list[tuple[int, Struck]]:
-    return list(enumerate(run.all_struck, start=1))
+def _numbered_faults(run: Replay) -> list[tuple[int, InjectedFault]]:
+    return list(enumerate(run.all_injected, start=1))
 
 
-def _next_struck(run: Replay, step: int) -> int | None:
+def _next_injected(run: Replay, step: int) -> int | None:
     return next((one for one in sorted(numbered(run)) if one > step), None)
 
 
 def _attempts(run: Replay) -> list[tuple[int | None, object]]:
-    """Each transaction with the step at which its client was told what became of it."""
-    steps = {step.attempt: step.number for step in run.steps if step.told is not None}
+    """Return each transaction with the step that reported its outcome."""
+    steps = {step.attempt: step.number for step in run.steps if step.outcome is not None}
     return [(steps.get(name), attempt) for name, attempt in run.attempts.items()]
 
 
-def _told(run: Replay) -> list[tuple[str, int]]:
-    counts = Counter(attempt.told for attempt in run.attempts.values())
-    return [(told.value, counts[told]) for told in Told if counts[told]]
+def _outcomes(run: Replay) -> list[tuple[str, int]]:
+    """Return the outcomes that occurred, with their counts."""
+    counts = Counter(attempt.outcome for attempt in run.attempts.values())
+    return [(outcome.value, counts[outcome]) for outcome in ReportedOutcome if counts[outcome]]
 
 
-def _changed(other: Changes) -> list[str]:
-    """How the run differs from the one without faults, a sentence each."""
-    if other.first is None:
+def _difference_sentences(difference: RunDifference) -> list[str]:
+    """Return sentences that describe how the run differs from the one without faults."""
+    if difference.first is None:
         return ["Nothing: each step is the same."]
-    said = [f"The first step that differs is {other.first}."]
-    for name, (was, now) in other.told.items():
+    sentences = [f"The first step that differs is {difference.first}."]
+    for name, (was, now) in difference.outcomes.items():
         if was is None:
-            said.append(f"Transaction {name} wasn't tried before, and is told {_of(now)} now.")
+            sentences.append(
+                f"Transaction {name} wasn't tried before; its outcome is {_outcome_text(now)}."
+            )
         elif now is None:
-            said.append(f"Transaction {name} was told {_of(was)} before, and isn't tried now.")
+            sentences.append(
+                f"Transaction {name} ended as {_outcome_text(was)} before, and isn't tried now."
+            )
         else:
-            said.append(f"Transaction {name} was told {_of(was)} before, and {_of(now)} now.")
-    if not other.told:
-        said.append("Each transaction is told the same.")
-    said += [f"Table {name} ends with other rows." for name in other.rows]
-    if not other.rows:
-        said.append("The tables end with the same rows, as far as the logs tell.")
-    for kind, (was_times, now_times) in other.struck.items():
-        said.append(f"{kind.name} struck {_times(was_times)} before, and {_times(now_times)} now.")
-    return said
+            sentences.append(
+                f"Transaction {name} ended as {_outcome_text(was)} before, and ends as "
+                f"{_outcome_text(now)} now."
+            )
+    if not difference.outcomes:
+        sentences.append("Each transaction has the same outcome.")
+    sentences += [f"Table {name} ends with other rows." for name in difference.rows]
+    if not difference.rows:
+        sentences.append("The tables end with the same rows, by the logs.")
+    for kind, (was_times, now_times) in difference.injected.items():
+        sentences.append(
+            f"{kind.name} struck {_times(was_times)} before, and {_times(now_times)} now."
+        )
+    return sentences
 
 
-def _of(told: Told | None) -> str:
-    return "nothing (it died)" if told is None or told is Told.DIED else told.value
+def _outcome_text(outcome: ReportedOutcome | None) -> str:
+    return (
+        "unknown (its process died)"
+        if outcome is None or outcome is ReportedOutcome.DIED
+        else outcome.value
+    )
 
 
 def _times(count: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _tables(run: Replay, here: Replayed | None) -> list[tuple[Standing, _Shown, bool]]:
-    """The tables at a step: how each stands, its rows, and whether the step made its version."""
-    standings = run.start if here is None else here.tables
-    made = dict(() if here is None else here.made)
+def _tables(run: Replay, here: ReplayStep | None) -> list[tuple[TableStatus, _RowsTable, bool]]:
+    """Return the tables at a step: versions, rows, and whether the step made the version."""
+    statuses = run.start if here is None else here.tables
+    versions = dict(() if here is None else here.new_versions)
     return [
-        (standing, _rows(run, standing, is_made=standing.table in made), standing.table in made)
-        for standing in standings
+        (status, _rows(run, status, is_made=status.table in versions), status.table in versions)
+        for status in statuses
     ]
 
 
-def _rows(run: Replay, standing: Standing, *, is_made: bool) -> _Shown:
-    versions = run.rows.get(standing.table, {})
-    version = standing.version
+def _rows(run: Replay, status: TableStatus, *, is_made: bool) -> _RowsTable:
+    versions = run.rows.get(status.table, {})
+    version = status.version
     rows = None if version is None else versions.get(version)
     if rows is None:
-        return _Shown(_COLUMNS, (), problem="The logs at the end don't tell its rows")
+        return _RowsTable(_COLUMNS, (), problem="The logs at the end don't have its rows")
     before = versions.get(version - 1) if is_made and version else None
     if before is None:
-        return _Shown(_COLUMNS, tuple(("", row) for row in rows))
-    return _Shown(_COLUMNS, tuple(_difference(before, rows)))
+        return _RowsTable(_COLUMNS, tuple(("", row) for row in rows))
+    return _RowsTable(_COLUMNS, tuple(_difference(before, rows)))
 
 
 def _difference(before: Rows, after: Rows) -> list[tuple[str, Row]]:
@@ -235,29 +263,37 @@ def _difference(before: Rows, after: Rows) -> list[tuple[str, Row]]:
 # The program
 
 
-def section(simulator: Simulator, aside: Aside) -> Section:
-    """The page, for the console."""
-    page = Page(PATH, "simulator.html", lambda visit: simulator.shown(visit.query), "Simulator")
-    return Section(pages=(page,), folder=FOLDER, close=aside.close)
+def section(simulator: Simulator, worker: ReplayWorker) -> Section:
+    """Return the page as a section of the console."""
+    page = Page(PATH, "simulator.html", lambda visit: simulator.values(visit.query), "Simulator")
+    return Section(pages=(page,), folder=FOLDER, close=worker.close)
 
 
-def main(given: Sequence[str]) -> int:
-    """Shows the page until it is told to stop; beside it the console of an empty lake."""
+def main(argv: Sequence[str]) -> int:
+    """Serve the page, beside the console of an empty lake, until interrupted.
+
+    Return the exit status.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.simulation show")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
-    asked = parser.parse_args(given)
+    arguments = parser.parse_args(argv)
     try:
-        case_with(asked.seed)
-        aside = Aside()
-        simulator = Simulator(Kept(aside), asked.seed)
-        how = ServerSettings(port=asked.port)
+        case_with_faults(arguments.seed)
+        worker = ReplayWorker()
+        simulator = Simulator(ReplayCache(worker), arguments.seed)
+        settings = ServerSettings(port=arguments.port)
         with tempfile.TemporaryDirectory() as place, PlainLake(Path(place) / "lake") as lake:
             app = application(
-                lake.engine, load_tokens(how), host=how.host, sections=[section(simulator, aside)]
+                lake.engine,
+                load_tokens(settings),
+                host=settings.host,
+                sections=[section(simulator, worker)],
             )
             listen(
-                app, how, on_started=lambda at: print(f"{at}{PATH}?seed={asked.seed}", flush=True)
+                app,
+                settings,
+                on_started=lambda at: print(f"{at}{PATH}?seed={arguments.seed}", flush=True),
             )
     except InvalidRequest as error:
         print(error)

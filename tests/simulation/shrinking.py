@@ -1,6 +1,6 @@
-"""A smaller case that fails in the same way: fewer programs, fewer misfortunes.
+"""Reduction of a failing case: fewer programs and fewer faults that fail in the same way.
 
-Each step leaves something out and runs the case again; what still fails is kept.
+Each step leaves something out and runs the case again; it is kept if the run still fails.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.simulation.case import Case, shape_of
+from tests.simulation.case import Case, world_config
 from tests.simulation.world import Failure, World
 
 _RUNS_MAX = 300
 
 
 def failure_of(case: Case) -> Failure | None:
-    """How a case fails, if it does."""
+    """Run a case; return its failure, or None."""
     try:
         World(case).run()
     except Failure as failure:
@@ -23,16 +23,16 @@ def failure_of(case: Case) -> Failure | None:
     return None
 
 
-def shrunk(failure: Failure, run: Callable[[Case], Failure | None] = failure_of) -> Failure:
-    """The smallest failure of the same kind that was found from one."""
+def shrink(failure: Failure, run: Callable[[Case], Failure | None] = failure_of) -> Failure:
+    """Return the smallest failure of the same kind that was found within 300 runs."""
     smallest, runs = failure, 0
     is_smaller = True
     while is_smaller and runs < _RUNS_MAX:
         is_smaller = False
-        for smaller in _smaller(smallest):
+        for smaller in _smaller_cases(smallest):
             runs += 1
             found = run(smaller)
-            if found is not None and _is_alike(found, failure):
+            if found is not None and _is_same_failure(found, failure):
                 smallest, is_smaller = found, True
                 break
             if runs >= _RUNS_MAX:
@@ -40,14 +40,14 @@ def shrunk(failure: Failure, run: Callable[[Case], Failure | None] = failure_of)
     return smallest
 
 
-def _smaller(failure: Failure) -> Iterator[Case]:
-    """What to try next, the largest steps first."""
+def _smaller_cases(failure: Failure) -> Iterator[Case]:
+    """Yield the cases to try next, the largest reductions first."""
     case = failure.case
-    happened = {one.kind for one in failure.struck if not one.is_asked} - case.without_kinds
+    happened = {one.kind for one in failure.injected if not one.is_requested} - case.without_kinds
     if happened:
         yield replace(case, without_kinds=case.without_kinds | happened)
-    clients = shape_of(case).plan.clients
-    whole = shape_of(Case(case.seed)).plan.clients
+    clients = world_config(case).plan.clients
+    whole = world_config(Case(case.seed)).plan.clients
     for place, client in enumerate(clients):
         if client:
             every = {(place, number) for number in range(len(whole[place]))}
@@ -60,17 +60,17 @@ def _smaller(failure: Failure) -> Iterator[Case]:
         yield replace(case, without_kinds=case.without_kinds | {kind})
     for fault in sorted(case.faults, key=str):
         yield replace(case, faults=case.faults - {fault})
-    for one in failure.struck:
-        if not one.is_asked:
+    for one in failure.injected:
+        if not one.is_requested:
             yield replace(case, without_numbers=case.without_numbers | {one.number})
 
 
-def _is_alike(found: Failure, other: Failure) -> bool:
-    """Whether it is the same promise that is broken: the kind of error, and how it begins."""
-    return type(found.error) is type(other.error) and _gist(found) == _gist(other)
+def _is_same_failure(found: Failure, other: Failure) -> bool:
+    """Return whether two failures have the same type of error and the same words in the message."""
+    return type(found.error) is type(other.error) and _message_words(found) == _message_words(other)
 
 
-def _gist(failure: Failure) -> str:
-    """The message without what changes with the case: names, numbers and rows."""
+def _message_words(failure: Failure) -> str:
+    """Return the message without names, numbers and rows, which change from case to case."""
     words = str(failure.error).split()
     return " ".join(word for word in words if word.isalpha())[:60]

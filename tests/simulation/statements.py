@@ -1,6 +1,6 @@
-"""The statements of the simulated programs: each as SQL, and as what it does to rows in memory.
+"""The statements of the simulated programs: as SQL, and as their effect on rows in memory.
 
-Tables have the columns k, v and tag. Rows are kept as sorted tuples, so that a doubled row shows.
+Tables have the columns k, v and tag. Rows are sorted tuples, in which duplicates remain visible.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ IDENTITY = "id BIGINT GENERATED ALWAYS AS IDENTITY (START WITH 5 INCREMENT BY -2
 
 
 class Statement(Protocol):
-    """What a program asks for."""
+    """A statement of a program."""
 
     def sql(self, names: Mapping[str, str]) -> str:
-        """The text; `names`: what the tables are called in SQL."""
+        """Return the text; `names`: by table, its name in SQL."""
         ...
 
-    def on(self, state: State) -> tuple[State, object]:
-        """The tables after it, and its answer."""
+    def apply(self, state: State) -> tuple[State, object]:
+        """Return the tables' rows after the statement, and its result."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """`k` one of some keys, and `v` at least something; both may be left out."""
+    """A condition: `k` is one of some keys, and `v` at least a minimum. Both parts are optional."""
 
     keys: tuple[int, ...] = ()
-    at_least: int | None = None
+    v_min: int | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -43,35 +43,35 @@ class Where:
             parts.append(f"k = {self.keys[0]}")
         elif self.keys:
             parts.append(f"k IN ({', '.join(map(str, self.keys))})")
-        if self.at_least is not None:
-            parts.append(f"v >= {self.at_least}")
+        if self.v_min is not None:
+            parts.append(f"v >= {self.v_min}")
         return " AND ".join(parts)
 
     @property
     def clause(self) -> str:
         return f" WHERE {self}" if str(self) else ""
 
-    def takes(self, row: Row) -> bool:
+    def matches(self, row: Row) -> bool:
         return (not self.keys or row[0] in self.keys) and (
-            self.at_least is None or row[1] >= self.at_least
+            self.v_min is None or row[1] >= self.v_min
         )
 
 
-EVERYTHING = Where()
+ALL_ROWS = Where()
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The rows, sorted."""
+    """Rows, sorted."""
 
     table: str
-    where: Where = EVERYTHING
+    where: Where = ALL_ROWS
 
     def sql(self, names: Mapping[str, str]) -> str:
         return f"SELECT k, v, tag FROM {names[self.table]}{self.where.clause}"
 
-    def on(self, state: State) -> tuple[State, object]:
-        return state, tuple(row for row in state[self.table] if self.where.takes(row))
+    def apply(self, state: State) -> tuple[State, object]:
+        return state, tuple(row for row in state[self.table] if self.where.matches(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class Insert:
         rows = ", ".join(f"({k}, {v}, '{tag}')" for k, v, tag in self.rows)
         return f"INSERT INTO {names[self.table]} (k, v, tag) VALUES {rows}"
 
-    def on(self, state: State) -> tuple[State, object]:
+    def apply(self, state: State) -> tuple[State, object]:
         return _with(state, self.table, (*state[self.table], *self.rows)), None
 
 
 @dataclass(frozen=True, slots=True)
-class Add:
-    """Adds to `v`, and notes by whom in `tag` when `tag` is given."""
+class Increment:
+    """Add to `v`; a given `tag` replaces the row's."""
 
     table: str
     change: int
@@ -102,10 +102,10 @@ class Add:
         tag = "" if self.tag is None else f", tag = '{self.tag}'"
         return f"UPDATE {names[self.table]} SET v = v + {self.change}{tag}{self.where.clause}"
 
-    def on(self, state: State) -> tuple[State, object]:
+    def apply(self, state: State) -> tuple[State, object]:
         rows = tuple(
             (row[0], row[1] + self.change, row[2] if self.tag is None else self.tag)
-            if self.where.takes(row)
+            if self.where.matches(row)
             else row
             for row in state[self.table]
         )
@@ -114,7 +114,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Rows that go."""
+    """Delete rows."""
 
     table: str
     where: Where
@@ -122,14 +122,14 @@ class Delete:
     def sql(self, names: Mapping[str, str]) -> str:
         return f"DELETE FROM {names[self.table]}{self.where.clause}"
 
-    def on(self, state: State) -> tuple[State, object]:
-        kept = tuple(row for row in state[self.table] if not self.where.takes(row))
+    def apply(self, state: State) -> tuple[State, object]:
+        kept = tuple(row for row in state[self.table] if not self.where.matches(row))
         return _with(state, self.table, kept), None
 
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """A MERGE: adds to the row of the key, or makes it."""
+    """A MERGE that adds to the row of a key, or inserts it."""
 
     table: str
     key: int
@@ -144,16 +144,16 @@ class Upsert:
             "WHEN NOT MATCHED THEN INSERT (k, v, tag) VALUES (s.k, s.v, s.tag)"
         )
 
-    def on(self, state: State) -> tuple[State, object]:
+    def apply(self, state: State) -> tuple[State, object]:
         where = Where((self.key,))
-        if any(where.takes(row) for row in state[self.table]):
-            return Add(self.table, self.change, where).on(state)
-        return Insert(self.table, ((self.key, self.change, self.tag),)).on(state)
+        if any(where.matches(row) for row in state[self.table]):
+            return Increment(self.table, self.change, where).apply(state)
+        return Insert(self.table, ((self.key, self.change, self.tag),)).apply(state)
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """INSERT ... SELECT: rows of one table, or the same, into another."""
+class InsertSelect:
+    """INSERT ... SELECT from another table or the same one."""
 
     table: str
     source: str
@@ -165,14 +165,14 @@ class Copy:
             f"SELECT k, v, tag FROM {names[self.source]}{self.where.clause}"
         )
 
-    def on(self, state: State) -> tuple[State, object]:
-        taken = tuple(row for row in state[self.source] if self.where.takes(row))
+    def apply(self, state: State) -> tuple[State, object]:
+        taken = tuple(row for row in state[self.source] if self.where.matches(row))
         return _with(state, self.table, (*state[self.table], *taken)), None
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """A statement that changes no row: OPTIMIZE and the like; `{}` in the text is the table."""
+class Maintenance:
+    """A statement that changes no row, such as OPTIMIZE; `{}` in the text is the table."""
 
     table: str
     text: str
@@ -180,7 +180,7 @@ class Upkeep:
     def sql(self, names: Mapping[str, str]) -> str:
         return self.text.format(names[self.table])
 
-    def on(self, state: State) -> tuple[State, object]:
+    def apply(self, state: State) -> tuple[State, object]:
         return state, None
 
 

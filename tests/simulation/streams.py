@@ -1,8 +1,8 @@
 """A stream from one table of a lake into another, or into two in one transaction a micro-batch.
 
-Owns the query as Spark's MicroBatchExecution runs it: a batch's end is logged before the batch, its
-commit after it, and what was logged without a commit is run again. The source and the sinks are
-txlake's own; the checkpoint outlives every process, and more than one may run the query at a time.
+Owns the query as Spark's MicroBatchExecution runs it: the end of a batch is logged before the batch
+and its commit after it, and a batch that was logged without a commit is repeated. Source and sinks
+are txlake's own. The checkpoint outlives every process, and several may run the query at a time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tests.simulation.history import Doubt, Record
 from tests.simulation.process import Process
-from tests.simulation.programs import MICRO_BATCH, Plan, Program, Runner, any_level, upkeep
+from tests.simulation.programs import MICRO_BATCH, Plan, Program, Runner, maintenance, random_level
+from tests.simulation.records import Record, Violation
 from tests.simulation.rows.files import live_rows
 from tests.simulation.statements import Insert, Row, Rows, State
 from txlake.errors import InvalidRequest
@@ -41,19 +41,19 @@ class Batch(Protocol):
 
     @property
     def session(self) -> Session:
-        """Its session."""
+        """The client's session."""
         ...
 
-    def begun(self) -> Transaction:
-        """A transaction that is recorded."""
+    def begin_transaction(self) -> Transaction:
+        """Begin a recorded transaction."""
         ...
 
-    def inserted(self, table: str, rows: Rows) -> None:
-        """Records what the transaction writes."""
+    def record_insert(self, table: str, rows: Rows) -> None:
+        """Record rows that the transaction writes."""
         ...
 
-    def ended(self) -> None:
-        """Commits it."""
+    def commit_transaction(self) -> None:
+        """Commit the transaction."""
         ...
 
 
@@ -72,7 +72,7 @@ class Query:
     commits: set[int] = field(default_factory=set)
 
     def micro_batch(self, process: Process, client: Batch) -> bool:
-        """Runs the batch that is due; whether there was one."""
+        """Run the micro-batch that is due; return whether there was one."""
         engine = client.session.engine
         handle = engine.find(TableName((SOURCE,)), "default")
         assert handle is not None
@@ -99,8 +99,10 @@ class Query:
         return True
 
     def _before(self, number: int, source: Source) -> Offset:
-        """Where a batch begins that is run again, or where the query does."""
-        first = source.initial()  # Spark asks each time, and the table has gone on meanwhile
+        """Return the offset at which a batch begins."""
+        first = (
+            source.initial()
+        )  # Spark asks for it in every batch, also when the table has new versions
         return self.offsets[number - 1] if number > 0 else first
 
     def _sink(self, client: Batch, rows: pa.Table, number: int) -> None:
@@ -113,32 +115,32 @@ class Query:
 
 
 def _work(tx: _Transaction, batch: pa.Table) -> None:
-    """A micro-batch into two tables."""
+    """Write a micro-batch into two tables."""
     tx.append(SINK, batch)
     tx.append(COUNTS, _table([(0, batch.num_rows, "rows of a batch")]))
 
 
 class _Transaction:
-    """What a batch's work gets."""
+    """The transaction that a batch's work receives."""
 
-    def __init__(self, client: Batch, held: Transaction) -> None:
+    def __init__(self, client: Batch, transaction: Transaction) -> None:
         self._client = client
-        self._transaction = held
+        self._transaction = transaction
         self._session = client.session
 
     def _held(self) -> Transaction:
         return self._transaction
 
     def append(self, name: str, rows: pa.Table) -> None:
-        """Appends, and records it."""
+        """Append rows to a table and record them."""
         written: Any = rows
         statement = Write(table=TableName((name,)), source=NativeFrame(written), mode="append")
-        self._client.inserted(name, _as_rows(rows))
+        self._client.record_insert(name, _as_rows(rows))
         self._session.carry_out(self._transaction, statement)
 
 
 class _Sinking:
-    """`BatchSession`: one attempt, which is recorded; `rows` are those that a table gets."""
+    """`BatchSession` with one recorded attempt; `rows`: the rows for a single table."""
 
     def __init__(self, client: Batch, rows: pa.Table | None = None) -> None:
         self._client = client
@@ -148,13 +150,13 @@ class _Sinking:
     def run(
         self, work: Callable[[Any], object], isolation: str | None = None, attempts: int = 1
     ) -> None:
-        """Runs the work and commits it."""
-        held = self._client.begun()
-        work(_Transaction(self._client, held))
-        # Another process may have committed the batch since this one looked.
-        if self._rows is not None and held.changed():
-            self._client.inserted(SINK, _as_rows(self._rows))
-        self._client.ended()
+        """Run the work and commit it."""
+        transaction = self._client.begin_transaction()
+        work(_Transaction(self._client, transaction))
+        # Another process may have committed the batch since this one read the marker.
+        if self._rows is not None and transaction.changed():
+            self._client.record_insert(SINK, _as_rows(self._rows))
+        self._client.commit_transaction()
 
 
 def _rows(engine: Engine, handle: Any, own: Any, adds: Sequence[Add]) -> list[Row]:
@@ -163,8 +165,8 @@ def _rows(engine: Engine, handle: Any, own: Any, adds: Sequence[Add]) -> list[Ro
     )
     names = own.schema.names
     places = [names.index(name) for name in ("k", "v", "tag")]
-    found = (row for add in adds for _, row in live_rows(work, add))
-    return [(row[places[0]], row[places[1]], row[places[2]]) for row in found]
+    rows = (row for add in adds for _, row in live_rows(work, add))
+    return [(row[places[0]], row[places[1]], row[places[2]]) for row in rows]
 
 
 def _table(rows: Sequence[Row]) -> pa.Table:
@@ -178,40 +180,42 @@ def _as_rows(table: pa.Table) -> Rows:
     return tuple(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def streams(chance: random.Random, tables: Sequence[str]) -> Plan:
-    """Rows are added to a table and its files packed; a query copies each row once."""
-    into = (SINK, COUNTS) if chance.random() < 0.5 else (SINK,)
-    rows: Rows = tuple((n, 1, f"first{n}") for n in range(chance.randint(0, 2)))
+def streams(rng: random.Random, tables: Sequence[str]) -> Plan:
+    """Rows are added to a table and its files compacted; a query copies each row exactly once."""
+    into = (SINK, COUNTS) if rng.random() < 0.5 else (SINK,)
+    rows: Rows = tuple((n, 1, f"first{n}") for n in range(rng.randint(0, 2)))
     initial: State = {SOURCE: rows, **dict.fromkeys(into, ())}
 
     def add() -> Program:
-        count = chance.randint(1, 2)
+        count = rng.randint(1, 2)
 
         def body(runner: Runner) -> None:
             new = tuple((n, 1, f"{runner.tag}-{n}") for n in range(count))
-            runner.do(Insert(SOURCE, new))
+            runner.execute(Insert(SOURCE, new))
 
-        return Program("add", body, alone=chance.random() < 0.6)
+        return Program("add", body, autocommit=rng.random() < 0.6)
 
     def change() -> Program:
-        return upkeep(chance, (SOURCE, SINK)) if chance.random() < 0.3 else add()
+        return maintenance(rng, (SOURCE, SINK)) if rng.random() < 0.3 else add()
 
     def stream() -> list[Program]:
-        return [MICRO_BATCH] * chance.randint(3, 6)
+        return [MICRO_BATCH] * rng.randint(3, 6)
 
     def check(state: State, records: Sequence[Record]) -> None:
-        expected, found = Counter(state[SOURCE]), Counter(state[SINK])
-        if expected != found:
-            raise Doubt(
-                f"the stream lost {sorted((expected - found).elements())}, and gave twice "
-                f"{sorted((found - expected).elements())}"
+        expected, actual = Counter(state[SOURCE]), Counter(state[SINK])
+        if expected != actual:
+            raise Violation(
+                f"the stream lost {sorted((expected - actual).elements())}, and gave twice "
+                f"{sorted((actual - expected).elements())}"
             )
         if COUNTS in state and sum(row[1] for row in state[COUNTS]) != expected.total():
-            raise Doubt(f"the batches counted {state[COUNTS]}, and there are {expected.total()}")
+            raise Violation(
+                f"the batches counted {state[COUNTS]}, and there are {expected.total()}"
+            )
 
-    clients = [[change() for _ in range(chance.randint(2, 5))] for _ in range(chance.randint(1, 2))]
-    clients += [stream() for _ in range(chance.randint(1, 2))]
-    chance.shuffle(clients)
+    clients = [[change() for _ in range(rng.randint(2, 5))] for _ in range(rng.randint(1, 2))]
+    clients += [stream() for _ in range(rng.randint(1, 2))]
+    rng.shuffle(clients)
     return Plan(
-        KIND, initial, clients, any_level(chance), check, may_be_refused=True, streams_into=into
+        KIND, initial, clients, random_level(rng), check, may_be_refused=True, streams_into=into
     )

@@ -1,4 +1,4 @@
-"""The simulation itself: it replays, its misfortunes happen, and what fails is made small."""
+"""The simulation itself: seeds replay, every kind of fault occurs, failures are reduced."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 from tests.simulation.__main__ import main
 from tests.simulation.case import Case
-from tests.simulation.luck import Misfortune
-from tests.simulation.many import some, table
-from tests.simulation.shrinking import shrunk
+from tests.simulation.faults import FaultKind
+from tests.simulation.seeds import run_batch, summary_table
+from tests.simulation.shrinking import shrink
 from tests.simulation.world import Failure, World
 from txlake.catalog.ratifying import _Batch
 
@@ -40,24 +40,24 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.broad
-def test_promises_are_kept_and_each_misfortune_happens() -> None:
+def test_promises_are_kept_and_each_fault_kind_occurs() -> None:
     counts: Counter[str] = Counter()
-    for _, found in some(range(1, 151)):
-        assert not isinstance(found, str), found
-        kind, happened = found
-        counts.update(happened + Counter(seeds=1))
+    for _, result in run_batch(range(1, 151)):
+        assert not isinstance(result, str), result
+        kind, occurred = result
+        counts.update(occurred + Counter(seeds=1))
         counts[kind] += 1
-    assert {one.name for one in Misfortune} - counts.keys() == set()
-    assert counts["told committed"] > 300
-    assert counts["told conflict"] > 30
+    assert {one.name for one in FaultKind} - counts.keys() == set()
+    assert counts["outcome committed"] > 300
+    assert counts["outcome conflict"] > 30
     assert counts["deaths"] > 10
     assert counts["log files cleaned"] > 0
     assert counts["data files vacuumed"] > 0
-    assert "seeds" in table({"all": counts})
+    assert "seeds" in summary_table({"all": counts})
 
 
-def test_a_seed_replays_whatever_ran_before_it() -> None:
-    """Other order of the seeds, another order of Python's sets: the same traces."""
+def test_a_seed_replays_in_any_order_of_seeds() -> None:
+    """Another order of seeds, and another order in Python's sets, give the same traces."""
 
     def digests(hash_seed: str, seeds: list[int]) -> dict[int, str]:
         ran = subprocess.run(
@@ -75,27 +75,29 @@ def test_a_seed_replays_whatever_ran_before_it() -> None:
 
 
 @pytest.mark.broad
-def test_a_failure_is_made_small_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Batch, "_moved_heads", lambda *_: {})  # heads aren't looked at
-    failure = next(one for seed in range(1, 200) if (one := _failed(Case(seed))) is not None)
-    smallest = shrunk(failure)
+def test_a_failure_is_reduced_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Batch, "_moved_heads", lambda *_: {})  # the check of heads is off
+    failure = next(
+        one for seed in range(1, 200) if (one := _record_failure(Case(seed))) is not None
+    )
+    smallest = shrink(failure)
     assert len(smallest.trace) <= len(failure.trace)
-    again = _failed(smallest.case)
+    again = _record_failure(smallest.case)
     assert again is not None
     assert again.trace == smallest.trace
 
 
 @pytest.mark.broad
-def test_the_command_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "40", "--processes", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "commits" in said
-    assert "40 seeds in" in said
+    output = capsys.readouterr().out
+    assert "commits" in output
+    assert "40 seeds in" in output
     assert main(["--seed", "2"]) == 0
     assert "seed 2: every promise was kept" in capsys.readouterr().out
 
 
-def _failed(case: Case) -> Failure | None:
+def _record_failure(case: Case) -> Failure | None:
     try:
         World(case).run()
     except Failure as failure:

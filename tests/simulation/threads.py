@@ -1,7 +1,7 @@
-"""What stands in for Python's `threading` while txlake runs in a simulation.
+"""Replacements for Python's `threading` while txlake runs in a simulation.
 
-Locks, conditions, events and threads whose waiting is the scheduler's, so that who gets a lock is
-the seed's choice and a heartbeat is a task as any. Also: thread pools that work in their caller.
+Locks, conditions, events and threads wait by the scheduler: the seed decides who gets a lock, and a
+heartbeat is a task like others. Thread pools work in their caller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.scheduler import Scheduler, Task
 class Threads:
     """The names of `threading` that txlake uses, for one run at a time.
 
-    A thread is a task of the process of whoever starts it.
+    A thread is a task in the process of its starter.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,16 @@ class Threads:
         self.Thread = lambda **given: _Thread(self, **given)
 
     def get_ident(self) -> int:
-        """The task's number; 0 outside of tasks."""
+        """Return the task's number; 0 outside of tasks."""
         task = self.task()
         return 0 if task is None else task.number
 
     def current_thread(self) -> object:
-        """The thread that was started here, else something that is none."""
+        """Return the current task; None outside of tasks."""
         return self.task()
 
     def task(self) -> Task | None:
-        """Who has the turn."""
+        """Return the task that has the turn; None outside of tasks."""
         return None if self.scheduler is None else self.scheduler.current
 
     @property
@@ -49,7 +49,7 @@ class Threads:
         return 0.0 if self.scheduler is None else self.scheduler.now_ms
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Whether it is so before the time is over."""
+        """Wait until a condition holds; return False after the timeout."""
         if self.scheduler is None:
             assert is_ready(), "nobody is there to wait for"
             return True
@@ -123,11 +123,11 @@ class _Condition:
     def wait_for(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
         until_ms = None if timeout is None else self._threads.now_ms + timeout * 1000
         while not is_ready():
-            heard = self._notices
+            notices = self._notices
             left_s = None if until_ms is None else (until_ms - self._threads.now_ms) / 1000
             self._lock.__exit__()
             try:
-                is_notified = self._threads.wait_until(partial(self._is_after, heard), left_s)
+                is_notified = self._threads.wait_until(partial(self._is_notified, notices), left_s)
             finally:
                 self._lock.__enter__()
             if not is_notified:
@@ -137,8 +137,8 @@ class _Condition:
     def notify_all(self) -> None:
         self._notices += 1
 
-    def _is_after(self, heard: int) -> bool:
-        return self._notices != heard
+    def _is_notified(self, notices: int) -> bool:
+        return self._notices != notices
 
     def __enter__(self) -> bool:
         return self._lock.__enter__()
@@ -196,8 +196,8 @@ class _Thread:
         self._threads.wait_until(lambda: task.is_over, None)
 
 
-class _CallersPool:
-    """`ThreadPoolExecutor` without threads: its work is done where its results are asked for."""
+class _InlinePool:
+    """`ThreadPoolExecutor` without threads: `map` does the work in its caller."""
 
     def __init__(self, max_workers: int | None = None) -> None:
         pass
@@ -205,7 +205,7 @@ class _CallersPool:
     def map(self, work: Callable[..., Any], *of: Iterable[Any]) -> Iterator[Any]:
         return iter([work(*one) for one in zip(*of)])
 
-    def __enter__(self) -> _CallersPool:
+    def __enter__(self) -> _InlinePool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -216,38 +216,40 @@ THREADS = Threads()
 
 
 @lru_cache(maxsize=1)
-def _places(_modules: int) -> list[tuple[Any, str, object, object]]:
-    """Where txlake's modules say `threading` and the like, what that is, and what it gets to be."""
-    return [(module, name, vars(module)[name], new) for module, name, new in _found()]
+def _module_attributes(_modules: int) -> list[tuple[Any, str, object, object]]:
+    """Return the attributes to replace in txlake's modules: module, name, original, replacement."""
+    return [(module, name, vars(module)[name], new) for module, name, new in _find_attributes()]
 
 
-def _found() -> Iterator[tuple[Any, str, object]]:
-    instead: Mapping[str, tuple[object, object]] = {
+def _find_attributes() -> Iterator[tuple[Any, str, object]]:
+    stand_ins: Mapping[str, tuple[object, object]] = {
         "threading": (threading, THREADS),
-        "ThreadPoolExecutor": (None, _CallersPool),
+        "ThreadPoolExecutor": (None, _InlinePool),
         "progress": (None, lambda _: nullcontext()),
     }
     for name, module in sorted(sys.modules.items()):
         if name.startswith("txlake."):
-            for attribute, (real, stand_in) in instead.items():
-                found = vars(module).get(attribute)
-                if found is None or (real is not None and found is not real):
+            for attribute, (real, stand_in) in stand_ins.items():
+                value = vars(module).get(attribute)
+                if value is None or (real is not None and value is not real):
                     continue
-                if attribute == "progress" and not callable(found):
+                if attribute == "progress" and not callable(value):
                     continue
                 yield module, attribute, stand_in
 
 
 @contextmanager
 def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
-    """txlake's locks, threads and pools are the scheduler's as long as this lasts."""
-    changed = _places(len(sys.modules))
-    for module, name, _, new in changed:
+    """Replace the locks, threads and pools of txlake's modules by the scheduler's within this
+    block.
+    """
+    attributes = _module_attributes(len(sys.modules))
+    for module, name, _, new in attributes:
         setattr(module, name, new)
     THREADS.scheduler = scheduler
     try:
         yield
     finally:
         THREADS.scheduler = None
-        for module, name, old, _ in changed:
+        for module, name, old, _ in attributes:
             setattr(module, name, old)

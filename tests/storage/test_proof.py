@@ -117,25 +117,42 @@ def test_a_probe_that_nobody_may_delete_is_no_failure() -> None:
     assert len(list(store.list("_txlake_probe"))) == 1
 
 
-def test_tried_once_by_however_many_threads() -> None:
-    proof = Proof()
-    alone: list[bool] = []
+class GatheringLock:
+    """A lock that lets no thread in before all threads have come to it."""
 
-    def watched(store: Store, path: str, data: bytes) -> PutOutcome:
-        alone.append(proof._lock.locked())
+    def __init__(self, threads: int) -> None:
+        self._lock = threading.Lock()
+        self._gathering = threading.Barrier(threads)
+
+    def __enter__(self) -> None:
+        self._gathering.wait(120)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+
+def test_threads_that_ask_together_test_the_store_once() -> None:
+    """All threads find that the store is untested, before the first of them tests it."""
+    threads = 8
+    proof = Proof()
+    lock = GatheringLock(threads)
+    proof._lock = lock  # type: ignore[assignment]
+    is_locked: list[bool] = []
+
+    def recording(store: Store, path: str, data: bytes) -> PutOutcome:
+        is_locked.append(lock.locked())
         return _honest(store, path, data)
 
-    altered, store = _altered(watched)
-    start = threading.Barrier(8)
-
-    def work(_: int) -> None:
-        start.wait(120)
-        proof.ensure(store)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
+    altered, store = _altered(recording)
+    with ThreadPoolExecutor(threads) as pool:
+        has_tested = list(pool.map(lambda _: proof.ensure(store), range(threads)))
     assert altered.puts == 2
-    assert alone == [True, True]
+    assert is_locked == [True, True]
+    assert has_tested.count(True) == 1
 
 
 def test_a_folder_is_tidied_up_after_the_one_trial(
@@ -234,16 +251,3 @@ def test_many_processes_may_try_one_folder_at_a_time(tmp_path: Path) -> None:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(work, range(6)))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_who_waited_for_anothers_try_does_not_try_again() -> None:
-    proof = Proof()
-
-    class Waited:
-        def __enter__(self) -> None:
-            proof._found = True
-
-        def __exit__(self, *_: object) -> None: ...
-
-    proof._lock = Waited()  # type: ignore[assignment]
-    proof.ensure(None)  # type: ignore[arg-type]

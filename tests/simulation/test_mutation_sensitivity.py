@@ -1,4 +1,4 @@
-"""The simulation has teeth: with a guard of the engine switched off it finds what that breaks."""
+"""The simulation's sensitivity: with a guard of the engine removed, it finds what that breaks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 from pyroaring import BitMap64
 
-from tests.simulation.case import Case, Shape, shape_of
+from tests.simulation.case import Case, WorldConfig, world_config
 from tests.simulation.database import SimulatedDatabase
+from tests.simulation.faults import FaultInjector, FaultKind
 from tests.simulation.feeds import FEED
-from tests.simulation.luck import Luck, Misfortune
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
 from txlake.catalog import publishing, ratifying
@@ -44,7 +44,7 @@ from txlake.session.transaction import Transaction
 pytestmark = pytest.mark.timeout(1800)
 
 SEEDS_MAX = 400
-# Whatever the programs are.
+# Sets that select seeds by their tables, whatever the programs are.
 WITH_TIMES = {"commits with times"}
 WITH_IDENTITIES = {"identity columns"}
 WITH_FEED = {"change feeds"}
@@ -57,11 +57,11 @@ def _without_rule(patch: pytest.MonkeyPatch, rule: Callable[..., Any]) -> None:
     patch.setattr(rebase, "RULES_AFTER_SELECTS", rules)
 
 
-def rows_taken_twice(patch: pytest.MonkeyPatch) -> None:
+def rows_deleted_twice(patch: pytest.MonkeyPatch) -> None:
     _without_rule(patch, row_rules.rows_deleted_by_both)
 
 
-def rows_added_unseen(patch: pytest.MonkeyPatch) -> None:
+def added_rows_ignored(patch: pytest.MonkeyPatch) -> None:
     _without_rule(patch, row_rules.rows_added)
 
 
@@ -92,7 +92,7 @@ def lost_ratification_denied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CommitLedger, "_find_ratified", lambda *_: {})
 
 
-def newest_read(patch: pytest.MonkeyPatch) -> None:
+def newest_version_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableLog, "at_sequence", lambda log, _: log.latest())
 
 
@@ -103,7 +103,7 @@ def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebase, "commit_time", now)
 
 
-def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
+def vacuum_ignores_open_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(maintenance, "_others_open", lambda _: None)
 
 
@@ -111,7 +111,7 @@ def staged_files_known_by_age(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vacuum, "tags_in", lambda _: frozenset())
 
 
-def reads_known_by_nobody(patch: pytest.MonkeyPatch) -> None:
+def oldest_reads_ignored(patch: pytest.MonkeyPatch) -> None:
     def head(ledger: CommitLedger, table_id: str) -> int | None:
         found = ledger.head(table_id)
         return None if found is None else found.version
@@ -126,7 +126,7 @@ def leases_by_the_time_of_day(patch: pytest.MonkeyPatch) -> None:
 
 def no_last_lease(patch: pytest.MonkeyPatch) -> None:
     def lease_now(on: SimulatedDatabase) -> sa.ColumnElement[int]:
-        return on.now() if on._process.world.shape.is_server else Database.lease_now(on)
+        return on.now() if on._process.world.config.is_server else Database.lease_now(on)
 
     patch.setattr(SimulatedDatabase, "lease_now", lease_now)
     patch.setattr(SimulatedDatabase, "leases_may_step", False)
@@ -142,11 +142,11 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
         return () if head is None else head.pending
 
     patch.setattr(publication, "_with_pending", with_those_before)
-    # The catalog's own guard, which notes what was compared alone.
+    # The catalog's own guard, which records only compared files as published.
     patch.setattr(
         publishing, "_last_contiguous", lambda _, vouched: max(one.last for one in vouched)
     )
-    # And that of whoever comes next.
+    # The same guard in the process that commits next.
     nothing_beyond_the_head(patch)
 
 
@@ -160,15 +160,15 @@ def values_drawn_without_the_catalog(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "_identities", lambda its, handle, _: its.open(handle).drawn)
 
 
-def marks_left_behind(patch: pytest.MonkeyPatch) -> None:
+def identity_marks_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebase.Rebase, "_with_marks", lambda _, metadata: metadata)
 
 
-def rows_deleted_untold(patch: pytest.MonkeyPatch) -> None:
+def deletes_missing_in_feed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(change_feed, "deleted_positions", lambda *_: BitMap64())
 
 
-def batches_never_done(patch: pytest.MonkeyPatch) -> None:
+def finished_batches_repeated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Progress, "is_done", lambda *_: False)
 
 
@@ -188,7 +188,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "check_epoch", lambda *_: None)
 
 
-def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
+def replaced_files_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedDatabase, "_require_same_file", lambda _: None)
 
 
@@ -200,45 +200,45 @@ def gaps_filled(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("off", "kinds", "lake"),
     [
-        (rows_taken_twice, {"counters", "bank"}, True),
-        (rows_taken_twice, {"counters", "bank"}, False),
-        (rows_added_unseen, {"anything"}, True),
+        (rows_deleted_twice, {"counters", "bank"}, True),
+        (rows_deleted_twice, {"counters", "bank"}, False),
+        (added_rows_ignored, {"anything"}, True),
         (selects_unchecked, {"write skew", "list-append"}, True),
         (selects_unchecked, {"write skew", "list-append"}, False),
         (heads_unchecked, {"counters", "bank"}, True),
         (commits_overwritten, {"set-add"}, False),
         (own_commit_unrecognised, {"set-add", "counters"}, False),
         (lost_ratification_denied, {"set-add", "counters", "bank"}, True),
-        (newest_read, {"long scans", "bank"}, True),
-        (vacuum_looks_at_nobody, {"vacuum"}, True),
+        (newest_version_read, {"long scans", "bank"}, True),
+        (vacuum_ignores_open_transactions, {"vacuum"}, True),
         (staged_files_known_by_age, {"clocks"}, True),
-        (reads_known_by_nobody, {"clocks"}, True),
+        (oldest_reads_ignored, {"clocks"}, True),
         (leases_by_the_time_of_day, {"clocks"}, True),
         (no_last_lease, {"clocks"}, True),
         (own_clock_believed, WITH_TIMES, True),
         (own_clock_believed, WITH_TIMES, False),
         (values_drawn_without_the_catalog, WITH_IDENTITIES, True),
-        (marks_left_behind, WITH_IDENTITIES, True),
-        (rows_deleted_untold, WITH_FEED, True),
-        (rows_deleted_untold, WITH_FEED, False),
-        (batches_never_done, {"streams"}, True),
+        (identity_marks_not_written, WITH_IDENTITIES, True),
+        (deletes_missing_in_feed, WITH_FEED, True),
+        (deletes_missing_in_feed, WITH_FEED, False),
+        (finished_batches_repeated, {"streams"}, True),
         (batches_signed_by_two, {"streams"}, True),
         (compactions_read_as_new, {"streams"}, True),
     ],
 )
-def test_a_guard_that_is_off_is_found(
+def test_the_simulation_finds_a_removed_guard(
     monkeypatch: pytest.MonkeyPatch, off: Off, kinds: set[str], lake: bool
 ) -> None:
     off(monkeypatch)
     seeds = (
         seed
         for seed in range(1, 20_000)
-        if (shape := shape_of(Case(seed))).has_catalog is lake
+        if (config := world_config(Case(seed))).has_catalog is lake
         and (
-            shape.plan.kind in kinds
-            or (kinds == WITH_TIMES and _has_times(shape))
-            or (kinds == WITH_IDENTITIES and shape.has_identity)
-            or (kinds == WITH_FEED and FEED in shape.properties)
+            config.plan.kind in kinds
+            or (kinds == WITH_TIMES and _has_times(config))
+            or (kinds == WITH_IDENTITIES and config.has_identity)
+            or (kinds == WITH_FEED and FEED in config.properties)
         )
     )
     assert first_failure(seeds) is not None
@@ -246,25 +246,25 @@ def test_a_guard_that_is_off_is_found(
 
 @pytest.mark.broad
 @pytest.mark.parametrize(
-    ("off", "misfortune"),
+    ("off", "kind"),
     [
-        (gaps_filled, Misfortune.LOG_CLEANED),
-        (a_file_taken_for_published, Misfortune.FOREIGN_FILE),
-        (nothing_beyond_the_head, Misfortune.CATALOG_BACK),
-        (no_fence, Misfortune.CATALOG_BACK),
-        (any_file_will_do, Misfortune.CATALOG_GONE),
+        (gaps_filled, FaultKind.LOG_CLEANED),
+        (a_file_taken_for_published, FaultKind.FOREIGN_FILE),
+        (nothing_beyond_the_head, FaultKind.CATALOG_BACK),
+        (no_fence, FaultKind.CATALOG_BACK),
+        (replaced_files_accepted, FaultKind.CATALOG_GONE),
     ],
 )
-def test_a_guard_of_what_others_do_to_the_lake_is_found(
-    monkeypatch: pytest.MonkeyPatch, off: Off, misfortune: Misfortune
+def test_the_simulation_finds_a_removed_guard_against_lake_faults(
+    monkeypatch: pytest.MonkeyPatch, off: Off, kind: FaultKind
 ) -> None:
     off(monkeypatch)
-    seeds = (seed for seed in range(1, 20_000) if misfortune in _luck(seed))
+    seeds = (seed for seed in range(1, 20_000) if kind in _fault_kinds(seed))
     assert first_failure(seeds) is not None
 
 
 def first_failure(seeds: Iterable[int]) -> Failure | None:
-    """Of the first of these seeds."""
+    """Return the first failure among these seeds, of which 400 are tried at most."""
     logging.disable(logging.CRITICAL)
     try:
         failures = (failure_of(Case(seed)) for seed in islice(seeds, SEEDS_MAX))
@@ -273,9 +273,9 @@ def first_failure(seeds: Iterable[int]) -> Failure | None:
         logging.disable(logging.NOTSET)
 
 
-def _luck(seed: int) -> set[Misfortune]:
-    return Luck(seed, set(shape_of(Case(seed)).possible)).kinds
+def _fault_kinds(seed: int) -> set[FaultKind]:
+    return FaultInjector(seed, set(world_config(Case(seed)).possible)).kinds
 
 
-def _has_times(shape: Shape) -> bool:
-    return ("delta.enableInCommitTimestamps", "true") in shape.properties
+def _has_times(config: WorldConfig) -> bool:
+    return ("delta.enableInCommitTimestamps", "true") in config.properties

@@ -1,4 +1,4 @@
-"""What the simulation found in the engine, each as the smallest story that shows it."""
+"""Bugs of the engine that the simulation found, each as the smallest case that shows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 def lake(name: str) -> RowSession:
-    """A session on a new lake in memory."""
+    """Return a session on a new lake in memory."""
     system = System()
     engine = RowEngine(
         system=system,
@@ -36,10 +36,10 @@ def lake(name: str) -> RowSession:
     return RowSession(engine)
 
 
-def test_a_commit_that_is_stopped_after_it_stands_is_not_told_as_rolled_back(
+def test_a_commit_interrupted_after_its_ratification_has_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ctrl-C between the ratification and its reply."""
+    """Ctrl-C arrives between the ratification and its reply."""
     session = lake("stopped")
     session.rows("CREATE TABLE t (n INT) USING delta")
 
@@ -57,12 +57,12 @@ def test_a_commit_that_is_stopped_after_it_stands_is_not_told_as_rolled_back(
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
 
 
-def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
+def test_clearing_a_dropped_table_spares_a_new_table_of_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seed 1871, definitions beside late deletes: the folder's second clearing took the new table.
+    """Seed 1871, definitions beside late deletes: clearing the folder again took the new table.
 
-    So did opening the lake, where the process that dropped the first one had died in between.
+    So did opening the lake after the process that dropped the first table had died in between.
     """
     session = lake("cleared")
     engine = session.engine
@@ -81,7 +81,7 @@ def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
 
 
 def places_of(session: RowSession, count: int) -> list[str]:
-    """Where the tables lie that are made and dropped under one name, one after the other."""
+    """Return the locations of tables that are created and dropped under one name, in order."""
     catalog = session.engine.catalog.of_lake()
     places = []
     for _ in range(count):
@@ -93,22 +93,24 @@ def places_of(session: RowSession, count: int) -> list[str]:
     return places
 
 
-def test_a_folder_that_was_cleared_in_one_go_is_used_again() -> None:
+def test_a_folder_cleared_at_once_is_reused() -> None:
     assert places_of(lake("used again"), 2) == ["memory://used%20again/lake/t"] * 2
 
 
-def test_a_folder_whose_clearing_may_arrive_late_isn_t_used_again(
+def test_a_folder_in_a_store_with_late_deletes_is_not_reused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A bucket repeats a delete that wasn't answered: it may be carried out twice."""
+    """A bucket's client repeats an unanswered delete, which may then arrive twice."""
     monkeypatch.setattr(BucketStore, "excludes_late_writes", False)
     assert len(set(places_of(lake("late"), 2))) == 2
 
 
-def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
+def test_a_folder_cleared_by_two_processes_is_not_reused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who opened the lake saw the dropped table, and found its files before they were gone."""
+    """A process that opened the lake saw the dropped table and listed its files before they were
+    deleted.
+    """
     session = lake("twice")
     removing = dropping._delete_files
     others: list[Store] = []
@@ -124,8 +126,8 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
     assert len(others) == 1
 
 
-def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its list of dropped tables is from before, and a new table is in the folder."""
+def test_a_finished_clearing_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list of dropped tables is old, and the folder holds a new table."""
     session = lake("after")
     engine = session.engine
     ledger = engine.catalog.of_lake().ledger
@@ -146,8 +148,10 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
 
 
-def test_a_path_table_is_not_written_by_a_transaction_that_was_ended() -> None:
-    """Whose session was late: VACUUM has taken its files, and nothing is ratified there."""
+def test_an_ended_transaction_cannot_write_a_path_table() -> None:
+    """Its session was late, VACUUM may have deleted its files, and a path table needs no
+    ratification.
+    """
     session = lake("late")
     place = "delta.`memory://late/place`"
     session.rows(f"CREATE TABLE {place} (n INT) USING delta")
@@ -159,8 +163,8 @@ def test_a_path_table_is_not_written_by_a_transaction_that_was_ended() -> None:
     assert session.rows(f"SELECT n FROM {place}") == []
 
 
-def test_who_misses_its_own_file_is_told_that_it_was_ended() -> None:
-    """The table isn't damaged: VACUUM has taken what an ended transaction had staged."""
+def test_a_missing_staged_file_reports_the_ended_transaction() -> None:
+    """The table isn't damaged: VACUUM deleted what the ended transaction had staged."""
     session = lake("missed")
     session.rows("CREATE TABLE t (n INT) USING delta")
     store = session.engine.store_at("memory://missed/lake/t")

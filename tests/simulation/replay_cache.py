@@ -1,7 +1,7 @@
-"""Replays for a page: made in a process of their own, within a time, and the newest are kept.
+"""Replays for a page, made in another process within a time limit; the newest replays are cached.
 
-The simulation puts its own locks and threads into txlake's modules while it runs, which a process
-that answers requests mustn't see.
+A running simulation replaces locks and threads in txlake's modules, which a process that serves
+requests must not see.
 """
 
 from __future__ import annotations
@@ -21,44 +21,49 @@ from tests.simulation.replay import Replay, replay
 from txlake.errors import InvalidRequest, Unavailable
 
 LIMIT_S = 25.0
-_KEPT = 8
-_RUNS_EACH = 100  # of a process: it keeps each world's tables
+_CACHED_MAX = 8
+_RUNS_PER_PROCESS = 100  # a process keeps each world's tables, and grows
 
 
-class Kept:
-    """The newest replays, of any thread's asking."""
+class ReplayCache:
+    """The newest replays. Safe to use from many threads; runs are made one at a time."""
 
     def __init__(self, run: Callable[[Case], Replay]) -> None:
         self._run = run
-        self._found: OrderedDict[Case, Replay] = OrderedDict()
+        self._replays: OrderedDict[Case, Replay] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, case: Case) -> Replay:
-        """A case's. Raises InvalidRequest when its run takes too long."""
+    def get(self, case: Case) -> Replay:
+        """Return a case's replay. Raises InvalidRequest if the run takes too long."""
         with self._lock:  # one run at a time
-            found = self._found.pop(case, None)
-            if found is None:
-                found = self._run(case)
-            self._found[case] = found
-            if len(self._found) > _KEPT:
-                self._found.popitem(last=False)
-            return found
+            result = self._replays.pop(case, None)
+            if result is None:
+                result = self._run(case)
+            self._replays[case] = result
+            if len(self._replays) > _CACHED_MAX:
+                self._replays.popitem(last=False)
+            return result
 
 
-class Aside:
+class ReplayWorker:
     """Runs cases in another process, one after the other."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
-        self._left = 0
+        self._runs_left = 0
 
     def __call__(self, case: Case) -> Replay:
-        """Raises InvalidRequest when the run takes too long, and Unavailable without one."""
-        if self._left == 0:
+        """Run a case.
+
+        Raises:
+            InvalidRequest: the run takes too long.
+            Unavailable: the process died.
+        """
+        if self._runs_left == 0:
             self._start()
-        self._left -= 1
+        self._runs_left -= 1
         assert self._pipe is not None
         try:
             self._pipe.send(case)
@@ -68,41 +73,41 @@ class Aside:
                     f"{case}: the run isn't over after {self._limit_s:g} seconds; choose another "
                     "seed, or try again when the machine has less to do"
                 )
-            found = self._pipe.recv()
+            result = self._pipe.recv()
         except (EOFError, OSError) as error:
             self.close()
             raise Unavailable(f"{case}: the process that runs it died; try again") from error
-        if isinstance(found, InvalidRequest):
-            raise found
-        assert isinstance(found, Replay)
-        return found
+        if isinstance(result, InvalidRequest):
+            raise result
+        assert isinstance(result, Replay)
+        return result
 
     def close(self) -> None:
-        """Ends the process, whatever it does."""
+        """End the process, even in the middle of a run."""
         if self._process is not None and self._pipe is not None:
             self._process.kill()
             self._process.join()
             self._pipe.close()
-        self._process, self._pipe, self._left = None, None, 0
+        self._process, self._pipe, self._runs_left = None, None, 0
 
     def _start(self) -> None:
         self.close()
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_run_all, args=(theirs,), daemon=True)
+        self._pipe, worker_end = context.Pipe()
+        self._process = context.Process(target=_serve_replays, args=(worker_end,), daemon=True)
         self._process.start()
-        theirs.close()
-        self._left = _RUNS_EACH
+        worker_end.close()
+        self._runs_left = _RUNS_PER_PROCESS
 
 
-def _run_all(asked: Connection) -> None:
-    """Answers each case with its replay, until nobody asks any more."""
+def _serve_replays(pipe: Connection) -> None:
+    """Answer each case from the pipe with its replay, until the pipe is closed."""
     logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     with suppress(EOFError):
         while True:
-            case = asked.recv()
+            case = pipe.recv()
             try:
-                asked.send(replay(case))
+                pipe.send(replay(case))
             except InvalidRequest as error:
-                asked.send(error)
+                pipe.send(error)

@@ -1,7 +1,7 @@
-"""What stands at the end of a run, read with none of the engine's code for logs and catalogs.
+"""The committed state at the end of a run, read without the engine's code for logs and catalogs.
 
-The logs' JSON files and Parquet files are replayed here line by line; of txlake only the codec of
-deletion vectors is used. The catalog is asked in SQL.
+The logs' JSON and Parquet files are replayed line by line; of txlake only the codec of deletion
+vectors is used. The catalog is read in SQL.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.simulation.chronicle import OUTSIDER
-from tests.simulation.history import Books, Doubt
+from tests.simulation.catalog_history import OTHER_ENGINE
+from tests.simulation.records import CommittedState, Violation
 from tests.simulation.statements import Row, Rows
 from tests.simulation.stores import Storage
 from txlake.commit.reconciliation import RECOVER
@@ -28,13 +28,13 @@ _COMMIT = re.compile(r"\d{20}\.json")
 _NAME = "{}/_delta_log/{:020}.json"
 
 
-class LogBook:
+class LogHistory:
     """One table's log, replayed version by version.
 
     Attributes:
-        rows: by version.
-        foreign: the versions that another engine made, and those that a recovery emptied.
-        transactions: whose each version is.
+        rows: the rows of each version.
+        foreign: the versions that another engine made, and those that a recovery made.
+        transactions: the transaction id of each version.
     """
 
     def __init__(
@@ -42,26 +42,34 @@ class LogBook:
         storage: Storage,
         root: str,
         name: str,
-        known: Cache,
+        files: FileCache,
         *,
         is_catalog_managed: bool = False,
     ) -> None:
-        self._storage, self._root, self._name, self._known = storage, root, name, known
+        """Replay a log. Raises Violation for a gap, for missing files, and for broken rules.
+
+        Args:
+            root: the table's key.
+            name: the table's name in messages.
+            files: the rows of files that were read before, shared by the logs of one run.
+            is_catalog_managed: a recovery may have moved the log's newest commits away.
+        """
+        self._storage, self._root, self._name, self._files = storage, root, name, files
         self.rows: dict[int, Rows] = {}
         self.transactions: dict[int, str] = {}
         self.foreign: set[int] = set()
         live: dict[str, tuple[Row, ...]] = {}
         self._has_identity = False
-        self._mark: int | None = None
+        self._high_water_mark: int | None = None
         self._ids: set[int] = set()
-        self._gone: set[int] = set()
+        self._former_ids: set[int] = set()
         self._adds: dict[str, dict[str, Any]] = {}
         self._time_ms: int | None = None
         version = 0
-        # A lake's recovery sets files aside; that none of its own is missing, its catalog tells.
+        # A recovery may move the newest commits away; the check of the catalog notices a lost one.
         end = self._newest() if is_catalog_managed else None
-        # Commits that were there once, and were cleaned up since.
-        while (data := storage.ever.get(_NAME.format(root, version))) is not None:
+        # Commits that log clean-up has deleted are replayed too.
+        while (data := storage.last_written.get(_NAME.format(root, version))) is not None:
             if end is not None and version > end:
                 break
             actions = [json.loads(line) for line in data.splitlines() if line.strip()]
@@ -69,16 +77,16 @@ class LogBook:
             self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
             version += 1
         if _NAME.format(root, version - 1) not in storage.items:
-            raise Doubt(f"{name}: the newest version {version - 1} is gone from the log")
+            raise Violation(f"{name}: the newest version {version - 1} is gone from the log")
         for key in live:
             self._require(self._adds[key])
-        for key in storage.below(f"{root}/_delta_log/", _NAME.format(root, version)):
+        for key in storage.keys_in(f"{root}/_delta_log/", _NAME.format(root, version)):
             if _COMMIT.fullmatch(key.removeprefix(f"{root}/_delta_log/")):
-                raise Doubt(f"{name}: version {version} is missing, and {key} is there")
+                raise Violation(f"{name}: version {version} is missing, and {key} is there")
 
     def _newest(self) -> int:
         folder = f"{self._root}/_delta_log/"
-        names = [key.removeprefix(folder) for key in self._storage.below(folder, "")]
+        names = [key.removeprefix(folder) for key in self._storage.keys_in(folder, "")]
         return max(int(name[:20]) for name in names if _COMMIT.fullmatch(name))
 
     def _apply(
@@ -88,32 +96,36 @@ class LogBook:
             if "commitInfo" in action:
                 info = action["commitInfo"]
                 self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
-                if info.get("engineInfo") == OUTSIDER or info.get("operation") == RECOVER:
+                if info.get("engineInfo") == OTHER_ENGINE or info.get("operation") == RECOVER:
                     self.foreign.add(version)
                 self._check_time(version, info.get("inCommitTimestamp"))
             if "remove" in action:
                 key = _file_key(action["remove"])
                 if live.pop(key, None) is None:
-                    raise Doubt(f"{self._name} version {version}: {key} is removed and isn't there")
+                    raise Violation(
+                        f"{self._name} version {version}: {key} is removed and isn't there"
+                    )
         for action in actions:
             if "add" in action:
                 key = _file_key(action["add"])
                 if key in live:
-                    raise Doubt(f"{self._name} version {version}: {key} is added twice")
+                    raise Violation(f"{self._name} version {version}: {key} is added twice")
                 live[key], _ = self._rows_of(action["add"], key)
                 self._adds[key] = action["add"]
         paths = [key.partition("\n")[0] for key in live]
         if len(set(paths)) < len(paths):
-            raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
+            raise Violation(
+                f"{self._name} version {version}: a file is there twice: {sorted(paths)}"
+            )
         self._check_identities(version, actions, live)
 
     def _check_identities(
         self, version: int, actions: list[dict[str, Any]], live: dict[str, tuple[Row, ...]]
     ) -> None:
-        """Raises Doubt where a value is given twice, or the table's mark doesn't cover it.
+        """Check the identity values. Raises Violation for a repeated value or one past the mark.
 
-        One that is gone with its row counts as given. Values go down. Rows of another engine, and
-        what is made of them, have none.
+        A value whose row was deleted must not be given again. The column counts down. Rows of other
+        engines, and the rows made from them, have no value.
         """
         where = f"{self._name} version {version}"
         for action in actions:
@@ -121,41 +133,48 @@ class LogBook:
             for column in schema.get("fields", ()):
                 about = column["metadata"]
                 self._has_identity |= "delta.identity.start" in about
-                self._mark = about.get("delta.identity.highWaterMark", self._mark)
+                self._high_water_mark = about.get(
+                    "delta.identity.highWaterMark", self._high_water_mark
+                )
         if not self._has_identity:
             return
-        found = [one for key in live for one in self._rows_of(self._adds[key], key)[1]]
-        ids = [one for one in found if one is not None]
+        values = [value for key in live for value in self._rows_of(self._adds[key], key)[1]]
+        ids = [value for value in values if value is not None]
         if len(ids) < sum(map(len, live.values())) and not self.foreign:
-            raise Doubt(f"{where}: a row has no value")
-        now = set(ids)
-        if len(now) < len(ids) or now & self._gone:
-            raise Doubt(f"{where}: a value was given twice: {sorted(ids)}, gone {self._gone}")
-        if ids and (self._mark is None or min(ids) < self._mark):
-            raise Doubt(f"{where}: {min(ids)} is beyond the mark {self._mark}")
-        self._gone |= self._ids - now
-        self._ids = now
+            raise Violation(f"{where}: a row has no value")
+        current = set(ids)
+        if len(current) < len(ids) or current & self._former_ids:
+            raise Violation(
+                f"{where}: a value was given twice: {sorted(ids)}, gone {self._former_ids}"
+            )
+        if ids and (self._high_water_mark is None or min(ids) < self._high_water_mark):
+            raise Violation(f"{where}: {min(ids)} is past the mark {self._high_water_mark}")
+        self._former_ids |= self._ids - current
+        self._ids = current
 
     def _check_time(self, version: int, time_ms: int | None) -> None:
-        """Raises Doubt unless a commit's own time, where commits carry one, is a later one.
+        """Check that the in-commit timestamps increase. Raises Violation otherwise.
 
-        Another engine may write any, where no catalog keeps its commit away; the next one goes on
-        from there.
+        Another engine may write any time where no catalog prevents its commit. The next commit
+        continues
+        from that time.
         """
         before, self._time_ms = self._time_ms, time_ms
         if version in self.foreign:
             return
         if before is not None and (time_ms is None or time_ms <= before):
-            raise Doubt(f"{self._name} version {version}: its time is {time_ms}, after {before}")
+            raise Violation(
+                f"{self._name} version {version}: its time is {time_ms}, after {before}"
+            )
 
     def _rows_of(
         self, add: dict[str, Any], key: str
     ) -> tuple[tuple[Row, ...], tuple[int | None, ...]]:
-        """A file's rows, and the values of its identity column."""
-        found = self._known.get((self._root, key))
-        if found is None:
+        """Return a file's rows without the deleted ones, and the values of its identity column."""
+        content = self._files.get((self._root, key))
+        if content is None:
             path = f"{self._root}/{decode_path(add['path'])}"
-            parquet = pq.ParquetFile(pa.BufferReader(self._storage.ever[path]))
+            parquet = pq.ParquetFile(pa.BufferReader(self._storage.last_written[path]))
             table = parquet.read(use_threads=False)
             columns = {name: table.column(name).to_pylist() for name in table.column_names}
             for name, value in add["partitionValues"].items():
@@ -163,12 +182,12 @@ class LogBook:
             rows = list(zip(columns["k"], columns["v"], columns["tag"]))
             deleted = self._deleted(add.get("deletionVector"))
             ids = columns.get("id", ())
-            found = (
+            content = (
                 tuple(row for place, row in enumerate(rows) if place not in deleted),
-                tuple(one for place, one in enumerate(ids) if place not in deleted),
+                tuple(value for place, value in enumerate(ids) if place not in deleted),
             )
-            self._known[self._root, key] = found
-        return found
+            self._files[self._root, key] = content
+        return content
 
     def _deleted(self, given: dict[str, Any] | None) -> set[int]:
         if given is None:
@@ -177,19 +196,19 @@ class LogBook:
         if vector.storage_type == "i":
             return set(decode_inline(vector))
         path = f"{self._root}/{vector_path(vector, 'memory://simulated')}"
-        return set(read_from_file(self._storage.ever[path], vector, file=path))
+        return set(read_from_file(self._storage.last_written[path], vector, file=path))
 
     def _require(self, add: dict[str, Any]) -> None:
-        """Raises Doubt when a file that the newest version needs is gone."""
+        """Raise Violation if a file that the newest version needs was deleted."""
         paths = [decode_path(add["path"])]
         if (given := add.get("deletionVector")) is not None and given["storageType"] == "u":
             paths.append(vector_path(_vector(given), "memory://simulated"))
         for path in paths:
             if f"{self._root}/{path}" not in self._storage.items:
-                raise Doubt(f"{self._name}: the newest version needs {path}, which is gone")
+                raise Violation(f"{self._name}: the newest version needs {path}, which is gone")
 
 
-Cache = dict[tuple[str, str], tuple[tuple[Row, ...], tuple[int | None, ...]]]
+FileCache = dict[tuple[str, str], tuple[tuple[Row, ...], tuple[int | None, ...]]]
 
 
 def _vector(given: dict[str, Any]) -> DeletionVector:
@@ -209,49 +228,58 @@ def _file_key(action: dict[str, Any]) -> str:
     return f"{action['path']}\n{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
-def path_books(storage: Storage, roots: Mapping[str, str]) -> Books:
-    """Of tables without a catalog; with several the instants are each table's own versions."""
-    known: Cache = {}
-    logs = {name: LogBook(storage, root, name, known) for name, root in roots.items()}
+def committed_in_logs(storage: Storage, roots: Mapping[str, str]) -> CommittedState:
+    """Return the committed state of path tables; each table's versions are its instants."""
+    files: FileCache = {}
+    logs = {name: LogHistory(storage, root, name, files) for name, root in roots.items()}
     instants: dict[str, int] = {}
     versions: dict[str, dict[str, int]] = {}
     for name, log in logs.items():
         for version, transaction in log.transactions.items():
             if transaction in instants:
-                raise Doubt(f"{name}: transaction {transaction} was committed twice")
+                raise Violation(f"{name}: transaction {transaction} was committed twice")
             instants[transaction] = version
             versions[transaction] = {name: version}
-    return Books(instants, versions, {name: log.rows for name, log in logs.items()})
+    return CommittedState(instants, versions, {name: log.rows for name, log in logs.items()})
 
 
-def logs_of(storage: Storage, roots: Mapping[str, tuple[str, str]]) -> dict[str, LogBook]:
-    """Of a lake's tables, `roots` having each one's id and key."""
-    known: Cache = {}
+def read_logs(storage: Storage, roots: Mapping[str, tuple[str, str]]) -> dict[str, LogHistory]:
+    """Return the logs of a lake's tables.
+
+    `roots`: by table name, its id in the catalog and its key.
+    """
+    files: FileCache = {}
     return {
-        name: LogBook(storage, root, name, known, is_catalog_managed=True)
+        name: LogHistory(storage, root, name, files, is_catalog_managed=True)
         for name, (_, root) in roots.items()
     }
 
 
-def instants_of(database: sqlite3.Connection) -> dict[str, int]:
-    """The instants of the lake by transaction, as its catalog has them."""
-    found: dict[str, int] = {}
+def read_instants(database: sqlite3.Connection) -> dict[str, int]:
+    """Return the instant of each transaction by the lake's catalog.
+
+    Raises Violation for a transaction with two instants.
+    """
+    instants: dict[str, int] = {}
     for relation in ("txlake_commits", "txlake_bare_ratifications"):
         query = f"SELECT DISTINCT transaction_id, sequence FROM {relation}"
         for transaction, sequence in database.execute(query):
-            if found.setdefault(transaction, sequence) != sequence:
-                raise Doubt(f"transaction {transaction} stands at two instants")
-    return found
+            if instants.setdefault(transaction, sequence) != sequence:
+                raise Violation(f"transaction {transaction} is committed at two instants")
+    return instants
 
 
-def lake_books(
+def committed_in_lake(
     storage: Storage, database: sqlite3.Connection, roots: Mapping[str, tuple[str, str]]
-) -> Books:
-    """Of a lake's tables, `roots` having each one's id and key. All has to be published."""
-    known: Cache = {}
-    logs = {name: LogBook(storage, root, name, known) for name, (_, root) in roots.items()}
+) -> CommittedState:
+    """Return the committed state of a lake. Raises Violation unless all of it is published.
+
+    `roots`: by table name, its id in the catalog and its key.
+    """
+    files: FileCache = {}
+    logs = {name: LogHistory(storage, root, name, files) for name, (_, root) in roots.items()}
     names = {table_id: name for name, (table_id, _) in roots.items()}
-    instants = instants_of(database)
+    instants = read_instants(database)
     versions: dict[str, dict[str, int]] = {transaction: {} for transaction in instants}
     query = "SELECT transaction_id, table_id, version FROM txlake_commits"
     newest: dict[str, int] = {}
@@ -259,14 +287,14 @@ def lake_books(
         if table_id in names:
             name = names[table_id]
             if name in versions[transaction]:
-                raise Doubt(f"{name}: transaction {transaction} was committed twice")
+                raise Violation(f"{name}: transaction {transaction} was committed twice")
             versions[transaction][name] = version
             newest[name] = max(version, newest.get(name, -1))
             if logs[name].transactions.get(version, transaction) != transaction:
-                raise Doubt(f"{name}: version {version} isn't what was ratified")
+                raise Violation(f"{name}: version {version} isn't what was ratified")
     for name, log in logs.items():
         if max(log.rows, default=-1) != newest.get(name, -1):
-            raise Doubt(
+            raise Violation(
                 f"{name}: the head is {newest.get(name)}, and the log ends at {max(log.rows)}"
             )
-    return Books(instants, versions, {name: log.rows for name, log in logs.items()})
+    return CommittedState(instants, versions, {name: log.rows for name, log in logs.items()})

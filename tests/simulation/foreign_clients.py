@@ -1,7 +1,7 @@
-"""Clients that commit as another engine does: they stage a commit, and a server judges it.
+"""Clients that commit to open tables as another engine does: they stage, and a server ratifies.
 
-They are txlake's own sessions, whose ledger asks the server's part of the engine in place of the
-catalog: so all that is known of transactions is known of theirs.
+They are txlake's own sessions with a ledger that calls the server's part of the engine instead of
+the catalog, so that every check of transactions applies to them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tests.simulation.history import Doubt
+from tests.simulation.records import Violation
 from txlake.catalog import AnyCatalog, Catalog
 from txlake.commit.foreign_commit import (
     Busy,
@@ -34,33 +34,35 @@ _COMMIT_BYTES_MAX = 1 << 24
 
 
 def foreign_engine(engine: Engine) -> Engine:
-    """The same lake, whose commits of open tables go through a server in the same process."""
+    """Return an engine of the same lake that commits to open tables through a server in this
+    process.
+    """
     made = copy.copy(engine)
-    made.catalog = cast(AnyCatalog, _Catalog(engine.catalog.of_lake(), _served(engine)))
+    made.catalog = cast(AnyCatalog, _ForeignCatalog(engine.catalog.of_lake(), _served(engine)))
     made._logs = BoundedCache(engine.settings.tables_cached)
     return made
 
 
 def _served(engine: Engine) -> Engine:
-    """The server's engine: what it knows of logs, it has read itself."""
+    """Return the server's engine, which has read its logs itself."""
     made = copy.copy(engine)
     made._logs = BoundedCache(engine.settings.tables_cached)
     return made
 
 
-class _Catalog:
-    """The lake's catalog, but for who makes versions."""
+class _ForeignCatalog:
+    """The lake's catalog with a `_ForeignLedger`."""
 
     def __init__(self, catalog: Catalog, server: Engine) -> None:
         self._catalog = catalog
-        self.ledger = cast(Ledger, _Ledger(catalog, server))
+        self.ledger = cast(Ledger, _ForeignLedger(catalog, server))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._catalog, name)
 
 
-class _Ledger:
-    """The lake's ledger, but that a server ratifies what was staged for open tables."""
+class _ForeignLedger:
+    """The lake's ledger; commits to open tables are ratified by the server."""
 
     def __init__(self, catalog: Catalog, server: Engine) -> None:
         self._catalog = catalog
@@ -70,13 +72,13 @@ class _Ledger:
         return getattr(self._catalog.ledger, name)
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
-        """As `Ledger.ratify`. Raises Doubt where the server refuses what a sound client asks."""
+        """As `Ledger.ratify`. Raises Violation if the server refuses a valid commit."""
         if request.names or any(one.staged is None for one in request.commits):
             return self._catalog.ledger.ratify(request)
         logs = {one.table_id: self._log(one.table_id) for one in request.commits}
         asked = [
             CommitRequest(
-                logs[one.table_id], _told(logs[one.table_id], one.version, str(one.staged))
+                logs[one.table_id], _staged_file(logs[one.table_id], one.version, str(one.staged))
             )
             for one in request.commits
         ]
@@ -96,10 +98,10 @@ class _Ledger:
             case Busy():
                 return TurnTaken(transaction_id="another")
             case Refused(reason):
-                raise Doubt(f"{outcome.table}: a sound commit was refused: {reason}")
+                raise Violation(f"{outcome.table}: a sound commit was refused: {reason}")
 
     def _ratified(self) -> Ratified:
-        """What the ledger says of it. Raises OutcomeUnknown where it can't be asked any more."""
+        """Return the ratification. Raises OutcomeUnknown if the ledger can't be read any more."""
         try:
             sequence = self._catalog.ledger.sequence()
         except (Unavailable, CorruptTable) as error:
@@ -120,8 +122,8 @@ class _Ledger:
         return {table: head.version for table, head in heads.items() if head is not None}
 
 
-def _told(log: TableLog, version: int, name: str) -> StagedFile:
-    """What a client tells of its staged commit."""
+def _staged_file(log: TableLog, version: int, name: str) -> StagedFile:
+    """Return what a client reports of its staged commit."""
     content = log.store.get(staged_path(name))
     infos = [one for one in decode_actions(content, file=name) if isinstance(one, CommitInfo)]
     time: Any = infos[0].in_commit_timestamp_ms

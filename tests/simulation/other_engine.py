@@ -1,13 +1,13 @@
-"""Another engine in the simulated world: its requests to the store, its clock, its log clean-up.
+"""Another engine in the simulated world, without a catalog: its store, its clock, its log clean-up.
 
-It knows no catalogs, takes no turns, and its requests always arrive.
+Its requests take no turns of the scheduler and always succeed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.luck import Misfortune
+from tests.simulation.faults import FaultKind
 from tests.simulation.stores import SimulatedStore, is_commit
 from txlake.commit.checkpointing import write_checkpoint
 from txlake.commit.table_log import TableLog
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-def log_of(world: World, root: str) -> TableLog:
+def open_log(world: World, root: str) -> TableLog:
     """Return the log of the table at a key, as another engine opens it."""
-    store = SimulatedStore(Outsider(world), root)  # type: ignore[arg-type]
-    return TableLog(store, OutsiderClock(world), Settings())
+    store = SimulatedStore(OtherEngine(world), root)  # type: ignore[arg-type]
+    return TableLog(store, OtherEngineSystem(world), Settings())
 
 
 def clean_up_log(world: World, root: str) -> None:
     """Write a checkpoint of the newest version and delete all commits before it, oldest first."""
-    log = log_of(world, root)
+    log = open_log(world, root)
     try:
         newest = log.latest().version
         write_checkpoint(log)
@@ -35,26 +35,26 @@ def clean_up_log(world: World, root: str) -> None:
         return  # there is no table yet
     commits = [one.path for one in log.store.list(LOG_FOLDER) if is_commit(f"/{one.path}")]
     log.store.delete(sorted(path for path in commits if path < commit_path(newest)))
-    world.note("outsider", root, "cleaned up before", newest)
+    world.trace("outsider", root, "cleaned up before", newest)
 
 
-class Outsider:
-    """A process of another engine, as the store sees it: all is done at once, and arrives."""
+class OtherEngine:
+    """A process of another engine, as the store sees it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
     def step(self, kind: str, where: str) -> None:
-        """Takes no turn."""
+        """Do nothing: requests take no turn."""
 
-    def hits(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
+    def fault_occurs(self, kind: FaultKind, where: str, weight: float = 1.0) -> bool:
         return False
 
-    def note(self, *what: object) -> None:
-        """Isn't traced."""
+    def trace(self, *what: object) -> None:
+        """Do nothing: requests aren't traced."""
 
 
-class OutsiderClock:
+class OtherEngineSystem:
     """`ports.System` of another engine."""
 
     def __init__(self, world: World) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from sqlglot import Dialect, TokenType, exp, parse_one
 
-from txlake.sql.dialect import DIALECT, PARSER_FAILURES
+from txlake.sql.dialect import DIALECT, PARSER_FAILURES, parsed_select
 from txlake.sql.statements import SqlText
 
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
@@ -55,11 +55,8 @@ def condition_of(query: SqlText) -> Filter | None:
     """Return the WHERE condition; None if no condition restricts all rows."""
     if len(query.references) != 1:
         return None
-    try:
-        tree = parse_one(query.text, dialect=DIALECT)
-    except PARSER_FAILURES:
-        return None
-    if not isinstance(tree, exp.Select) or tree.args.get("with_") or tree.args.get("with"):
+    tree = parsed_select(query.text)
+    if tree is None or tree.args.get("with_") or tree.args.get("with"):
         return None
     if tree.args.get("joins") or tree.args.get("laterals"):
         return None

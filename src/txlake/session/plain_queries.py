@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from txlake.commit.data_plane import Condition, TableData
 from txlake.errors import InvalidRequest
@@ -23,7 +23,7 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.session.filters import condition_of
 from txlake.session.views.describe import Rows
-from txlake.sql.dialect import DIALECT, PARSER_FAILURES
+from txlake.sql.dialect import parsed_select
 from txlake.sql.statements import SqlText, TableName
 
 _PARTS = frozenset({"expressions", "from", "from_", "where", "limit"})
@@ -67,11 +67,8 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
 def _plain(query: SqlText) -> PlainQuery | None:
     if "/*+" in query.text:
         return None  # a hint, which sqlglot may drop
-    try:
-        tree = parse_one(query.text, dialect=DIALECT)
-    except PARSER_FAILURES:
-        return None
-    if not isinstance(tree, exp.Select) or not _given(tree) <= _PARTS:
+    tree = parsed_select(query.text)
+    if tree is None or not _given(tree) <= _PARTS:
         return None
     source = tree.args.get("from_") or tree.args.get("from")
     if len(query.references) != (source is not None):

@@ -8,9 +8,10 @@ because Spark checks their arguments.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import ClassVar
 
-from sqlglot import TokenType, exp
+from sqlglot import TokenType, exp, parse_one
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import SqlglotError
 
@@ -62,6 +63,16 @@ class NamesInDoubleQuotes(TxlakeSql):
 
 DIALECT = TxlakeSql()
 _NAMES_IN_DOUBLE_QUOTES = NamesInDoubleQuotes()
+
+
+@lru_cache(maxsize=256)
+def parsed_select(text: str) -> exp.Select | None:
+    """Return a text as the tree of its SELECT; None if it is anything else. Not to be changed."""
+    try:
+        tree = parse_one(text, dialect=DIALECT)
+    except PARSER_FAILURES:
+        return None
+    return tree if isinstance(tree, exp.Select) else None
 
 
 def dialect_of(rules: TextRules) -> TxlakeSql:

@@ -290,7 +290,7 @@ class LakeSession(Streams):
         Raises as `begin`, and at the block's end as `Transaction.commit`.
         """
         held = self.begin(isolation, read_only)
-        held._held().ends_in_this_thread()
+        held._held().registration.set_ending_thread()
         thread = threading.get_ident()
         blocks = self._blocks.setdefault(thread, [])
         blocks.append(held)

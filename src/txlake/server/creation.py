@@ -131,7 +131,7 @@ def create(call: Call) -> ApiResponse:
             head=0,
             number=entry.number,
         )
-        context.transaction.make_known()
+        context.transaction.registration.make()
         context.transaction.change_name(new_table, {})
         context.transaction.commit()
     created = call.engine.catalog.of_lake().find(database, body.name)

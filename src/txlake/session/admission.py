@@ -231,7 +231,7 @@ def admit(
     """
     transaction, requested = context.transaction, context.engine.catalog.locks.to_acquire(requested)
     if not requested:
-        transaction.require_unkilled()
+        transaction.registration.require_unkilled()
         return
     targets = _LockTargets(context, requested, leaves=leaves)
     while not (admission := _admission(context, targets, pins=pins)).is_granted:
@@ -248,14 +248,16 @@ def admit(
 def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admission:
     """Return the next admission; it isn't granted if a view has to be expanded first."""
     transaction = context.transaction
-    is_fresh = not transaction.is_known and transaction.sequence is None
+    is_fresh = not transaction.registration.is_made and transaction.sequence is None
     if is_fresh and targets.may_only_read:
         admissions = context.engine.catalog.of_lake().admissions
         admission = admissions.admit_without_locks(targets.lookup, targets.read_locks)
         if admission.is_granted or targets.has_unexpanded_views:
             return admission
     timeout_ms = context.lock_timeout_ms
-    return transaction.admitted(targets.lookup, targets.locks, pins=pins, timeout_ms=timeout_ms)
+    return transaction.registration.admit(
+        targets.lookup, targets.locks, pins=pins, timeout_ms=timeout_ms
+    )
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
@@ -267,7 +269,7 @@ def admit_alone(context: Context, database: str, what: str) -> None:
     entry = catalog.database(database)
     if entry is None:
         return
-    transaction.make_known()
+    transaction.registration.make()
     request = database_lock(entry.number, LockMode.X)
     try:
         locks = catalog.of_lake().locks
@@ -282,7 +284,7 @@ def admit_alone(context: Context, database: str, what: str) -> None:
 def admit_new(context: Context, entry: TableEntry) -> None:
     """Lock a table that the transaction creates, which no other session can know yet."""
     locks, transaction = context.engine.catalog.of_lake().locks, context.transaction
-    transaction.make_known()
+    transaction.registration.make()
     request = LockRequest(resource=_object(entry), mode=LockMode.SCH_M)
     locks.acquire(transaction.session_number(), transaction.id, [request], -1)
 

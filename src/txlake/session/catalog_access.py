@@ -40,5 +40,5 @@ def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterato
 def registered(engine: Engine, session_number: Callable[[], int]) -> Iterator[str]:
     """Yield the id of a transaction in the catalog, for one commit."""
     with transaction_of(engine, session_number) as transaction:
-        transaction.make_known()
+        transaction.registration.make()
         yield transaction.id

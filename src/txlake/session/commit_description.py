@@ -1,4 +1,4 @@
-"""Delta Spark's setting that leaves descriptions out of commits, as far as it can be obeyed."""
+"""What the Spark session's settings say of a commit's `commitInfo`, as in Delta Spark."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 
 _ENABLED = "spark.databricks.delta.commitInfo.enabled"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def is_described(engine: Engine) -> bool:
-    """Whether a commit's `commitInfo` has parameters, metrics and the user's own text.
+    """Return whether a commit has its parameters, metrics and `userMetadata`.
 
-    What others need of it is written all the same: the operation, the time, the level, whether the
-    append was blind, and the id by which a commit is found again. Raises InvalidRequest for a value
-    that is neither true nor false.
+    It has the operation, time, isolation level, `isBlindAppend` and transaction id in any case:
+    other transactions need them.
+
+    Raises InvalidRequest for a setting that is neither true nor false.
     """
     text = engine.plane.setting(_ENABLED, "true").strip().lower()
     if text not in {"true", "false"}:
         raise InvalidRequest(f"{_ENABLED}: expected true or false, found {text!r}; set it anew")
     return text == "true"
+
+
+def user_metadata(engine: Engine, own: str | None) -> str | None:
+    """Return a commit's `userMetadata`: the transaction's own, or the session's; None for none."""
+    return own or engine.plane.setting(_USER_METADATA, "") or None

@@ -138,6 +138,10 @@ class OpenedTables:
                 raise self.explain_outdated(conflict) from None
         part.add_read(read)
 
+    def operation_on(self, name: str) -> str | None:
+        """Return the operation on a table as its history would show it; None if not opened."""
+        return next((part.operation for handle, part in self if handle.name == name), None)
+
     def explain_outdated(self, conflict: Conflict) -> Conflict:
         """Return the conflict; if a DataFrame shows an old version of its table, it says so."""
         facts = conflict.evidence
@@ -191,13 +195,13 @@ class OpenedTables:
         return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
-        """The stricter of the levels that the table's database and the transaction request."""
+        """Return the stricter level of the table's database and the transaction."""
         if database is None or database.isolation is None:
             return self.level
         return strictest(parse_level(database.isolation), self.level)
 
     def _granularity_in(self, database: DatabaseEntry | None) -> Granularity:
-        """The coarser of the granularities of the table's database and the lake."""
+        """Return the coarser of the granularities of the table's database and the lake."""
         lake = parse_granularity(self.engine.settings.conflict_granularity)
         text = None if database is None else database.properties.get(GRANULARITY)
         return coarsest(lake, None if text is None else parse_granularity(text))

@@ -275,7 +275,7 @@ class Session:
                 yield context
         except CorruptTable as error:
             try:
-                own.require_alive()
+                own.registration.require_open()
             except Unavailable as gone:
                 own.fail(gone)
                 raise gone from error

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
-from txlake.catalog.lookup import LookupRequest
 from txlake.commit.change import Change
 from txlake.commit.commit_loop import CommittedTogether
 from txlake.commit.foreign_commit import (
@@ -28,26 +26,27 @@ from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentiti
 from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.rebase import Proposal, check_reads
 from txlake.commit.staging import StagingSystem
-from txlake.commit.table_transaction import PartSummary, TableSavepoint, TableTransaction
+from txlake.commit.table_transaction import PartSummary, TableTransaction
 from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
-from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
+from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.change_files import write_changes
-from txlake.session.commit_description import is_described
+from txlake.session.commit_description import is_described, user_metadata
 from txlake.session.engine import Engine, Handle
 from txlake.session.name_changes import NameChanges
 from txlake.session.opened_tables import OpenedTables
+from txlake.session.registration import Registration
+from txlake.session.savepoints import Savepoint, Savepoints
 from txlake.telemetry import count, span, timed
 
 _logger = logging.getLogger(__name__)
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class State(Enum):
-    """Where a transaction stands."""
+    """The states of a transaction."""
 
     ACTIVE = "active"
     COMMITTED = "committed"
@@ -56,19 +55,9 @@ class State(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class _Savepoint:
-    """What `rollback_to` restores: the tables' staged changes, the names, the effects' number."""
-
-    name: str
-    tokens: Mapping[str, TableSavepoint]
-    effects: int
-    names: NameChanges
-
-
 @dataclass(kw_only=True)
 class Transaction:
-    """What is read and staged between BEGIN and COMMIT; used by one thread at a time.
+    """Reads and staged changes between BEGIN and COMMIT; used by one thread at a time.
 
     Attributes:
         id: a UUID.
@@ -79,6 +68,7 @@ class Transaction:
         begin_ms: when it began, milliseconds since the epoch.
         undone: how often it was rolled back to a savepoint.
         tables: the tables that it has opened.
+        registration: its entry in the catalog.
     """
 
     id: str
@@ -93,8 +83,8 @@ class Transaction:
     begin_ms: int = 0
     undone: int = 0
     tables: OpenedTables = field(init=False)
-    _is_known: bool = False
-    _savepoints: list[_Savepoint] = field(default_factory=list)
+    registration: Registration = field(init=False)
+    _savepoints: Savepoints = field(default_factory=Savepoints)
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _preparations: list[Callable[[], None]] = field(default_factory=list)
     _names: NameChanges = field(default_factory=NameChanges)
@@ -102,104 +92,40 @@ class Transaction:
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
         self.tables = OpenedTables(engine=self.engine, level=self.level)
-        if not self.explicit:
-            return
-        number = self.session_number()
-        self._is_known = True  # an interrupt may come as soon as the catalog has it
-        self.engine.catalog.transactions.announce(
-            self.id,
-            number,
-            isolation=None if self.level is None else self.level.value,
-            read_only=self.read_only,
-            holder=self,
-        )
+        self.registration = Registration(self)
+        if self.explicit:
+            self.registration.announce()
 
     @property
     def staging(self) -> System:
-        """The clock, and new ids for the files that are staged: they say whose these are."""
+        """The clock, and ids for new files that name the transaction."""
         return StagingSystem(self.engine.system, self.id)
-
-    def make_known(self) -> None:
-        """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
-        transactions = self.engine.catalog.transactions
-        if self._is_known:
-            transactions.register_announced()
-            return
-        number = self.session_number()
-        self._is_known = True  # an interrupt may come as soon as the catalog has it
-        self.engine.catalog.transactions.begin(
-            self.id,
-            number,
-            isolation=None if self.level is None else self.level.value,
-            read_only=self.read_only,
-            explicit=self.explicit,
-            holder=self,
-        )
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the catalog has it."""
-        return self._is_known
-
-    def admitted(
-        self, asked: LookupRequest, needs: RequiredLocks, *, pins: bool, timeout_ms: int
-    ) -> Admission:
-        """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
-
-        Raises as `Admissions.admit`.
-        """
-        who = StatementTransaction(
-            id=self.id,
-            session_id=self.session_number(),
-            is_new=not self._is_known,
-            pins=pins,
-            sequence=self.tables.instant,
-            isolation=None if self.level is None else self.level.value,
-            read_only=self.read_only,
-            explicit=self.explicit,
-            holder=self,
-        )
-        self._is_known = True  # an interrupt may come as soon as the catalog has it
-        admissions = self.engine.catalog.of_lake().admissions
-        admission = admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
-        self._is_known = admission.is_known
-        return admission
 
     def _pin_instant(self, handle: Handle) -> None:
         """Fix the instant that the transaction reads, if it needs one to open the table."""
-        if not self.tables.needs_instant(handle):
-            return
-        catalog = self.engine.catalog.of_lake()
-        if self._is_known and self.explicit:
-            self.tables.instant = catalog.transactions.pin(self.id)
-        else:
-            self.tables.instant = catalog.ledger.sequence()
+        if self.tables.needs_instant(handle):
+            self.tables.instant = self.registration.instant()
 
     def set_level(self, level: Level | None) -> None:
-        """From here on the transaction asks for this level, which is no looser than its own."""
+        """Raise the isolation level to this one, which is at least as strict; ignore None."""
         if level is None or level is self.level:
             return
         self.level = level
         self.tables.raise_level(level)
-        if self._is_known:
-            self.engine.catalog.transactions.set_isolation(self.id, level.value)
-
-    def ends_in_this_thread(self) -> None:
-        """Says that the calling thread ends it, so that it can't wait for the transaction."""
-        self.engine.catalog.locks.set_ending_thread(self.id)
+        self.registration.show_level()
 
     @property
     def sequence(self) -> int | None:
-        """The instant of the lake that it reads; None until it uses a table of the lake."""
+        """The instant that it reads; None until it uses a table of the lake."""
         return self.tables.instant
 
     @property
     def versions_read(self) -> Mapping[str, int]:
-        """By name, the version of each table that it has opened; -1 of one that it creates."""
+        """The version read of each opened table, by name; -1 for a table that it creates."""
         return self.tables.versions
 
     def require_active(self) -> None:
-        """Raises InvalidRequest unless statements may still run in it."""
+        """Raise InvalidRequest unless the transaction is active."""
         self.engine.require_open()
         if self.state is State.FAILED:
             raise InvalidRequest(
@@ -245,7 +171,10 @@ class Transaction:
         self.tables.read_frame(handle, shown, read)
 
     def stage(self, handle: Handle, change: Change) -> None:
-        """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
+        """Record a statement's reads and stage its actions.
+
+        Raises InvalidRequest in a read-only transaction.
+        """
         table = self.open(handle)
         for read in change.reads:
             table.read(
@@ -273,14 +202,14 @@ class Transaction:
         )
 
     def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:
-        """Raises InvalidRequest in a read-only transaction."""
+        """Raise InvalidRequest in a read-only transaction."""
         if self.read_only:
             raise InvalidRequest(
                 f"{handle.name}: {operation} in a read-only transaction; begin one that may write"
             )
 
     def _require_writable(self, handle: Handle, operation: str) -> None:
-        """Raises InvalidRequest where the write can't be part of this transaction."""
+        """Raise InvalidRequest when the write can't be part of this transaction."""
         self.require_writes(handle, operation)
         others = [other for other, _ in self.tables.written() if other.key != handle.key]
         if others and not all(other.in_lake for other in (handle, *others)):
@@ -317,11 +246,11 @@ class Transaction:
         return self._names
 
     def after_commit(self, effect: Callable[[], None]) -> None:
-        """Run this once the commit stands: remove folders, clear caches."""
+        """Run a function after the commit, to remove folders or clear caches."""
         self._effects.append(effect)
 
     def before_commit(self, work: Callable[[], None]) -> None:
-        """Run this when the commit is requested; it may stage more."""
+        """Run a function before the commit; it may stage further changes."""
         self._preparations.append(work)
 
     def changed(self) -> list[Handle]:
@@ -337,47 +266,39 @@ class Transaction:
     def savepoint(self, name: str) -> None:
         """Set a savepoint; a name that is used again hides the earlier savepoint."""
         self.require_active()
-        tokens = self.tables.savepoint()
-        self._savepoints.append(_Savepoint(name, tokens, len(self._effects), self._names))
+        tables = self.tables.savepoint()
+        self._savepoints.add(Savepoint(name, tables, len(self._effects), self._names))
 
     def rollback_to(self, name: str) -> None:
         """Undo what was staged since a savepoint; what was read counts as rows of a SELECT."""
         self.require_active()
-        place = self._place_of(name)
-        savepoint = self._savepoints[place]
+        savepoint = self._savepoints.restore(name)
         self.undone += 1
-        self.tables.rollback_to(savepoint.tokens)
+        self.tables.rollback_to(savepoint.tables)
         del self._effects[savepoint.effects :]
         self._names = savepoint.names
-        del self._savepoints[place + 1 :]
 
     def release(self, name: str) -> None:
         """Forget a savepoint and the later ones."""
         self.require_active()
-        del self._savepoints[self._place_of(name) :]
-
-    def _place_of(self, name: str) -> int:
-        for place in range(len(self._savepoints) - 1, -1, -1):
-            if self._savepoints[place].name.lower() == name.lower():
-                return place
-        names = ", ".join(savepoint.name for savepoint in self._savepoints) or "none"
-        raise InvalidRequest(f"there is no savepoint {name!r}; there are: {names}")
+        self._savepoints.release(name)
 
     # The end
 
     def commit(self) -> None:
-        """Makes the changes visible at one instant, all or nothing.
+        """Make the changes visible at one instant, all or none.
 
-        The commits' `userMetadata` is the transaction's own; without one, what the Spark session's
-        `spark.databricks.delta.commitInfo.userMetadata` says now, as in Delta Spark.
+        The commits' `userMetadata` is the transaction's own; without one, the Spark session's
+        present `spark.databricks.delta.commitInfo.userMetadata`, as in Delta Spark.
 
-        Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
-        rolled back. After an OutcomeUnknown, or when Python was stopped in the middle, it is
-        unknown whether it was. After a CorruptTable that says so it is committed, and can't be
-        published: another writer's file is at its version.
+        Raises:
+            Conflict: a concurrent transaction conflicts; this one is rolled back.
+            OutcomeUnknown: it may be committed. So it may after a KeyboardInterrupt.
+            CorruptTable: if the message says so, it is committed but can't be published, because
+                another writer's file has its version.
         """
         self.require_active()
-        self._tell_changes()
+        self._write_change_files()
         try:
             for work in self._preparations:
                 work()
@@ -415,8 +336,8 @@ class Transaction:
                 f"published yet: {occupied}"
             ) from occupied
 
-    def _tell_changes(self) -> None:
-        """Writes the change data files that the commit needs; rolled back when that fails."""
+    def _write_change_files(self) -> None:
+        """Write the change data files that the commit needs; roll back if that fails."""
         try:
             for handle, table in self.tables.written():
                 write_changes(table, partial(self.engine.work, handle, system=self.staging))
@@ -428,9 +349,9 @@ class Transaction:
         """Commit the changes; return what the lake ratified, None if it had nothing to ratify."""
         written = {handle.key for handle, _ in self.tables.written()}
         if not written and not self._names.changes:
-            self.require_unkilled()
+            self.registration.require_unkilled()
             return None
-        metadata = self.user_metadata or self.engine.plane.setting(_USER_METADATA, "") or None
+        metadata = user_metadata(self.engine, self.user_metadata)
         if not is_described(self.engine):
             metadata = None
             for _, part in self.tables.written():
@@ -443,12 +364,12 @@ class Transaction:
                 check_reads(part.log, proposed(handle, part))
         if path_tables:
             [(handle, part)] = path_tables
-            self.require_alive()
+            self.registration.require_open()
             part.read_elsewhere(other for key, other in summaries.items() if key != handle.key)
             part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             return None
         catalog = self.engine.catalog
-        self.make_known()
+        self.registration.make()
         dropped = {change.id for change in self._names.changes if isinstance(change, DroppedTable)}
         parts = [
             Part(part.log, proposed(handle, part))
@@ -464,27 +385,28 @@ class Transaction:
             settings=self.engine.settings,
         )
         if committed.sequence is not None:
-            self._forget_entry()  # which ended with the ratification
-            catalog.locks.forget_owner(self.id)
+            self.registration.forget()
         return committed
 
     def commit_foreign(
         self,
-        asked: Sequence[tuple[Handle, StagedFile]],
+        staged_files: Sequence[tuple[Handle, StagedFile]],
         unchanged: Mapping[str, int],
         *,
         bytes_max: int,
     ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
-        """Makes what another engine staged for open tables their next versions, and ends with that.
+        """Commit files that another engine staged as the next versions of tables, and end.
+
+        `unchanged` are the versions, by table id, that other tables must still have.
 
         Raises as `foreign_commit.commit_foreign_together`.
         """
         self.require_active()
-        self.make_known()
+        self.registration.make()
         self.state = State.UNKNOWN
         try:
             outcome = commit_foreign_together(
-                [CommitRequest(handle.log, staged) for handle, staged in asked],
+                [CommitRequest(handle.log, staged) for handle, staged in staged_files],
                 unchanged,
                 transaction_id=self.id,
                 bytes_max=bytes_max,
@@ -495,25 +417,11 @@ class Transaction:
             self.state = State.ROLLED_BACK
             raise
         if not isinstance(outcome, Rejected) and isinstance(outcome[0], Accepted):
-            self._forget_entry()
-            self.engine.catalog.locks.forget_owner(self.id)
+            self.registration.forget()
             self.state = State.COMMITTED
         else:
             self._end(State.ROLLED_BACK)
         return outcome
-
-    def require_unkilled(self) -> None:
-        """Raises Unavailable when somebody killed it; asked where nothing else asks the catalog."""
-        if self._is_known and self.explicit:
-            self.engine.catalog.transactions.require_unkilled(self.id)
-
-    def require_alive(self) -> None:
-        """Raises Unavailable when somebody else ended it: VACUUM may have taken its files.
-
-        Asked where no ratification does: a path table's commit, and a file that isn't there.
-        """
-        if self._is_known:
-            self.engine.catalog.transactions.require_open(self.id)
 
     def _proposal(
         self,
@@ -537,53 +445,33 @@ class Transaction:
         return self.engine.plane.row_probe(partial(self.engine.work, handle, part.base))
 
     def rollback(self) -> None:
-        """Forgets everything; files already written are orphans for VACUUM."""
+        """Undo all changes; VACUUM removes the files that were written."""
         if self.state in {State.ACTIVE, State.FAILED}:
             self._end(State.ROLLED_BACK)
-        elif self._is_known:  # its end was interrupted
+        elif self.registration.is_made:  # its end was interrupted
             self._end(self.state)
 
     def _end(self, state: State) -> None:
         self.state = state
         if self.explicit and state in {State.ROLLED_BACK, State.FAILED}:
             self.engine.note_undone(self.id)
-        catalog = self.engine.catalog
-        if not self._is_known or self.engine.is_closed:
-            return  # closing the lake ended it in the catalog
-        if self.engine.is_forked:
-            return  # the process that began it ends it
-        catalog.transactions.abandon(self.id)  # which holds, whatever comes from here on
-        try:
-            catalog.transactions.end(self.id)
-            catalog.locks.forget_owner(self.id)
-        except TxlakeError as error:
-            _logger.warning("transaction %s: its locks end later: %s", self.id, error)
-        self._is_known = False
-
-    def _forget_entry(self) -> None:
-        """It has none in the catalog any more."""
-        self._is_known = False
-        self.engine.catalog.transactions.forget(self.id)
+        self.registration.end()
 
     def _note(self, error: BaseException) -> None:
-        """Enters a conflict into the lake's list of them."""
+        """Record a conflict in the lake's journal."""
         if isinstance(error, Conflict):
             facts = error.evidence
             if facts is not None:
-                facts = error.evidence = replace(facts, operation=self._operation_on(facts.table))
+                operation = self.tables.operation_on(facts.table)
+                facts = error.evidence = replace(facts, operation=operation)
             count(
                 "txlake.conflicts",
                 error=type(error).__name__,
                 rule=None if facts is None else facts.rule,
                 table=None if facts is None else facts.table,
             )
-            # While the catalog knows it: its number and when it began are noted too.
+            # Before its entry ends: the journal copies its number and begin from there.
             self.engine.catalog.journal.record(self.id, self.session_number(), error)
-
-    def _operation_on(self, name: str) -> str | None:
-        """What the transaction does to the table of that name, as its history would say it."""
-        operations = (part.operation for handle, part in self.tables if handle.name == name)
-        return next(operations, None)
 
     def _fail_as(self, state: State, error: BaseException) -> None:
         self.state = state
@@ -593,7 +481,7 @@ class Transaction:
             self._end(state)
 
     def fail(self, cause: BaseException) -> None:
-        """A statement failed: nothing of the transaction will be committed."""
+        """Fail the transaction because a statement failed: it can only be rolled back."""
         if self.state is State.ACTIVE:
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__

@@ -282,7 +282,7 @@ def test_tables_that_are_a_name_alone_are_taken_in_unless_they_are_gone(
 def test_a_transaction_of_ones_own_ends_whatever_happens(lake: Offline) -> None:
     def interrupted() -> None:
         with transaction_of(lake.engine, lake.session.number) as transaction:
-            transaction.make_known()
+            transaction.registration.make()
             assert len(lake.catalog.transactions.entries()) == 1
             raise KeyboardInterrupt
 

@@ -76,7 +76,7 @@ def test_a_session_that_outlives_its_catalog_keeps_its_number(lakes: Lakes) -> N
     copy = copied(lakes.url)
     number = older.session.number()
     put_back(lakes.url, copy)
-    older.session.begin().make_known()
+    older.session.begin().registration.make()
     assert lakes.process().session.number() > number
 
 

@@ -1,0 +1,155 @@
+"""A transaction's entry in the catalog: others see it there, and it may hold locks."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import TYPE_CHECKING
+
+from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
+from txlake.catalog.lookup import LookupRequest
+from txlake.errors import TxlakeError
+
+if TYPE_CHECKING:
+    from txlake.session.transaction import Transaction
+
+_logger = logging.getLogger(__name__)
+
+
+class Registration:
+    """Makes, uses and ends the entry of one transaction.
+
+    It doesn't keep the transaction alive: one that its owner drops without an end is abandoned.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = weakref.ref(transaction)
+        self._catalog = transaction.engine.catalog
+        self._is_made = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the catalog has the entry."""
+        return self._is_made
+
+    def announce(self) -> None:
+        """Make the entry of a transaction that a user began, at the latest with its first lock."""
+        transaction = self._owner()
+        number = transaction.session_number()
+        self._is_made = True  # an interrupt may come as soon as the catalog has it
+        self._catalog.transactions.announce(
+            transaction.id,
+            number,
+            isolation=_isolation(transaction),
+            read_only=transaction.read_only,
+            holder=transaction,
+        )
+
+    def make(self) -> None:
+        """Make the entry, unless it is made."""
+        if self._is_made:
+            self._catalog.transactions.register_announced()
+            return
+        transaction = self._owner()
+        number = transaction.session_number()
+        self._is_made = True  # an interrupt may come as soon as the catalog has it
+        self._catalog.transactions.begin(
+            transaction.id,
+            number,
+            isolation=_isolation(transaction),
+            read_only=transaction.read_only,
+            explicit=transaction.explicit,
+            holder=transaction,
+        )
+
+    def admit(
+        self, lookup: LookupRequest, locks: RequiredLocks, *, pins: bool, timeout_ms: int
+    ) -> Admission:
+        """Admit a statement of the transaction; make the entry if the statement needs locks.
+
+        Raises as `Admissions.admit`.
+        """
+        transaction = self._owner()
+        statement = StatementTransaction(
+            id=transaction.id,
+            session_id=transaction.session_number(),
+            is_new=not self._is_made,
+            pins=pins,
+            sequence=transaction.sequence,
+            isolation=_isolation(transaction),
+            read_only=transaction.read_only,
+            explicit=transaction.explicit,
+            holder=transaction,
+        )
+        self._is_made = True  # an interrupt may come as soon as the catalog has it
+        admissions = self._catalog.of_lake().admissions
+        admission = admissions.admit(statement, lookup, locks, timeout_ms=timeout_ms)
+        self._is_made = admission.is_known
+        return admission
+
+    def instant(self) -> int:
+        """Return the lake's present instant, which VACUUM then keeps for a user's transaction."""
+        transaction, catalog = self._owner(), self._catalog.of_lake()
+        if self._is_made and transaction.explicit:
+            return catalog.transactions.pin(transaction.id)
+        return catalog.ledger.sequence()
+
+    def show_level(self) -> None:
+        """Show the transaction's isolation level, which has changed."""
+        transaction = self._owner()
+        if self._is_made and transaction.level is not None:
+            self._catalog.transactions.set_isolation(transaction.id, transaction.level.value)
+
+    def require_unkilled(self) -> None:
+        """Raise Unavailable when a user's transaction was killed.
+
+        For a commit without changes, which no ratification checks.
+        """
+        transaction = self._owner()
+        if self._is_made and transaction.explicit:
+            self._catalog.transactions.require_unkilled(transaction.id)
+
+    def require_open(self) -> None:
+        """Raise Unavailable when another session ended it: VACUUM may have removed its files.
+
+        For what no ratification checks: a path table's commit, and a file that is missing.
+        """
+        if self._is_made:
+            self._catalog.transactions.require_open(self._owner().id)
+
+    def set_ending_thread(self) -> None:
+        """Let the calling thread be the one that ends it: it can't wait for the transaction."""
+        self._catalog.locks.set_ending_thread(self._owner().id)
+
+    def forget(self) -> None:
+        """Note that a ratification has ended the entry and its locks."""
+        self._is_made = False
+        transaction = self._owner()
+        self._catalog.transactions.forget(transaction.id)
+        self._catalog.locks.forget_owner(transaction.id)
+
+    def end(self) -> None:
+        """End the entry and its locks, later if the catalog can't be reached now.
+
+        Do nothing if the lake is closed, which ended it, and in a forked process, whose parent has
+        the transaction.
+        """
+        transaction = self._owner()
+        if not self._is_made or transaction.engine.is_closed or transaction.engine.is_forked:
+            return
+        self._catalog.transactions.abandon(transaction.id)  # holds even if the next lines fail
+        try:
+            self._catalog.transactions.end(transaction.id)
+            self._catalog.locks.forget_owner(transaction.id)
+        except TxlakeError as error:
+            _logger.warning("transaction %s: its locks end later: %s", transaction.id, error)
+        self._is_made = False
+
+    def _owner(self) -> Transaction:
+        transaction = self._transaction()
+        assert transaction is not None, "only the transaction itself uses its registration"
+        return transaction
+
+
+def _isolation(transaction: Transaction) -> str | None:
+    return None if transaction.level is None else transaction.level.value

@@ -1,0 +1,53 @@
+"""The savepoints of one transaction, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txlake.commit.table_transaction import TableSavepoint
+from txlake.errors import InvalidRequest
+from txlake.session.name_changes import NameChanges
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """The state of a transaction that ROLLBACK TO restores.
+
+    Attributes:
+        tables: each table's staged changes, by key.
+        effects: the number of effects that run after the commit.
+    """
+
+    name: str
+    tables: Mapping[str, TableSavepoint]
+    effects: int
+    names: NameChanges
+
+
+class Savepoints:
+    """A stack of savepoints; the later one of two with the same name hides the other."""
+
+    def __init__(self) -> None:
+        self._savepoints: list[Savepoint] = []
+
+    def add(self, savepoint: Savepoint) -> None:
+        """Add a savepoint on top."""
+        self._savepoints.append(savepoint)
+
+    def restore(self, name: str) -> Savepoint:
+        """Return the savepoint, and forget the later ones. Raises InvalidRequest as `release`."""
+        place = self._place_of(name)
+        del self._savepoints[place + 1 :]
+        return self._savepoints[place]
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and the later ones. Raises InvalidRequest if there is none."""
+        del self._savepoints[self._place_of(name) :]
+
+    def _place_of(self, name: str) -> int:
+        for place in range(len(self._savepoints) - 1, -1, -1):
+            if self._savepoints[place].name.lower() == name.lower():
+                return place
+        names = ", ".join(savepoint.name for savepoint in self._savepoints) or "none"
+        raise InvalidRequest(f"there is no savepoint {name!r}; there are: {names}")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.layers import PICTURE, picture
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -142,3 +144,7 @@ def _imported(module: str, name: str) -> object:
     if not hasattr(parent, name):
         return importlib.import_module(f"{module}.{name}")
     return getattr(parent, name)
+
+
+def test_the_picture_of_the_layers_is_as_drawn() -> None:
+    assert picture() == PICTURE.read_text(encoding="utf-8"), "run: python tools/layers.py"

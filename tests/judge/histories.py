@@ -1,8 +1,8 @@
-"""Histories, how they are written down and how they are judged by tools/judge.
+"""Histories, their format, and their verdicts by tools/judge.
 
-A history is a list of operations, as Jepsen has them and tools/judge/src/history.rs says: one that
-starts a transaction (`invoke`), one that asks for its end (`commit`), one that tells how it ended
-(`ok`, `fail`, or `info` where nobody knows).
+A history is a list of operations as in Jepsen and tools/judge/src/history.rs: a transaction's begin
+(`invoke`), the request to commit (`commit`), and its end (`ok`, `fail`, or `info` for an unknown
+outcome).
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ Access = tuple[Literal["r", "rfw", "append", "insert"], str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge says of one history.
+    """The judge's verdict on one history.
 
     Attributes:
-        committed: how many transactions did.
-        failed: how many didn't.
-        unknown: how many may have.
-        reads: of the committed ones.
-        appends: of the committed ones.
-        levels: of each level whether it holds; None where the history says nothing about it.
-        anomalies: of each level what speaks against it.
-        why: of each level the first few explanations.
+        committed, failed, unknown: the numbers of transactions with this outcome.
+        reads, appends: the numbers of the committed transactions' accesses.
+        levels: by level, whether it holds; None if the history says nothing about it.
+        anomalies: by level, the anomalies that violate it.
+        why: by level, the first few explanations.
     """
 
     committed: int
@@ -51,45 +48,45 @@ class Verdict:
     why: Mapping[str, Sequence[str]]
 
     def explain(self, level: str) -> str:
-        """Why the level doesn't hold, for a failing test."""
+        """Return why the level doesn't hold, as the message of a failing test."""
         return "\n".join((f"{level}: {sorted(self.anomalies[level])}", *self.why[level]))
 
 
 def binary() -> Path:
-    """The judge; the test is skipped where it hasn't been built."""
+    """Return the path of the judge; skip the test if it hasn't been built."""
     need("judge", found=BINARY.exists())
     return BINARY
 
 
-def judged(history: Iterable[Operation]) -> Verdict:
-    """The verdict on one history."""
-    return judged_all([list(history)])[0]
+def judge(history: Iterable[Operation]) -> Verdict:
+    """Return the verdict on one history."""
+    return judge_all([list(history)])[0]
 
 
-def judged_all(histories: Sequence[Sequence[Operation]]) -> list[Verdict]:
-    """The verdicts on many, none of them empty, by one process.
+def judge_all(histories: Sequence[Sequence[Operation]]) -> list[Verdict]:
+    """Return the verdicts on several histories, none of them empty, made by one process.
 
     Raises:
-        ValueError: the judge refused one of them; says why.
+        ValueError: the judge refused a history; the message says why.
     """
     text = "\n\n".join("\n".join(map(json.dumps, history)) for history in histories)
     done = subprocess.run([binary()], input=text, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 2), done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(histories)
-    return [_verdict(answer) for answer in answers]
+    outputs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(outputs) == len(histories)
+    return [_verdict(output) for output in outputs]
 
 
-def _verdict(answer: Mapping[str, Any]) -> Verdict:
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    levels = {name: level for name, level in answer["levels"].items() if level is not None}
+def _verdict(output: Mapping[str, Any]) -> Verdict:
+    if "error" in output:
+        raise ValueError(output["error"])
+    levels = {name: level for name, level in output["levels"].items() if level is not None}
     return Verdict(
-        committed=answer["committed"],
-        failed=answer["failed"],
-        unknown=answer["unknown"],
-        reads=answer["reads"],
-        appends=answer["appends"],
+        committed=output["committed"],
+        failed=output["failed"],
+        unknown=output["unknown"],
+        reads=output["reads"],
+        appends=output["appends"],
         levels={name: level["holds"] for name, level in levels.items()},
         anomalies={name: frozenset(level["anomalies"]) for name, level in levels.items()},
         why={name: level["why"] for name, level in levels.items()},

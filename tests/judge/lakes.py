@@ -1,4 +1,4 @@
-"""Lakes for the recorded programs: with Spark, and with plain rows in its place."""
+"""Lakes for the recorded programs: with Spark, and with rows in Python instead."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from txlake.storage import open_store
 from txlake.system import System
 
 
-def spelled(level: str) -> str:
-    """The judge's name of a level, as txlake's."""
+def txlake_level(level: str) -> str:
+    """Return txlake's name of a level that the judge names."""
     return level.replace("-", "_")
 
 
 class SparkClient:
-    """A session of a lake."""
+    """A session of a lake on Spark."""
 
     def __init__(self, session: txlake.LakeSession) -> None:
         self.session = session
 
     def begin(self, level: str) -> txlake.Transaction:
-        return self.session.begin(isolation=spelled(level))
+        return self.session.begin(isolation=txlake_level(level))
 
     def rows(self, transaction: txlake.Transaction | None, sql: str) -> list[Mapping[str, Any]]:
-        found = (transaction or self.session).sql(sql).collect()
-        return [row.asDict() for row in found]
+        rows = (transaction or self.session).sql(sql).collect()
+        return [row.asDict() for row in rows]
 
 
 class RowClient:
-    """A session whose rows are Python's."""
+    """A session on rows in Python."""
 
     def __init__(self, session: RowSession) -> None:
         self.session = session
 
     def begin(self, level: str) -> Transaction:
-        return self.session.begin(level=parse_level(spelled(level)))
+        return self.session.begin(level=parse_level(txlake_level(level)))
 
     def rows(self, transaction: Transaction | None, sql: str) -> list[dict[str, object]]:
         if transaction is None:
@@ -60,7 +60,7 @@ def row_engine(
     settings: Settings | None = None,
     spark_settings: Mapping[str, str] | None = None,
 ) -> RowEngine:
-    """An engine as `txlake.connect` makes it, without Spark."""
+    """Return an engine as `txlake.connect` makes it, without Spark."""
     system, settings = System(), settings or Settings()
     return RowEngine(
         system=system,
@@ -79,9 +79,9 @@ def row_lake(
     level: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Iterator[RowSession]:
-    """A lake as `txlake.connect` opens it, for a session without Spark."""
+    """Open a lake as `txlake.connect` does, and yield a session without Spark."""
     engine = row_engine(warehouse, catalog, options=options)
-    session = RowSession(engine, level=None if level is None else parse_level(spelled(level)))
+    session = RowSession(engine, level=None if level is None else parse_level(txlake_level(level)))
     open_lake(session)
     try:
         yield session
@@ -90,8 +90,10 @@ def row_lake(
         engine.close()
 
 
-def made(client: Client, warehouse: str, names: Sequence[str], *, by_place: bool) -> list[Table]:
-    """New tables of lists."""
+def create_tables(
+    client: Client, warehouse: str, names: Sequence[str], *, by_place: bool
+) -> list[Table]:
+    """Create tables of lists; `by_place`: as path tables."""
     tables = []
     for name in names:
         sql = f"delta.`{warehouse}/places/{name}`" if by_place else name
@@ -101,10 +103,10 @@ def made(client: Client, warehouse: str, names: Sequence[str], *, by_place: bool
     return tables
 
 
-def places(warehouse: str, tables: Sequence[Table]) -> dict[str, str]:
-    """Where the tables are, by their names."""
+def table_folders(warehouse: str, tables: Sequence[Table]) -> dict[str, str]:
+    """Return the folders of the tables by their names."""
     by_place = {table.name: table.sql.startswith("delta.") for table in tables}
     return {
-        name: f"{warehouse}/places/{name}" if placed else f"{warehouse}/{name}"
-        for name, placed in by_place.items()
+        name: f"{warehouse}/places/{name}" if is_by_place else f"{warehouse}/{name}"
+        for name, is_by_place in by_place.items()
     }

@@ -1,15 +1,16 @@
 """Transactions over lists, as statements on tables, and how they are recorded.
 
-A table of these has the columns `k STRING, v BIGINT, list ARRAY<BIGINT>`. A list is
+A table has the columns `k STRING, v BIGINT, list ARRAY<BIGINT>`. A list is
 
 - one row, whose `list` has the elements (k is x or y): an UPDATE or a MERGE appends, so that two
   transactions change the same row;
-- or the rows whose `v` are the elements (k is p or q): an INSERT appends. In which order is said by
-  the table's log; while a run is recorded they are sorted, and `in_order` puts them right.
+- or the rows whose `v` are the elements (k is p or q): an INSERT appends. The table's log knows
+  their order; they are recorded sorted, and `with_row_order` corrects that.
 
 A statement that reads for its writes is an `INSERT ... SELECT` of the list into rows of the
-transaction's own (k is seen:NUMBER), in the same table or in another one. What it saw is read there
-afterwards: in another table once it is committed, as the transaction reads nothing of that table.
+transaction's own (k is seen:NUMBER), in the same table or in another one. Its result is read back
+from these rows, in another table only after the commit, because the transaction must read nothing
+of that table.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tests.judge.histories import Access, Operation
 from tests.judge.recorder import Recorder
 from txlake.errors import Conflict, OutcomeUnknown, Unavailable
 
-IN_A_ROW = ("x", "y")
-IN_ROWS = ("p", "q")
+ONE_ROW_LISTS = ("x", "y")
+ROW_LISTS = ("p", "q")
 COLUMNS = "(k STRING, v BIGINT, list ARRAY<BIGINT>)"
 FIRST_ROWS = "VALUES ('x', NULL, array()), ('y', NULL, array())"
 
 
-class Held(Protocol):
+class OpenTransaction(Protocol):
     """An open transaction."""
 
     def commit(self) -> None: ...
@@ -42,25 +43,25 @@ class Held(Protocol):
 
 
 class Client(Protocol):
-    """What a program needs of a session."""
+    """A session as programs use it."""
 
     def begin(self, level: str) -> Any: ...
 
     def rows(self, transaction: Any | None, sql: str) -> Sequence[Mapping[str, Any]]:
-        """What a statement answers, in the transaction or as one of its own."""
+        """Execute a statement in the transaction, or as one of its own; return its rows."""
         ...
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of lists: its name in keys, its name in statements."""
+    """A table of lists: its name in keys, and its name in SQL."""
 
     name: str
     sql: str
 
     @property
     def lists(self) -> list[str]:
-        return [f"{self.name}.{k}" for k in (*IN_A_ROW, *IN_ROWS)]
+        return [f"{self.name}.{k}" for k in (*ONE_ROW_LISTS, *ROW_LISTS)]
 
 
 @dataclass(frozen=True)
@@ -68,118 +69,122 @@ class Plan:
     """A transaction before it is run.
 
     Attributes:
-        number: no other transaction of the history has it; it is the element that this one appends.
-        alone: a single statement without BEGIN and COMMIT.
+        number: unique in the history; also the element that the transaction appends.
+        autocommit: a single statement without BEGIN and COMMIT.
     """
 
     number: int
     level: str
     accesses: Sequence[Access]
-    alone: bool = False
+    autocommit: bool = False
 
 
-def drawn(
-    dice: random.Random,
+def random_plan(
+    rng: random.Random,
     number: int,
     level: str,
     tables: Sequence[Table],
     *,
-    alone: bool = False,
-    blind: bool = True,
+    autocommit: bool = False,
+    allows_blind_appends: bool = True,
 ) -> Plan:
-    """A small transaction over few keys: reads, and writes of other keys or of the same ones.
+    """Return a random small transaction over few keys: reads and writes of the same or other keys.
 
     Args:
-        alone: whether a single access may be a statement without BEGIN.
-        blind: whether it may be a blind append.
+        autocommit: a single access may be a statement without BEGIN.
+        allows_blind_appends: the transaction may be a blind append.
     """
     keys = [key for table in tables for key in table.lists]
     accesses: list[Access] = []
-    for _ in range(dice.choice([1, 2, 2, 3])):
-        key, what = dice.choice(keys), dice.random()
+    for _ in range(rng.choice([1, 2, 2, 3])):
+        key, draw = rng.choice(keys), rng.random()
         if ("insert", key, number) in accesses:
-            continue  # a row of its own has no place yet among those that others add meanwhile
-        if what < 0.35:
+            continue  # its own new row has no position in the list before the commit
+        if draw < 0.35:
             accesses.append(("r", key, None))
-        elif what < 0.55:
+        elif draw < 0.55:
             accesses.append(("rfw", key, None))
-        elif all(kind[0] == "r" or of != key for kind, of, _ in accesses):
+        elif all(kind[0] == "r" or other != key for kind, other, _ in accesses):
             accesses.append((_append_to(key), key, number))
-    if not accesses or (not blind and {kind for kind, _, _ in accesses} == {"insert"}):
-        accesses.append(("rfw", dice.choice(keys), None))
-    single = len(accesses) == 1 and accesses[0][0] != "rfw"
-    return Plan(number, level, accesses, single and alone and dice.random() < 0.5)
+    if not accesses or (
+        not allows_blind_appends and {kind for kind, _, _ in accesses} == {"insert"}
+    ):
+        accesses.append(("rfw", rng.choice(keys), None))
+    is_single = len(accesses) == 1 and accesses[0][0] != "rfw"
+    return Plan(number, level, accesses, is_single and autocommit and rng.random() < 0.5)
 
 
 def _append_to(key: str) -> Any:
-    return "append" if key[-1] in IN_A_ROW else "insert"
+    return "append" if key[-1] in ONE_ROW_LISTS else "insert"
 
 
-def everything(number: int, level: str, tables: Sequence[Table]) -> Plan:
-    """The reader at the end."""
+def plan_to_read_all(number: int, level: str, tables: Sequence[Table]) -> Plan:
+    """Return a plan that reads every list."""
     return Plan(number, level, [("r", key, None) for table in tables for key in table.lists])
 
 
-def carried_out(
+def run_plan(
     client: Client, recorder: Recorder, tables: Sequence[Table], plan: Plan
 ) -> Iterator[None]:
-    """Runs one transaction; stops before each statement, and before COMMIT, for others to go on."""
+    """Run one transaction, and pause before each statement and before COMMIT."""
     places = {table.name: table.sql for table in tables}
-    recorder.began(plan.accesses, plan.level)
-    transaction: Held | None = None
+    recorder.record_begin(plan.accesses, plan.level)
+    transaction: OpenTransaction | None = None
     done: list[Access] = []
-    later: list[tuple[int, Callable[[], list[int]]]] = []
+    deferred: list[tuple[int, Callable[[], list[int]]]] = []
     try:
-        if not plan.alone:
+        if not plan.autocommit:
             transaction = client.begin(plan.level)
         for kind, key, element in plan.accesses:
             yield
             name, _, k = key.partition(".")
-            into = _own_rows(plan, tables, name)
+            into = _result_table(plan, tables, name)
             statements = _Statements(client, transaction, places[name], k, plan.number, into)
             match kind:
                 case "r":
                     done.append((kind, key, statements.select()))
                 case "rfw":
-                    own = statements.insert_select(len(done))
+                    result_key = statements.insert_select(len(done))
                     if into == places[name]:
-                        done.append((kind, key, statements.seen(own)))
+                        done.append((kind, key, statements.read_back(result_key)))
                     else:
                         afterwards = replace(statements, transaction=None)
-                        later.append((len(done), partial(afterwards.seen, own)))
+                        deferred.append((len(done), partial(afterwards.read_back, result_key)))
                         done.append((kind, key, None))
                 case _:
-                    statements.add(element)
+                    statements.append(element)
                     done.append((kind, key, element))
         yield
         if transaction is not None:
-            recorder.asked_to_commit()
+            recorder.record_commit_request()
             transaction.commit()
     except (Conflict, Unavailable):
-        recorder.failed()
+        recorder.record_failed()
     except OutcomeUnknown:
-        recorder.unknown()
+        recorder.record_unknown()
     else:
         try:
-            for place, seen in later:
+            for place, read in deferred:
                 kind, key, _ = done[place]
-                done[place] = (kind, key, seen())
+                done[place] = (kind, key, read())
         except Unavailable:
-            recorder.unknown()  # what it saw is
+            recorder.record_unknown()  # it committed, but the results of its reads are unknown
         else:
-            recorder.committed(done)
+            recorder.record_committed(done)
 
 
-def _own_rows(plan: Plan, tables: Sequence[Table], name: str) -> str:
-    """Which table takes what the plan reads of this one: for even numbers another, if there is."""
-    found = [table.sql for table in tables if (table.name == name) == bool(plan.number % 2)]
-    return found[0] if found else tables[0].sql
+def _result_table(plan: Plan, tables: Sequence[Table], name: str) -> str:
+    """Return the table for the plan's results of reading a table: for even numbers another
+    table.
+    """
+    others = [table.sql for table in tables if (table.name == name) == bool(plan.number % 2)]
+    return others[0] if others else tables[0].sql
 
 
 @dataclass(frozen=True)
 class _Statements:
     client: Client
-    transaction: Held | None
+    transaction: OpenTransaction | None
     table: str
     k: str
     number: int
@@ -189,14 +194,14 @@ class _Statements:
         return self.client.rows(self.transaction, sql)
 
     def select(self) -> list[int]:
-        if self.k in IN_A_ROW:
+        if self.k in ONE_ROW_LISTS:
             return _elements(self._rows(f"SELECT list FROM {self.table} WHERE k = '{self.k}'"))
         rows = self._rows(f"SELECT v FROM {self.table} WHERE k = '{self.k}'")
         return sorted(row["v"] for row in rows)
 
-    def add(self, element: int) -> None:
+    def append(self, element: int) -> None:
         table, k = self.table, self.k
-        if k in IN_ROWS:
+        if k in ROW_LISTS:
             self._rows(f"INSERT INTO {table} VALUES ('{k}', {element}, NULL)")
         elif element % 3:
             self._rows(f"UPDATE {table} SET list = array_append(list, {element}L) WHERE k = '{k}'")
@@ -207,7 +212,7 @@ class _Statements:
             )
 
     def insert_select(self, place: int) -> str:
-        """The key of the rows that have what it read."""
+        """Insert what is read into own rows; return their key."""
         own = f"seen:{self.number}:{place}"
         self._rows(
             f"INSERT INTO {self.into} SELECT '{own}', v, list FROM {self.table} "
@@ -215,28 +220,29 @@ class _Statements:
         )
         return own
 
-    def seen(self, own: str) -> list[int]:
+    def read_back(self, own: str) -> list[int]:
         rows = self._rows(f"SELECT v, list FROM {self.into} WHERE k = '{own}'")
-        if self.k in IN_A_ROW:
+        if self.k in ONE_ROW_LISTS:
             return _elements(rows)
         return sorted(row["v"] for row in rows)
 
 
 def _elements(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Those of a list's row. Where there are two rows there are doubled elements, for the judge."""
+    """Return the elements of a list's row; two rows give doubled elements, which the judge
+    finds.
+    """
     return [element for row in [*rows, *rows[:-1]] for element in row["list"]]
 
 
-# What the logs say
+# The order of rows by the logs
 
 
-def orders(tables: Mapping[str, str]) -> dict[str, list[int]]:
-    """In which order the rows of each key came, as delta-rs reads version after version.
+def row_orders(tables: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return the order in which each key's rows were added, read version by version by delta-rs.
 
-    Args:
-        tables: the folders by their names in keys.
+    `tables`: the folders by their names in keys.
     """
-    found: dict[str, list[int]] = {}
+    orders: dict[str, list[int]] = {}
     for name, place in tables.items():
         last = DeltaTable(place)
         for version in range(last.version() + 1):
@@ -244,38 +250,40 @@ def orders(tables: Mapping[str, str]) -> dict[str, list[int]]:
             rows = QueryBuilder().register("t", last)
             read = pa.table(rows.execute("SELECT k, v FROM t WHERE v IS NOT NULL").read_all())
             for row in read.to_pylist():
-                if row["k"] in IN_ROWS:
-                    order = found.setdefault(f"{name}.{row['k']}", [])
+                if row["k"] in ROW_LISTS:
+                    order = orders.setdefault(f"{name}.{row['k']}", [])
                     if row["v"] not in order:
                         order.append(row["v"])
-    return found
+    return orders
 
 
-def in_order(history: Sequence[Operation], orders: Mapping[str, Sequence[int]]) -> list[Operation]:
-    """The history with its reads of rows in the order that the logs say."""
+def with_row_order(
+    history: Sequence[Operation], orders: Mapping[str, Sequence[int]]
+) -> list[Operation]:
+    """Return the history with its reads of rows in the order of the logs."""
 
-    def put_right(access: Sequence[Any]) -> Sequence[Any]:
+    def reorder(access: Sequence[Any]) -> Sequence[Any]:
         kind, key, seen = access
-        if kind[0] != "r" or seen is None or key[-1] not in IN_ROWS:
+        if kind[0] != "r" or seen is None or key[-1] not in ROW_LISTS:
             return access
         order = orders.get(key, ())
-        # What no version has comes last: the judge says what that means.
+        # Elements that no version has come last, where the judge finds them.
         return (kind, key, sorted(seen, key=lambda v: order.index(v) if v in order else len(order)))
 
     return [
-        {**one, "value": [put_right(access) for access in one["value"]]} if "value" in one else one
+        {**one, "value": [reorder(access) for access in one["value"]]} if "value" in one else one
         for one in history
     ]
 
 
-# One thing at a time
+# One statement at a time
 
 
-def interleaved(dice: random.Random, programs: Sequence[Iterator[None]]) -> None:
-    """Runs programs in one thread: whose turn it is at each stop is drawn."""
+def run_interleaved(rng: random.Random, programs: Sequence[Iterator[None]]) -> None:
+    """Run programs in one thread; the next one is drawn at each pause."""
     running = list(programs)
     while running:
-        one = dice.choice(running)
+        one = rng.choice(running)
         try:
             next(one)
         except StopIteration:

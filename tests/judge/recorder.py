@@ -1,7 +1,7 @@
-"""Transactions become a history: when each began, asked for its end and ended, and how.
+"""Recording transactions as a history: their begins, commit requests and outcomes.
 
-Owns the form of a recorded history, for every run: threads, processes that write to one file, the
-simulation. Nothing here knows what the transactions are made of.
+Owns the format of a recorded history for every run: threads, processes that write to one file, the
+simulation.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ class Recorder:
     """Records the transactions of one process, one after the other.
 
     Attributes:
-        process: its number, which no other process of the history has.
-        keep: takes the operations, at once: a process may be killed after any of them.
+        process: its number, unique in the history.
+        write: stores an operation at once, as the process may be killed after any of them.
         now: a clock that all processes of the history share.
     """
 
     process: int
-    keep: Callable[[Operation], object]
+    write: Callable[[Operation], object]
     now: Callable[[], int] = time.monotonic_ns
 
-    def began(self, accesses: Sequence[Access], level: str) -> None:
-        """A transaction at this level is about to do these; what it will see isn't known yet."""
+    def record_begin(self, accesses: Sequence[Access], level: str) -> None:
+        """Record that a transaction begins with these accesses, whose reads have no results yet."""
         planned = [(kind, key, None if kind[0] == "r" else to) for kind, key, to in accesses]
-        self._keep("invoke", value=planned, level=level)
+        self._write("invoke", value=planned, level=level)
 
-    def asked_to_commit(self) -> None:
-        """Its last statement is done."""
-        self._keep("commit")
+    def record_commit_request(self) -> None:
+        """Record that the last statement is done and COMMIT follows."""
+        self._write("commit")
 
-    def committed(self, accesses: Sequence[Access]) -> None:
-        """It did, and these are its accesses with what it saw."""
-        self._keep("ok", value=accesses)
+    def record_committed(self, accesses: Sequence[Access]) -> None:
+        """Record that the transaction committed, with the results of its reads."""
+        self._write("ok", value=accesses)
 
-    def failed(self) -> None:
-        """It certainly didn't commit."""
-        self._keep("fail")
+    def record_failed(self) -> None:
+        """Record that the transaction certainly didn't commit."""
+        self._write("fail")
 
-    def unknown(self) -> None:
-        """It may have committed, or still do."""
-        self._keep("info")
+    def record_unknown(self) -> None:
+        """Record that the transaction may have committed, or may still do so."""
+        self._write("info")
 
-    def _keep(self, kind: str, **more: Any) -> None:
-        self.keep({"type": kind, "process": self.process, "time": self.now(), **more})
+    def _write(self, kind: str, **more: Any) -> None:
+        self.write({"type": kind, "process": self.process, "time": self.now(), **more})
 
 
-def to_file(path: Path) -> Callable[[Operation], object]:
-    """Appends operations to a file that many processes append to."""
+def append_to_file(path: Path) -> Callable[[Operation], object]:
+    """Return a function that appends operations to a file, which several processes may share."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return lambda operation: os.write(descriptor, json.dumps(operation).encode() + b"\n")
 
 
-def from_file(path: Path) -> list[Operation]:
-    """The operations in such a file."""
+def read_file(path: Path) -> list[Operation]:
+    """Return the operations in such a file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @dataclass
-class Ticks:
-    """A clock for runs in which one thing happens at a time."""
+class LogicalClock:
+    """A clock that counts its readings, for runs with one statement at a time."""
 
     time: int = field(default=0)
 

@@ -1,4 +1,4 @@
-"""The whole engine, with Spark: threads of one Spark and processes with one each, judged."""
+"""The whole engine with Spark, judged: threads that share a Spark, and processes with their own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.judge.environments import prepare_task, verdict_on, worker_tasks
 from tests.judge.histories import LEVELS
-from tests.judge.places import prepared, verdict_on, workers
-from tests.judge.worker import PROGRAM, Work, opened, run
+from tests.judge.worker import PROGRAM, WorkerTask, open_client, run
 from tests.lake.programs import together
 from tests.storage.conftest import s3_options  # noqa: F401
 
@@ -21,32 +21,34 @@ pytestmark = [
 ]
 
 
-def in_a_thread(work: Work) -> None:
-    """A lake of its own, on the Spark of all."""
-    with opened(work) as client:
-        run(client, work)
+def in_a_thread(task: WorkerTask) -> None:
+    """Run a task with a lake of its own on the shared Spark."""
+    with open_client(task) as client:
+        run(client, task)
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("place", ["catalog on PostgreSQL", "catalog on S3", "path"])
-def test_threads_get_what_their_levels_promise(
-    request: pytest.FixtureRequest, tmp_path: Path, place: str
+@pytest.mark.parametrize("environment", ["catalog on PostgreSQL", "catalog on S3", "path"])
+def test_threads_keep_their_levels(
+    request: pytest.FixtureRequest, tmp_path: Path, environment: str
 ) -> None:
-    work = prepared(request, tmp_path, place, levels=LEVELS, seed=3, transactions=5)
-    spark = replace(work, on_spark=True)
+    task = prepare_task(request, tmp_path, environment, levels=LEVELS, seed=3, transactions=5)
+    spark = replace(task, on_spark=True)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(in_a_thread, workers(spark, 3)))
-    verdict = verdict_on(work)
+        list(pool.map(in_a_thread, worker_tasks(spark, 3)))
+    verdict = verdict_on(task)
     assert verdict.levels["promised"], verdict.explain("promised")
     assert verdict.committed + verdict.failed == 3 * 5 + 1
     assert verdict.committed > 5
 
 
 @pytest.mark.broad
-def test_processes_with_a_spark_each(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    work = prepared(request, tmp_path, "catalog", levels=LEVELS, seed=4, transactions=6)
-    both = workers(replace(work, on_spark=True), 2)
+def test_processes_with_their_own_spark_keep_their_levels(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    task = prepare_task(request, tmp_path, "catalog", levels=LEVELS, seed=4, transactions=6)
+    both = worker_tasks(replace(task, on_spark=True), 2)
     together(PROGRAM, [[one.as_argument()] for one in both])
-    verdict = verdict_on(work)
+    verdict = verdict_on(task)
     assert verdict.levels["promised"], verdict.explain("promised")
     assert verdict.committed > 6

@@ -1,4 +1,4 @@
-"""Real processes on one lake, judged: databases, stores, kinds of tables, one that is killed."""
+"""Real processes on one lake, judged: databases, stores, kinds of tables, and a killed process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.judge.environments import ENVIRONMENTS, prepare_task, verdict_on, worker_tasks
 from tests.judge.histories import LEVELS
-from tests.judge.places import PLACES, prepared, verdict_on, workers
 from tests.judge.worker import PROGRAM
 from tests.lake.programs import ended, start, together
 from tests.storage.conftest import s3_options  # noqa: F401
@@ -20,24 +20,28 @@ pytestmark = [
 
 
 @pytest.mark.broad(keep=1)
-@pytest.mark.parametrize("place", [place for place in PLACES if " on " in place])
-def test_processes_get_what_their_levels_promise(
-    request: pytest.FixtureRequest, tmp_path: Path, place: str
+@pytest.mark.parametrize(
+    "environment", [environment for environment in ENVIRONMENTS if " on " in environment]
+)
+def test_processes_keep_their_levels(
+    request: pytest.FixtureRequest, tmp_path: Path, environment: str
 ) -> None:
-    work = prepared(request, tmp_path, place, levels=LEVELS, seed=1, transactions=10)
-    together(PROGRAM, [[one.as_argument()] for one in workers(work, 3)])
-    verdict = verdict_on(work)
+    task = prepare_task(request, tmp_path, environment, levels=LEVELS, seed=1, transactions=10)
+    together(PROGRAM, [[one.as_argument()] for one in worker_tasks(task, 3)])
+    verdict = verdict_on(task)
     assert verdict.levels["promised"], verdict.explain("promised")
     assert verdict.committed + verdict.failed == 3 * 10 + 1
     assert verdict.committed > 10
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("place", ["catalog", "path"])
-def test_a_process_is_killed(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> None:
-    work = prepared(request, tmp_path, place, levels=LEVELS, seed=2, transactions=10)
-    history = Path(work.history)
-    processes = [start(PROGRAM, one.as_argument()) for one in workers(work, 3)]
+@pytest.mark.parametrize("environment", ["catalog", "path"])
+def test_levels_hold_when_a_process_is_killed(
+    request: pytest.FixtureRequest, tmp_path: Path, environment: str
+) -> None:
+    task = prepare_task(request, tmp_path, environment, levels=LEVELS, seed=2, transactions=10)
+    history = Path(task.history)
+    processes = [start(PROGRAM, one.as_argument()) for one in worker_tasks(task, 3)]
     try:
         for process in processes:
             assert process.stdout is not None
@@ -55,7 +59,7 @@ def test_a_process_is_killed(request: pytest.FixtureRequest, tmp_path: Path, pla
         for process in processes:
             with process:
                 process.kill()
-    verdict = verdict_on(work)
+    verdict = verdict_on(task)
     assert verdict.levels["promised"], verdict.explain("promised")
     assert verdict.committed > 10
     assert verdict.unknown <= 1

@@ -1,4 +1,4 @@
-"""The judge agrees with brute force: small random histories, tried in every possible order."""
+"""The judge agrees with brute force: small random histories, checked in every possible order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.judge.histories import Access, Operation, judged_all
+from tests.judge.histories import Access, Operation, judge_all
 
 pytestmark = pytest.mark.peer("judge")
 
@@ -20,7 +20,7 @@ State = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Transaction:
-    """Reads, then appends; when it began and ended."""
+    """A transaction: its reads, then its appends, with its begin and end."""
 
     reads: Sequence[Access]
     appends: Sequence[Access]
@@ -37,59 +37,59 @@ class Transaction:
         return new
 
     def operations(self, process: int) -> list[Operation]:
-        asked = [*((kind, key, None) for kind, key, _ in self.reads), *self.appends]
-        began = {"type": "invoke", "process": process, "time": self.began, "value": asked}
+        planned = [*((kind, key, None) for kind, key, _ in self.reads), *self.appends]
+        began = {"type": "invoke", "process": process, "time": self.began, "value": planned}
         done = [*self.reads, *self.appends]
         return [began, {"type": "ok", "process": process, "time": self.ended, "value": done}]
 
 
-def drawn(dice: random.Random) -> list[Transaction]:
-    """Three transactions that saw anything, and one at the end that saw all that was written."""
+def random_history(rng: random.Random) -> list[Transaction]:
+    """Return three transactions with random reads, and a last one that reads everything written."""
     appended: dict[str, list[int]] = {key: [] for key in KEYS}
-    shapes = []
-    item = dice.choice(["append", "append", "insert"])
+    appends_of = []
+    item = rng.choice(["append", "append", "insert"])
     for number in range(3):
-        appends = [(item, key, number) for key in KEYS if dice.random() < 0.5]
+        appends = [(item, key, number) for key in KEYS if rng.random() < 0.5]
         for _, key, element in appends:
             appended[key].append(element)
-        shapes.append(appends)
+        appends_of.append(appends)
     for elements in appended.values():
-        dice.shuffle(elements)
+        rng.shuffle(elements)
     transactions = []
-    for number, appends in enumerate(shapes):
+    for number, appends in enumerate(appends_of):
         reads = []
         for key in KEYS:
             others = [one for one in appended[key] if one != number]
-            if dice.random() < 0.7:
-                kind = dice.choice(["r", "rfw"]) if appends else "r"
-                order = appended[key][: dice.randint(0, len(others))]
+            if rng.random() < 0.7:
+                kind = rng.choice(["r", "rfw"]) if appends else "r"
+                order = appended[key][: rng.randint(0, len(others))]
                 reads.append((kind, key, [one for one in order if one != number]))
-        began = dice.randrange(30)
+        began = rng.randrange(30)
         transactions.append(
-            Transaction(reads, appends, began, began + dice.randrange(1, 30))  # type: ignore[arg-type]
+            Transaction(reads, appends, began, began + rng.randrange(1, 30))  # type: ignore[arg-type]
         )
     last = [("r", key, appended[key]) for key in KEYS]
     return [*transactions, Transaction(last, [], 98, 99)]  # type: ignore[arg-type]
 
 
-def wrote(transactions: Sequence[Transaction]) -> bool:
+def has_writes(transactions: Sequence[Transaction]) -> bool:
     return any(one.appends for one in transactions)
 
 
-def in_time(order: Sequence[Transaction]) -> bool:
+def respects_time(order: Sequence[Transaction]) -> bool:
     return not any(
         later.ended < earlier.began for earlier, later in itertools.combinations(order, 2)
     )
 
 
 def orders(transactions: Sequence[Transaction], *, strict: bool) -> Iterator[list[Transaction]]:
-    """Every order of these that ends with the last one."""
+    """Yield every order of these transactions in which the last one stays last."""
     for order in itertools.permutations(transactions[:-1]):
-        if not strict or in_time(order):
+        if not strict or respects_time(order):
             yield [*order, transactions[-1]]
 
 
-def serial(order: Sequence[Transaction], kinds: Sequence[str] = ("r", "rfw")) -> bool:
+def is_serial(order: Sequence[Transaction], kinds: Sequence[str] = ("r", "rfw")) -> bool:
     state: State = dict.fromkeys(KEYS, ())
     for one in order:
         if not one.reads_are(state, kinds):
@@ -98,12 +98,15 @@ def serial(order: Sequence[Transaction], kinds: Sequence[str] = ("r", "rfw")) ->
     return state == {key: tuple(seen) for _, key, seen in order[-1].reads}
 
 
-def serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
-    return any(serial(order) for order in orders(transactions, strict=strict))
+def is_serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    return any(is_serial(order) for order in orders(transactions, strict=strict))
 
 
-def snapshot(transactions: Sequence[Transaction], *, strict: bool) -> bool:
-    """Some order of begins and commits: each read its snapshot and changed what is in it."""
+def is_snapshot(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    """Return whether an order of begins and commits exists in which each reads its snapshot.
+
+    No transaction may change what another one changed after its snapshot.
+    """
     writers = range(len(transactions) - 1)
     return any(
         (not strict or _instants_in_time(order, transactions)) and _snapshots(order, transactions)
@@ -121,7 +124,10 @@ def _instants_in_time(order: Sequence[int], transactions: Sequence[Transaction])
 
 
 def _snapshots(order: Sequence[int], transactions: Sequence[Transaction]) -> bool:
-    """Whether it is so with each number once for a begin and once for a commit, in this order."""
+    """Return whether the history is one of snapshots with this order, where each number stands
+    first for
+    its begin and then for its commit.
+    """
     state: State = dict.fromkeys(KEYS, ())
     seen: dict[int, State] = {}
     for n in order:
@@ -138,29 +144,31 @@ def _snapshots(order: Sequence[int], transactions: Sequence[Transaction]) -> boo
     return transactions[-1].reads_are(state)
 
 
-def write_serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+def is_write_serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
     *others, last = transactions
     writers = [*(one for one in others if one.appends), last]
-    return snapshot(transactions, strict=strict) and _have_an_order(writers, strict=strict)
+    return is_snapshot(transactions, strict=strict) and _have_order(writers, strict=strict)
 
 
-def _have_an_order(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+def _have_order(transactions: Sequence[Transaction], *, strict: bool) -> bool:
     last = transactions[-1]
     return any(
-        serial(order, ["rfw"]) and last.reads_are(_end(order))
+        is_serial(order, ["rfw"]) and last.reads_are(_final_state(order))
         for order in orders(transactions, strict=strict)
     )
 
 
-def beside_appends(transactions: Sequence[Transaction], *, strict: bool) -> bool:
-    """The writes have an order if blind appends, and what was seen of them, are left out.
+def is_write_serializable_beside_appends(
+    transactions: Sequence[Transaction], *, strict: bool
+) -> bool:
+    """Return whether the writes have an order without blind appends and without the reads of these.
 
-    And no two of them each missed what the other one wrote. A key is a table here.
+    No two transactions may each have missed what the other one wrote. A key is a table here.
     """
     *others, last = transactions
     writers = [one for one in others if one.appends]
     blind = {(key, n) for one in writers for _, key, n in _blind_appends(one)}
-    left = [
+    reduced = [
         replace(
             one,
             reads=[_without(access, blind) for access in one.reads],
@@ -169,21 +177,23 @@ def beside_appends(transactions: Sequence[Transaction], *, strict: bool) -> bool
         for one in [*writers, last]
     ]
     return (
-        snapshot(transactions, strict=strict)
-        and _have_an_order(left, strict=strict)
+        is_snapshot(transactions, strict=strict)
+        and _have_order(reduced, strict=strict)
         and not any(
-            _missed(one, other) and _missed(other, one)
+            _has_missed(one, other) and _has_missed(other, one)
             for one, other in itertools.combinations(writers, 2)
         )
     )
 
 
 def _blind_appends(one: Transaction) -> list[Access]:
-    looked = {key for _, key, _ in one.reads}
-    return [access for access in one.appends if access[0] == "insert" and access[1] not in looked]
+    read_keys = {key for _, key, _ in one.reads}
+    return [
+        access for access in one.appends if access[0] == "insert" and access[1] not in read_keys
+    ]
 
 
-def _missed(one: Transaction, other: Transaction) -> bool:
+def _has_missed(one: Transaction, other: Transaction) -> bool:
     return any(
         kind == "rfw" and key == changed and element not in seen
         for kind, key, seen in one.reads
@@ -191,12 +201,12 @@ def _missed(one: Transaction, other: Transaction) -> bool:
     )
 
 
-def _without(access: Access, left_out: set[tuple[str, int]]) -> Access:
+def _without(access: Access, excluded: set[tuple[str, int]]) -> Access:
     kind, key, seen = access
-    return (kind, key, [one for one in seen if (key, one) not in left_out])
+    return (kind, key, [one for one in seen if (key, one) not in excluded])
 
 
-def _end(order: Sequence[Transaction]) -> State:
+def _final_state(order: Sequence[Transaction]) -> State:
     state: State = dict.fromkeys(KEYS, ())
     for one in order:
         state = one.after(state)
@@ -204,29 +214,29 @@ def _end(order: Sequence[Transaction]) -> State:
 
 
 ORACLES = {
-    "serializable": serializable,
-    "write-serializable": write_serializable,
-    "write-serializable-beside-appends": beside_appends,
-    "snapshot": snapshot,
+    "serializable": is_serializable,
+    "write-serializable": is_write_serializable,
+    "write-serializable-beside-appends": is_write_serializable_beside_appends,
+    "snapshot": is_snapshot,
 }
 
 
 @pytest.mark.broad
 def test_the_judge_agrees_with_every_order() -> None:
-    dice = random.Random(7)
-    histories = [one for one in (drawn(dice) for _ in range(HISTORIES)) if wrote(one)]
-    verdicts = judged_all(
+    rng = random.Random(7)
+    histories = [one for one in (random_history(rng) for _ in range(HISTORIES)) if has_writes(one)]
+    verdicts = judge_all(
         [
             [line for process, one in enumerate(history) for line in one.operations(process)]
             for history in histories
         ]
     )
-    seen = dict.fromkeys(itertools.product(ORACLES, (False, True), (False, True)), 0)
+    checks = dict.fromkeys(itertools.product(ORACLES, (False, True), (False, True)), 0)
     for history, verdict in zip(histories, verdicts, strict=True):
         for level, oracle in ORACLES.items():
             for strict in (False, True):
                 holds = oracle(history, strict=strict)
                 name = f"strict-{level}" if strict else level
                 assert verdict.levels[name] is holds, (name, history, verdict.explain(name))
-                seen[level, strict, holds] += 1
-    assert min(seen.values()) > HISTORIES // 20, seen
+                checks[level, strict, holds] += 1
+    assert min(checks.values()) > HISTORIES // 20, checks

@@ -1,7 +1,7 @@
-"""A process that runs transactions over lists on somebody's lake, and records them to a file.
+"""A process that runs transactions over lists on a lake, and records them in a file.
 
-Its one argument is a `Work` in JSON. It says `ready` when the lake is open, waits for a line, runs,
-and ends.
+Its one argument is a `WorkerTask` in JSON. It prints `ready` when the lake is open, waits for a
+line, runs the transactions, and ends.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 
 import txlake
 from tests.judge.lakes import RowClient, SparkClient, row_lake
-from tests.judge.programs import Client, Table, carried_out, drawn
-from tests.judge.recorder import Recorder, to_file
+from tests.judge.programs import Client, Table, random_plan, run_plan
+from tests.judge.recorder import Recorder, append_to_file
 
 PROGRAM = "from tests.judge.worker import main; main()"
 _NUMBERS = 1_000
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkerTask:
     """What a worker does.
 
     Attributes:
-        tables: pairs of their names, in keys and in statements.
-        levels: each transaction is at one of them.
-        history: the file that all workers record to.
+        tables: pairs of the tables' names, in keys and in SQL.
+        levels: the isolation levels; each transaction has one of them.
+        history: the file in which all workers record.
     """
 
     warehouse: str
@@ -48,37 +48,37 @@ class Work:
         return json.dumps(asdict(self))
 
 
-def run(client: Client, work: Work) -> None:
-    """Carries it out by a session."""
-    dice = random.Random(work.seed * _NUMBERS + work.process)
-    tables = [Table(name, sql) for name, sql in work.tables]
-    recorder = Recorder(work.process, to_file(Path(work.history)))
-    for place in range(work.transactions):
-        number = work.process * _NUMBERS + place
-        plan = drawn(dice, number, dice.choice(work.levels), tables)
-        for _ in carried_out(client, recorder, tables, plan):
+def run(client: Client, task: WorkerTask) -> None:
+    """Run the task's transactions in a session."""
+    rng = random.Random(task.seed * _NUMBERS + task.process)
+    tables = [Table(name, sql) for name, sql in task.tables]
+    recorder = Recorder(task.process, append_to_file(Path(task.history)))
+    for place in range(task.transactions):
+        number = task.process * _NUMBERS + place
+        plan = random_plan(rng, number, rng.choice(task.levels), tables)
+        for _ in run_plan(client, recorder, tables, plan):
             pass
 
 
 @contextmanager
-def opened(work: Work) -> Iterator[Client]:
-    """A session of the lake."""
-    if not work.on_spark:
-        with row_lake(work.warehouse, work.catalog, options=work.options) as session:
+def open_client(task: WorkerTask) -> Iterator[Client]:
+    """Open a session of the lake."""
+    if not task.on_spark:
+        with row_lake(task.warehouse, task.catalog, options=task.options) as session:
             yield RowClient(session)
         return
     from tests.spark_session import spark_session
 
     with txlake.connect(
-        work.warehouse, catalog=work.catalog, spark=spark_session(), storage_options=work.options
+        task.warehouse, catalog=task.catalog, spark=spark_session(), storage_options=task.options
     ) as lake:
         yield SparkClient(lake)
 
 
 def main() -> None:
-    """The process."""
-    work = Work(**json.loads(sys.argv[1]))
-    with opened(work) as client:
+    """Run the task in the process's argument."""
+    task = WorkerTask(**json.loads(sys.argv[1]))
+    with open_client(task) as client:
         print("ready", flush=True)  # noqa: T201
         sys.stdin.readline()
-        run(client, work)
+        run(client, task)

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import prepared
-from tests.disasters.catalogs import Ratified, Undo, ratified_in
-from tests.disasters.rounds import Plan, round_of
+from tests.disasters.catalogs import Ratified, RestoreBackup, ratified_in
+from tests.disasters.rounds import Plan, run_round
 from tests.postgresql import PostgresServer, postgres_server
 from txlake.catalog.database import Database
 from txlake.system import System
@@ -37,7 +37,7 @@ class Pair:
     standby: Path
     url: str
 
-    def copy(self) -> Undo:
+    def copy(self) -> RestoreBackup:
         """Return what makes the standby take over; nothing is put back."""
         return self._fail_over
 
@@ -79,11 +79,11 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def test_no_acknowledged_commit_is_lost_with_the_primary(pair: Pair, tmp_path: Path) -> None:
     prepared(pair.url)
     plan = Plan(kills=2, freezes=1, restores=("none",))
-    verdict = round_of(tmp_path / "round", pair, plan, seed=5)
+    verdict = run_round(tmp_path / "round", pair, plan, seed=5)
     assert verdict.faults == []
-    assert verdict.happened == {"kill": 2, "freeze": 1, "copy": 1, "restore": 1}
-    assert verdict.told["committed"] > 0
-    assert not verdict.given_up
+    assert verdict.events == {"kill": 2, "freeze": 1, "copy": 1, "restore": 1}
+    assert verdict.outcomes["committed"] > 0
+    assert not verdict.lost_transactions
 
 
 @pytest.mark.usefixtures("direct")

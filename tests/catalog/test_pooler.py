@@ -16,8 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import prepared
-from tests.disasters.catalogs import Ratified, Undo, ratified_in
-from tests.disasters.rounds import Plan, round_of
+from tests.disasters.catalogs import Ratified, RestoreBackup, ratified_in
+from tests.disasters.rounds import Plan, run_round
 from tests.peers import need
 from tests.postgresql import PostgresServer
 from txlake.catalog.database import Database
@@ -108,7 +108,7 @@ class Pooled:
 
     url: str
 
-    def copy(self) -> Undo:
+    def copy(self) -> RestoreBackup:
         raise AssertionError("nothing is put back here")
 
     def ratified(self) -> Ratified:
@@ -121,7 +121,7 @@ def test_processes_that_share_connections_lose_and_double_nothing(
 ) -> None:
     url = pooler.render_as_string(hide_password=False)
     prepared(url)
-    verdict = round_of(tmp_path, Pooled(url), Plan(kills=4, freezes=1, restores=()), seed=3)
+    verdict = run_round(tmp_path, Pooled(url), Plan(kills=4, freezes=1, restores=()), seed=3)
     assert verdict.faults == []
-    assert verdict.happened == {"kill": 4, "freeze": 1}
-    assert verdict.told["committed"] > 0
+    assert verdict.events == {"kill": 4, "freeze": 1}
+    assert verdict.outcomes["committed"] > 0

@@ -1,9 +1,9 @@
 """The disasters: `make disasters KILLS=300 FREEZES=30 RESTORES=10 CATALOG=sqlite`.
 
-Rounds, each a lake that several processes write: they are killed and frozen longer than their
-lease, and an older copy of the catalog is put back. Each round ends with an audit of what they were
-told, by delta-rs and txlake. Prints a line for each round and a report, and ends with 1 when
-something is wrong: then the lake is in artifacts/disasters.
+Each round is a lake that several processes write. They are killed, and frozen longer than their
+lease, and an older copy of the catalog is restored. A round ends with an audit of the outcomes that
+the processes were told, by delta-rs and txlake. Prints a line for each round and a report. Ends
+with 1 if something is wrong; then the lake is in artifacts/disasters.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from pathlib import Path
 
 from tests.disasters.audit import Verdict
 from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog
-from tests.disasters.rounds import STOPPED, Plan, round_of
+from tests.disasters.rounds import STOPPED, Plan, run_round
 from tests.postgresql import postgres_server
 
-KEPT = Path("artifacts", "disasters")
+ARTIFACTS = Path("artifacts", "disasters")
 # In one round: the second copy may be from before the first recovery.
 _RESTORES = 2
 
 
-def said(text: str) -> None:
+def print_line(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def catalogs(kind: str, scratch: Path) -> Iterator[Callable[[Path], Catalog]]:
-    """Gives each round's folder a new catalog."""
+    """Yield a function that makes a new catalog for a round's folder."""
     if kind == "sqlite":
         yield lambda folder: SqliteCatalog(folder / "catalog.db")
         return
     with postgres_server(scratch) as server:
-        yield lambda folder: PostgresqlCatalog.made(server, folder.name.replace("-", "_"), folder)
+        yield lambda folder: PostgresqlCatalog.create(server, folder.name.replace("-", "_"), folder)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--catalog", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
-    whose = [STOPPED[number % len(STOPPED)] for number in range(chosen.restores)]
+    stopped_kinds = [STOPPED[number % len(STOPPED)] for number in range(chosen.restores)]
     rounds = max(1, -(-chosen.restores // _RESTORES))
     total = Verdict()
     began = time.monotonic()
@@ -64,15 +64,17 @@ def main(arguments: Sequence[str]) -> int:
             plan = Plan(
                 kills=_share(chosen.kills, rounds, number),
                 freezes=_share(chosen.freezes, rounds, number),
-                restores=tuple(whose[number * _RESTORES :][:_RESTORES]),
+                restores=tuple(stopped_kinds[number * _RESTORES :][:_RESTORES]),
             )
-            verdict = round_of(folder, catalog(folder), plan, chosen.seed * 1_000 + number)
-            said(f"round {number}  {plan.restores}  {len(verdict.faults)} faults")
+            verdict = run_round(folder, catalog(folder), plan, chosen.seed * 1_000 + number)
+            print_line(f"round {number}  {plan.restores}  {len(verdict.faults)} faults")
             if verdict.faults:
-                shutil.copytree(folder, KEPT / f"{chosen.catalog}-{number}", dirs_exist_ok=True)
+                shutil.copytree(
+                    folder, ARTIFACTS / f"{chosen.catalog}-{number}", dirs_exist_ok=True
+                )
             total.add(verdict)
-    said(total.report())
-    said(f"minutes       {(time.monotonic() - began) / 60:.1f}")
+    print_line(total.report())
+    print_line(f"minutes       {(time.monotonic() - began) / 60:.1f}")
     return 1 if total.faults else 0
 
 

@@ -1,7 +1,7 @@
-"""The catalog's database as who operates it sees it: copied, and put back from an older copy.
+"""The catalog's database as an operator sees it: copied, and restored from an older copy.
 
-SQLite by its backup API, and by a rename over the path; PostgreSQL by pg_dump and pg_restore into a
-schema made anew, or by its rows.
+SQLite by its backup API and a rename over the path; PostgreSQL by pg_dump and pg_restore into a new
+schema, or by its rows.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from txlake.catalog.relations import commits, tables
 Version = tuple[str, int]
 """A table's location and one of its versions."""
 Ratified = dict[str, list[Version]]
-"""The versions that each transaction made, as a catalog has them."""
-Undo = Callable[[], None]
+"""The versions that each transaction create, as a catalog has them."""
+RestoreBackup = Callable[[], None]
 
 
 class Catalog(Protocol):
-    """A catalog that can be copied and put back."""
+    """A catalog that can be copied and restored."""
 
     @property
     def url(self) -> str:
-        """What txlake is given."""
+        """The URL that txlake is given."""
         ...
 
-    def copy(self) -> Undo:
-        """A copy as of now, whoever writes; calling it puts the copy back."""
+    def copy(self) -> RestoreBackup:
+        """Copy the catalog while others write; return a function that restores the copy."""
         ...
 
     def ratified(self) -> Ratified:
-        """What the catalog has ratified, and what one that was put away did."""
+        """Return what the catalog, and those that were replaced, have ratified."""
         ...
 
 
@@ -60,7 +60,7 @@ def ratified_in(url: str) -> Ratified:
 
 @dataclass(slots=True)
 class SqliteCatalog:
-    """A SQLite file. Files that were put away keep a name, so that they can be looked into."""
+    """A SQLite file. Replaced files keep another name, for reading."""
 
     path: Path
     _count: int = 0
@@ -69,7 +69,7 @@ class SqliteCatalog:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
-    def copy(self) -> Undo:
+    def copy(self) -> RestoreBackup:
         self._count += 1
         copy = self.path.with_name(f"copy-{self._count}.db")
         source, target = sqlite3.connect(self.path), sqlite3.connect(copy)
@@ -77,7 +77,7 @@ class SqliteCatalog:
             source.backup(target)
         source.close()
         target.close()
-        return lambda: self._put_back(copy)
+        return lambda: self._restore_copy(copy)
 
     def ratified(self) -> Ratified:
         found = ratified_in(self.url)
@@ -85,7 +85,7 @@ class SqliteCatalog:
             found |= ratified_in(f"sqlite:///{away}")
         return found
 
-    def _put_back(self, copy: Path) -> None:
+    def _restore_copy(self, copy: Path) -> None:
         self._count += 1
         away = self.path.with_name(f"away-{self._count}.db")
         for suffix in ("", "-wal"):
@@ -101,7 +101,7 @@ class SqliteCatalog:
 
 @dataclass(slots=True)
 class PostgresqlCatalog:
-    """A schema of a server; every second copy is pg_dump's, the others are rows."""
+    """A schema of a server. Every second copy is made by pg_dump, the others from rows."""
 
     server: PostgresServer
     schema: str
@@ -110,23 +110,23 @@ class PostgresqlCatalog:
     _count: int = 0
 
     @classmethod
-    def made(cls, server: PostgresServer, schema: str, folder: Path) -> PostgresqlCatalog:
+    def create(cls, server: PostgresServer, schema: str, folder: Path) -> PostgresqlCatalog:
         return cls(server, schema, folder, server.make_schema(schema))
 
     @property
     def url(self) -> str:
-        """Who connects by it can be told from the server's other users."""
+        """The URL, with a name of the application that identifies this catalog's connections."""
         url = make_url(self._url).update_query_dict({"application_name": self.schema})
         return url.render_as_string(hide_password=False)
 
-    def copy(self) -> Undo:
+    def copy(self) -> RestoreBackup:
         self._count += 1
         if self._count % 2:
             rows = backups.copied(self._url)
-            return lambda: self._put_back(lambda: backups.put_back(self._url, rows))
+            return lambda: self._restore_copy(lambda: backups.put_back(self._url, rows))
         dump = self.folder / f"copy-{self._count}.dump"
         self.server.run("pg_dump", "--format=custom", f"--schema={self.schema}", f"--file={dump}")
-        return lambda: self._put_back(lambda: self._restore(dump))
+        return lambda: self._restore_copy(lambda: self._restore(dump))
 
     def ratified(self) -> Ratified:
         return ratified_in(self._url)
@@ -135,7 +135,7 @@ class PostgresqlCatalog:
         self.server.execute(f"DROP SCHEMA {self.schema} CASCADE")
         self.server.run("pg_restore", "--exit-on-error", str(dump))
 
-    def _put_back(self, work: Undo) -> None:
+    def _restore_copy(self, work: RestoreBackup) -> None:
         self.server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             f"WHERE application_name = '{self.schema}'"

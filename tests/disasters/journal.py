@@ -1,7 +1,7 @@
-"""What a process asked for and what it was told, on the disk before it goes on.
+"""The journal of a process: its transactions and the outcomes that it was told, synced to disk.
 
-Owns the records and their file. A process may be killed at any moment: a transaction without an
-answer is one of which nobody was told anything.
+Owns the records and their file. A process may be killed at any moment: nobody was told anything of
+a transaction without a reply.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Told = Literal["committed", "failed", "unknown"]
+Outcome = Literal["committed", "failed", "unknown"]
 
 # `add` a row of this key and number, add to the number of a `by` key, `take` the key's row away.
 Effect = tuple[Literal["add", "by", "take"], str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A transaction as it was before its COMMIT; `effects` by table."""
+class Attempt:
+    """A transaction before its COMMIT; `effects` by table."""
 
     id: str
     effects: dict[str, list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What was told of a transaction, or of a statement that `id` names."""
+class Reply:
+    """The outcome of a transaction, or of a statement that `id` names."""
 
     id: str
-    told: Told
+    outcome: Outcome
     error: str = ""
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Anything else: `kind` is opened, recovered, dropped, sum or broken."""
+    """Anything else; `kind` is opened, recovered, dropped, sum or broken."""
 
     kind: str
     text: str = ""
     number: int = 0
 
 
-Record = Asked | Answer | Note
-_KINDS: dict[str, type[Asked] | type[Answer] | type[Note]] = {
-    kind.__name__: kind for kind in (Asked, Answer, Note)
+Record = Attempt | Reply | Note
+_RECORD_TYPES: dict[str, type[Attempt] | type[Reply] | type[Note]] = {
+    kind.__name__: kind for kind in (Attempt, Reply, Note)
 }
 
 
 class Journal:
-    """A file of records, appended to by one process."""
+    """A file of records, to which one process appends."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def write(self, record: Record) -> None:
-        """On the disk when it returns."""
+        """Append a record; it is on disk when this returns."""
         line = json.dumps([type(record).__name__, asdict(record)]) + "\n"
         os.write(self._file, line.encode())
         os.fsync(self._file)
@@ -69,41 +69,41 @@ class Journal:
 
 
 @dataclass(slots=True)
-class Book:
+class Journals:
     """The journals of all processes of a round."""
 
-    asked: dict[str, Asked] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    replies: list[Reply] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
     @property
-    def told(self) -> dict[str, Told]:
-        """Of transactions whose COMMIT was asked for; the others have no entry."""
-        return {one.id: one.told for one in self.answers if one.id in self.asked}
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes of transactions that reached their COMMIT; others have no entry."""
+        return {one.id: one.outcome for one in self.replies if one.id in self.attempts}
 
     @property
     def dropped(self) -> set[str]:
-        """The tables that somebody was about to drop."""
+        """The tables that a process was about to drop."""
         return {one.text for one in self.notes if one.kind == "dropped"}
 
 
-def read(folder: Path) -> Book:
-    """What all processes wrote."""
-    book = Book()
+def read(folder: Path) -> Journals:
+    """Return the journals of all processes."""
+    journals = Journals()
     for path in sorted(folder.glob("*.jsonl")):
         for record in _records(path):
             match record:
-                case Asked():
-                    book.asked[record.id] = record
-                case Answer():
-                    book.answers.append(record)
+                case Attempt():
+                    journals.attempts[record.id] = record
+                case Reply():
+                    journals.replies.append(record)
                 case Note():
-                    book.notes.append(record)
-    return book
+                    journals.notes.append(record)
+    return journals
 
 
 def _records(path: Path) -> Iterator[Record]:
     for line in path.read_text().splitlines(keepends=True):
-        if line.endswith("\n"):  # else its process was killed within the write
+        if line.endswith("\n"):  # an incomplete line was cut off by a kill
             name, values = json.loads(line)
-            yield _KINDS[name](**values)
+            yield _RECORD_TYPES[name](**values)

@@ -1,7 +1,7 @@
-"""A round: processes on a new lake, what happens to them, and what is left of it.
+"""A round: processes on a new lake, the events that befall them, and the audit.
 
 Owns when processes are killed, frozen and started again, and when an older copy of the catalog is
-put back. The dice choose; whether a process is in the middle of something then is up to the
+restored. The seed chooses the events; what a process is doing at that moment depends on the
 machine.
 """
 
@@ -22,18 +22,25 @@ from typing import Literal
 
 from tests.disasters import worker
 from tests.disasters.audit import Restore, Verdict, audit, unpublished
-from tests.disasters.catalogs import Catalog, Undo
-from tests.disasters.worker import ACCOUNTS, COLUMNS, TABLES, Post, closed, opened
+from tests.disasters.catalogs import Catalog, RestoreBackup
+from tests.disasters.worker import (
+    ACCOUNTS,
+    COLUMNS,
+    TABLES,
+    Assignment,
+    close_session,
+    open_session,
+)
 
 LEASE_MS = 1_000
 FREEZE_S = 2.0
 _END_S = 120.0
-_STILL_S = 20.0
-_LOOK_S = 0.01
+_NO_PROGRESS_S = 20.0
+_POLL_S = 0.01
 _JITTER_S = 0.1
 
-Who = Literal["ended", "killed", "some", "none"]
-STOPPED: tuple[Who, ...] = ("ended", "killed", "some", "none")
+Stopped = Literal["ended", "killed", "some", "none"]
+STOPPED: tuple[Stopped, ...] = ("ended", "killed", "some", "none")
 """Which processes are stopped before an older catalog is put back: all, after their transaction or
 at once, some, none."""
 
@@ -44,41 +51,41 @@ _forks.set_forkserver_preload([worker.__name__])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What happens in a round.
+    """The events of a round.
 
     Attributes:
-        restores: for each, who is stopped before it.
-        work: how much the processes write down between two events at most, in bytes; what they do
-            in a second differs from machine to machine.
+        restores: for each restore, the processes that are stopped before it.
+        work_bytes: the most bytes that processes write in their journals between two events; time
+            would differ from machine to machine.
     """
 
     kills: int
     freezes: int
-    restores: tuple[Who, ...]
+    restores: tuple[Stopped, ...]
     processes: int = 4
-    work: int = 1_000
+    work_bytes: int = 1_000
 
 
 @dataclass(slots=True)
-class _Crew:
-    """The processes that work on the lake now."""
+class _Workers:
+    """The processes that work on the lake."""
 
-    post: Post
+    assignment: Assignment
     living: list[ForkServerProcess] = field(default_factory=list)
-    frozen: dict[int, float] = field(default_factory=dict)  # by number of the process: until when
+    frozen: dict[int, float] = field(default_factory=dict)  # by process id, the time of its end
     started: int = 0
 
     def start(self) -> None:
         self.started += 1
-        post = Post(
-            warehouse=self.post.warehouse,
-            catalog=self.post.catalog,
-            folder=self.post.folder,
+        assignment = Assignment(
+            warehouse=self.assignment.warehouse,
+            catalog=self.assignment.catalog,
+            folder=self.assignment.folder,
             number=self.started,
-            seed=self.post.seed,
-            lease_ms=self.post.lease_ms,
+            seed=self.assignment.seed,
+            lease_ms=self.assignment.lease_ms,
         )
-        process = _forks.Process(target=worker.main, args=(post,), daemon=True)
+        process = _forks.Process(target=worker.main, args=(assignment,), daemon=True)
         process.start()
         self.living.append(process)
 
@@ -96,15 +103,15 @@ class _Crew:
         self.frozen[_pid(process)] = time.monotonic() + FREEZE_S
 
     def thaw(self, *, now: float) -> None:
-        """Lets those go on whose time is over."""
+        """Continue the processes whose freeze is over."""
         for pid, until in list(self.frozen.items()):
             if until <= now:
                 os.kill(pid, signal.SIGCONT)
                 del self.frozen[pid]
 
     @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """All of them, in the middle of what they do."""
+    def all_stopped(self) -> Iterator[None]:
+        """Stop all processes within this block, in the middle of their work."""
         pids = [_pid(process) for process in self.living]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -116,20 +123,20 @@ class _Crew:
                     os.kill(pid, signal.SIGCONT)
 
     def end(self) -> int:
-        """Asks all to stop; how many didn't in time, and were killed."""
-        stop = Path(self.post.folder) / "stop"
+        """Ask all processes to end; return how many didn't in time and were killed."""
+        stop = Path(self.assignment.folder) / "stop"
         stop.touch()
         self.thaw(now=float("inf"))
-        late = 0
+        unresponsive = 0
         end = time.monotonic() + _END_S
         for process in list(self.living):
             process.join(max(0.0, end - time.monotonic()))
             if process.exitcode is None:
-                late += 1
+                unresponsive += 1
                 process.kill()
             self.forget(process)
         stop.unlink()
-        return late
+        return unresponsive
 
 
 def _pid(process: ForkServerProcess) -> int:
@@ -137,97 +144,97 @@ def _pid(process: ForkServerProcess) -> int:
     return process.pid
 
 
-def round_of(folder: Path, catalog: Catalog, plan: Plan, seed: int) -> Verdict:
-    """One lake from its creation to its audit."""
-    dice = random.Random(seed)
+def run_round(folder: Path, catalog: Catalog, plan: Plan, seed: int) -> Verdict:
+    """Run one lake from its creation to its audit."""
+    rng = random.Random(seed)
     warehouse = folder / "warehouse"
     journals = folder / "journals"
     journals.mkdir(parents=True)
-    make(warehouse, catalog)
-    crew = _Crew(Post(str(warehouse), catalog.url, str(journals), 0, seed, LEASE_MS))
-    happened: Counter[str] = Counter()
-    copies: list[Undo] = []
+    create_lake(warehouse, catalog)
+    workers = _Workers(Assignment(str(warehouse), catalog.url, str(journals), 0, seed, LEASE_MS))
+    events: Counter[str] = Counter()
+    backups: list[RestoreBackup] = []
     restores: list[Restore] = []
-    whose = iter(plan.restores)
+    stopped_kinds = iter(plan.restores)
     for _ in range(plan.processes):
-        crew.start()
-    late = 0
+        workers.start()
+    unresponsive = 0
     try:
-        for event in _events(plan, dice):
-            _wait(crew, journals, dice.randrange(plan.work))
-            time.sleep(dice.random() * _JITTER_S)
-            happened[event] += 1
+        for event in _events(plan, rng):
+            _wait_for_work(workers, journals, rng.randrange(plan.work_bytes))
+            time.sleep(rng.random() * _JITTER_S)
+            events[event] += 1
             match event:
                 case "kill":
-                    crew.kill(dice.choice(crew.living))
-                    crew.start()
+                    workers.kill(rng.choice(workers.living))
+                    workers.start()
                 case "freeze":
-                    awake = [one for one in crew.living if _pid(one) not in crew.frozen]
-                    crew.freeze(dice.choice(awake or crew.living))
+                    running = [one for one in workers.living if _pid(one) not in workers.frozen]
+                    workers.freeze(rng.choice(running or workers.living))
                 case "copy":
-                    copies.append(catalog.copy())
+                    backups.append(catalog.copy())
                 case "restore":
-                    stopped = next(whose)
-                    late += _stop(crew, stopped)
-                    with crew.standing_still():
+                    stopped = next(stopped_kinds)
+                    unresponsive += _stop(workers, stopped)
+                    with workers.all_stopped():
                         restores.append(Restore(stopped, unpublished(catalog.ratified())))
-                        dice.choice(copies[-3:])()
-                    while len(crew.living) < plan.processes:
-                        crew.start()
+                        rng.choice(backups[-3:])()
+                    while len(workers.living) < plan.processes:
+                        workers.start()
     finally:
-        late += crew.end()
+        unresponsive += workers.end()
     verdict = audit(journals, warehouse, catalog, restores)
-    verdict.happened += happened
-    verdict.processes = crew.started
-    if late:
-        verdict.faults.append(f"{late} processes didn't end within {_END_S:g} s")
+    verdict.events += events
+    verdict.processes = workers.started
+    if unresponsive:
+        verdict.faults.append(f"{unresponsive} processes didn't end within {_END_S:g} s")
     return verdict
 
 
-def _wait(crew: _Crew, journals: Path, work: int) -> None:
-    """Until the processes have done so much; those that are frozen wake up meanwhile."""
-    until = _written(journals) + work
-    end = time.monotonic() + _STILL_S
-    while _written(journals) < until and time.monotonic() < end:
-        time.sleep(_LOOK_S)
-        crew.thaw(now=time.monotonic())
+def _wait_for_work(workers: _Workers, journals: Path, work_bytes: int) -> None:
+    """Wait until the processes have done an amount of work; frozen ones may wake up meanwhile."""
+    until = _journal_bytes(journals) + work_bytes
+    end = time.monotonic() + _NO_PROGRESS_S
+    while _journal_bytes(journals) < until and time.monotonic() < end:
+        time.sleep(_POLL_S)
+        workers.thaw(now=time.monotonic())
 
 
-def _written(journals: Path) -> int:
+def _journal_bytes(journals: Path) -> int:
     return sum(path.stat().st_size for path in journals.glob("*.jsonl"))
 
 
-def make(warehouse: Path, catalog: Catalog) -> None:
-    """A lake with both tables and their accounts."""
-    session = opened(str(warehouse), catalog.url, LEASE_MS)
+def create_lake(warehouse: Path, catalog: Catalog) -> None:
+    """Create a lake with both tables and their accounts."""
+    session = open_session(str(warehouse), catalog.url, LEASE_MS)
     for table in TABLES:
         session.rows(f"CREATE TABLE {table} {COLUMNS}")
         rows = ", ".join(f"('account-{number}', 0)" for number in range(ACCOUNTS))
         session.rows(f"INSERT INTO {table} VALUES {rows}")
-    closed(session)
+    close_session(session)
 
 
-def _events(plan: Plan, dice: random.Random) -> list[str]:
-    """In some order; before each restore there is a copy of its own."""
+def _events(plan: Plan, rng: random.Random) -> list[str]:
+    """Return the events in random order; a copy of its own precedes each restore."""
     events = ["kill"] * plan.kills + ["freeze"] * plan.freezes
-    dice.shuffle(events)
+    rng.shuffle(events)
     for _ in plan.restores:
-        first = dice.randrange(len(events) * 2 // 3 + 1)
-        events.insert(dice.randint(first + 1, len(events) + 1), "restore")
+        first = rng.randrange(len(events) * 2 // 3 + 1)
+        events.insert(rng.randint(first + 1, len(events) + 1), "restore")
         events.insert(first, "copy")
     return events
 
 
-def _stop(crew: _Crew, whose: Who) -> int:
-    match whose:
+def _stop(workers: _Workers, stopped_kinds: Stopped) -> int:
+    match stopped_kinds:
         case "ended":
-            return crew.end()
+            return workers.end()
         case "killed":
-            for process in list(crew.living):
-                crew.kill(process)
+            for process in list(workers.living):
+                workers.kill(process)
         case "some":
-            for process in crew.living[::2]:
-                crew.kill(process)
+            for process in workers.living[::2]:
+                workers.kill(process)
         case "none":
             pass
     return 0

@@ -1,8 +1,8 @@
-"""A process that works on a lake until it is told to stop, or killed, frozen or refused.
+"""A process that works on a lake until it is asked to stop, or is killed, frozen or refused.
 
-Transactions over two tables whose numbers have the sum 0, side tables made and dropped, OPTIMIZE,
-VACUUM. What it is refused with, it reads: it connects again, or recovers the lake, as the message
-says.
+It runs transactions over two tables whose numbers have the sum 0, creates and drops side tables,
+and runs OPTIMIZE and VACUUM. It follows the advice of error messages: it connects again, or
+recovers the lake.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.disasters.journal import Answer, Asked, Effect, Journal, Note, Told
+from tests.disasters.journal import Attempt, Effect, Journal, Note, Outcome, Reply
 from tests.judge.lakes import row_engine
 from tests.simulation.rows import RowSession
 from txlake.conflict.levels import Level
@@ -41,16 +41,16 @@ _KINDS = {
     "side": 2,
     "drop": 1,
 }
-_TOLD: dict[State, Told] = {State.COMMITTED: "committed", State.UNKNOWN: "unknown"}
+_OUTCOMES: dict[State, Outcome] = {State.COMMITTED: "committed", State.UNKNOWN: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """Where a process works.
+class Assignment:
+    """The lake and the number of a process.
 
     Attributes:
-        folder: has the journals, `stop` when it is time, and the lock of who recovers.
-        number: of this process, among all of the round.
+        folder: has the journals, the file `stop` when it is time to end, and the recovery's lock.
+        number: the process's number in the round.
     """
 
     warehouse: str
@@ -61,8 +61,8 @@ class Post:
     lease_ms: int
 
 
-def opened(warehouse: str, catalog: str, lease_ms: int) -> RowSession:
-    """A session of the lake, in an engine of its own."""
+def open_session(warehouse: str, catalog: str, lease_ms: int) -> RowSession:
+    """Open a session of the lake in an engine of its own."""
     engine = row_engine(
         warehouse,
         catalog,
@@ -78,14 +78,14 @@ def opened(warehouse: str, catalog: str, lease_ms: int) -> RowSession:
     return session
 
 
-def closed(session: RowSession) -> None:
-    """Ends a session with its engine."""
+def close_session(session: RowSession) -> None:
+    """Close a session and its engine."""
     session.close()
     session.engine.close()
 
 
-def bring_up(session: RowSession) -> Recovered:
-    """`lake.recover()`, and what it says to do: tables without a folder are dropped."""
+def recover_lake(session: RowSession) -> Recovered:
+    """Recover the lake as `lake.recover()` does, and drop the tables that it says to drop."""
     report = recover(session, ())
     catalog = session.engine.catalog.of_lake()
     for sentence in report.unknown:
@@ -96,29 +96,29 @@ def bring_up(session: RowSession) -> Recovered:
     return report
 
 
-def main(post: Post) -> None:
-    """The process."""
+def main(assignment: Assignment) -> None:
+    """Run the process."""
     logging.disable()
-    _Worker(post).run()
+    _Worker(assignment).run()
 
 
 class _Worker:
-    def __init__(self, post: Post) -> None:
-        self._post = post
-        self._folder = Path(post.folder)
-        self._dice = random.Random(f"{post.seed}/{post.number}")
-        self._journal = Journal(str(self._folder / f"{post.number:04}.jsonl"))
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._folder = Path(assignment.folder)
+        self._dice = random.Random(f"{assignment.seed}/{assignment.number}")
+        self._journal = Journal(str(self._folder / f"{assignment.number:04}.jsonl"))
         self._session: RowSession | None = None
-        self._mine: list[str] = []
-        self._sides: list[str] = []
+        self._own_keys: list[str] = []
+        self._side_tables: list[str] = []
         self._made = 0
 
     def run(self) -> None:
         while not (self._folder / "stop").exists():
             try:
-                self._turn()
+                self._step()
             except TxlakeError as error:
-                self._answer("reconnecting", "failed", error)
+                self._record_failure("reconnecting", "failed", error)
             except Exception as error:
                 self._journal.write(Note("broken", f"{type(error).__name__}: {error}"))
                 raise
@@ -127,31 +127,33 @@ class _Worker:
 
     # Refusals
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         session = self._session or self._connect()
-        kinds = [kind for kind in _KINDS if self._may(kind)]
+        kinds = [kind for kind in _KINDS if self._is_possible(kind)]
         [kind] = self._dice.choices(kinds, [_KINDS[one] for one in kinds])
         try:
             self._carry_out(session, kind)
         except TxlakeError as error:
-            self._answer(kind, "failed", error)
-            self._follow(error)
+            self._record_failure(kind, "failed", error)
+            self._follow_advice(error)
 
-    def _follow(self, error: TxlakeError) -> None:
-        """Does what the refusal says."""
-        said = str(error)
-        if "connect again" in said or "lake.recover()" in said:
+    def _follow_advice(self, error: TxlakeError) -> None:
+        """Do what an error's message advises."""
+        text = str(error)
+        if "connect again" in text or "lake.recover()" in text:
             self._disconnect()
-        if "lake.recover()" in said and "has rebuilt it" not in said:
-            with self._alone():
+        if "lake.recover()" in text and "has rebuilt it" not in text:
+            with self._recovery_lock():
                 session = self._connect()
                 if not self._is_sound(session):
-                    report = bring_up(session)
-                    told = "; ".join((*report.done, *report.unknown))
-                    self._journal.write(Note("recovered", told))
+                    report = recover_lake(session)
+                    text = "; ".join((*report.done, *report.unknown))
+                    self._journal.write(Note("recovered", text))
 
     def _is_sound(self, session: RowSession) -> bool:
-        """Whether all logs are their catalog's: somebody else may have recovered the lake."""
+        """Return whether all logs match the catalog, after another process may have recovered
+        the lake.
+        """
         catalog = session.engine.catalog.of_lake()
         if session.engine.lost is not None:
             return False
@@ -166,28 +168,30 @@ class _Worker:
         return True
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _recovery_lock(self) -> Iterator[None]:
         with (self._folder / "recovering").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _connect(self) -> RowSession:
-        self._session = opened(self._post.warehouse, self._post.catalog, self._post.lease_ms)
+        self._session = open_session(
+            self._assignment.warehouse, self._assignment.catalog, self._assignment.lease_ms
+        )
         self._journal.write(Note("opened"))
         return self._session
 
     def _disconnect(self) -> None:
         if self._session is not None:
-            closed(self._session)
+            close_session(self._session)
             self._session = None
 
-    def _answer(self, name: str, told: Told, error: TxlakeError) -> None:
-        self._journal.write(Answer(name, told, type(error).__name__, str(error)))
+    def _record_failure(self, name: str, outcome: Outcome, error: TxlakeError) -> None:
+        self._journal.write(Reply(name, outcome, type(error).__name__, str(error)))
 
     # Work
 
-    def _may(self, kind: str) -> bool:
-        return {"take": self._mine, "drop": self._sides}.get(kind, [kind]) != []
+    def _is_possible(self, kind: str) -> bool:
+        return {"take": self._own_keys, "drop": self._side_tables}.get(kind, [kind]) != []
 
     def _carry_out(self, session: RowSession, kind: str) -> None:
         table = self._dice.choice(TABLES)
@@ -197,15 +201,15 @@ class _Worker:
             case "vacuum":
                 session.rows(f"VACUUM {table} RETAIN 0 HOURS")
             case "drop":
-                name = self._sides.pop()
+                name = self._side_tables.pop()
                 self._journal.write(Note("dropped", name))
                 session.rows(f"DROP TABLE IF EXISTS {name}")
             case "sum":
-                self._look(session)
+                self._check_sum(session)
             case _:
-                self._change(session, kind)
+                self._run_transaction(session, kind)
 
-    def _look(self, session: RowSession) -> None:
+    def _check_sum(self, session: RowSession) -> None:
         transaction = session.begin(read_only=True)
         try:
             found = [session.within(transaction, f"SELECT n FROM {table}") for table in TABLES]
@@ -214,34 +218,40 @@ class _Worker:
         total = sum(int(str(row["n"])) for rows in found for row in rows)
         self._journal.write(Note("sum", number=total))
 
-    def _change(self, session: RowSession, kind: str) -> None:
+    def _run_transaction(self, session: RowSession, kind: str) -> None:
         level = self._dice.choice((None, Level.SERIALIZABLE, Level.SNAPSHOT))
         transaction = session.begin(level=level)
         try:
             effects = self._effects(transaction.id, kind)
-            asked = Asked(
+            attempt = Attempt(
                 transaction.id,
                 {
-                    table: kept
-                    for table, some in effects.items()
-                    if (kept := [one for one in some if _do(session, transaction, table, one)])
+                    table: changing
+                    for table, planned in effects.items()
+                    if (
+                        changing := [
+                            effect
+                            for effect in planned
+                            if _execute_effect(session, transaction, table, effect)
+                        ]
+                    )
                 },
             )
-            self._journal.write(asked)
+            self._journal.write(attempt)
             transaction.commit()
         except TxlakeError as error:
             transaction.rollback()
             is_committed = "is committed, and isn't to be run again" in str(error)
-            told = "committed" if is_committed else _TOLD.get(transaction.state, "failed")
-            self._answer(transaction.id, told, error)
+            outcome = "committed" if is_committed else _OUTCOMES.get(transaction.state, "failed")
+            self._record_failure(transaction.id, outcome, error)
             if not isinstance(error, Conflict):
-                self._follow(error)
+                self._follow_advice(error)
             return
-        self._journal.write(Answer(transaction.id, "committed"))
+        self._journal.write(Reply(transaction.id, "committed"))
         if kind == "insert":
-            self._mine.append(transaction.id)
+            self._own_keys.append(transaction.id)
         if kind == "side":
-            self._sides += effects
+            self._side_tables += effects
 
     def _effects(self, key: str, kind: str) -> dict[str, list[Effect]]:
         number = self._dice.randint(1, 99)
@@ -257,17 +267,19 @@ class _Worker:
                     for table, by in zip(TABLES, (-number, number), strict=True)
                 }
             case "take":
-                mine = self._mine.pop(self._dice.randrange(len(self._mine)))
-                return {table: [("take", mine, 0)] for table in TABLES}
+                key = self._own_keys.pop(self._dice.randrange(len(self._own_keys)))
+                return {table: [("take", key, 0)] for table in TABLES}
             case "side":
                 self._made += 1
-                return {f"side_{self._post.number}_{self._made}": [("add", key, number)]}
+                return {f"side_{self._assignment.number}_{self._made}": [("add", key, number)]}
             case _:
                 return {self._dice.choice(TABLES): [("add", key, 0)]}
 
 
-def _do(session: RowSession, transaction: Transaction, table: str, effect: Effect) -> bool:
-    """Whether it changed a row."""
+def _execute_effect(
+    session: RowSession, transaction: Transaction, table: str, effect: Effect
+) -> bool:
+    """Execute an effect; return whether it changed a row."""
     what, key, number = effect
     if table not in TABLES:
         session.within(transaction, f"CREATE TABLE {table} {COLUMNS}")

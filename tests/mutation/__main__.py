@@ -1,7 +1,7 @@
-"""The command: which guards there are, which tests kill their mutants, and whether they do.
+"""The command: list the guards, search for tests that kill their mutants, check that they do.
 
-`list` rewrites guards.toml as the source is now and says which mutants have no killer; `search`
-looks for killers of those; `check` runs the killers. Beginnings of names choose among the mutants.
+`list` rewrites guards.toml by the present source and prints the mutants without a killer; `search`
+looks for killers of these; `check` runs the killers. Prefixes of names select mutants.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tests.mutation import checking, listing, searching
 from tests.mutation.guards import Mutant
-from tests.mutation.listing import Known
+from tests.mutation.listing import Entry
 
 
 def main() -> int:
@@ -22,22 +22,22 @@ def main() -> int:
     parser.add_argument("only", nargs="*", help="beginnings of the names of mutants")
     parser.add_argument("--tests", nargs="+", default=searching.FOLDERS, help="where to search")
     parser.add_argument("--tries", type=int, default=60, help="tests tried for each mutant")
-    given = parser.parse_args()
-    every = listing.every_mutant()
-    begins = tuple(given.only) or ("",)
-    chosen = [one for one in every if one.key.startswith(begins)]
-    match given.what:
+    arguments = parser.parse_args()
+    every = listing.all_mutants()
+    prefixes = tuple(arguments.only) or ("",)
+    chosen = [mutant for mutant in every if mutant.key.startswith(prefixes)]
+    match arguments.what:
         case "check":
-            wrong = checking.check(chosen, listing.known())
-            print("\n".join(wrong))
-            return 1 if wrong else 0
+            problems = checking.check(chosen, listing.load())
+            print("\n".join(problems))
+            return 1 if problems else 0
         case "search":
-            _search(chosen, every, given.tests, given.tries)
-    known = listing.known()
-    listing.write(known, every)
-    missing = [one for one in chosen if listing.known_of(one, known) is None]
-    for one in missing:
-        print(f"no killer: {one.key} (line {one.line}, {one.text})")
+            _search(chosen, every, arguments.tests, arguments.tries)
+    entries = listing.load()
+    listing.write(entries, every)
+    missing = [mutant for mutant in chosen if listing.entry_of(mutant, entries) is None]
+    for mutant in missing:
+        print(f"no killer: {mutant.key} (line {mutant.line}, {mutant.text})")
     print(f"{len(chosen)} mutants, {len(missing)} without a killer")
     return 1 if missing else 0
 
@@ -45,17 +45,17 @@ def main() -> int:
 def _search(
     chosen: Sequence[Mutant], every: Sequence[Mutant], folders: Sequence[str], tries: int
 ) -> None:
-    known = listing.known()
+    entries = listing.load()
 
-    def found(mutant: Mutant, one: Known | None) -> None:
-        if one is None:
+    def record(mutant: Mutant, entry: Entry | None) -> None:
+        if entry is None:
             print(f"survives: {mutant.key} (line {mutant.line}, {mutant.text})", flush=True)
         else:
-            listing.write({**listing.known(), mutant.key: one}, every)
+            listing.write({**listing.load(), mutant.key: entry}, every)
 
-    missing = [one for one in chosen if listing.known_of(one, known) is None]
+    missing = [mutant for mutant in chosen if listing.entry_of(mutant, entries) is None]
     if missing:
-        searching.search(missing, folders, tries, found)
+        searching.search(missing, folders, tries, record)
 
 
 if __name__ == "__main__":

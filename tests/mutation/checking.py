@@ -1,7 +1,6 @@
-"""Every mutant of the list, and the test that has to fail with it.
+"""The check of the list: every mutant makes its killer fail.
 
-Owns the verdict: each killer passes by itself, before and after, and fails with each of its
-mutants.
+Each killer also passes without a mutant, before and after its mutants.
 """
 
 from __future__ import annotations
@@ -13,41 +12,41 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.mutation.guards import Mutant
-from tests.mutation.listing import Known
-from tests.mutation.running import LIMIT_S, run, with_tests
+from tests.mutation.listing import Entry
+from tests.mutation.running import LIMIT_S, call_with_tests, run
 
-# A test that takes so many times as long as without the mutant hangs, but for the shortest.
+# A test that takes longer than this multiple of its usual time counts as hanging.
 _SLOWER = 10.0
 _LIMIT_S_MIN = 2.0
 
 
-def check(mutants: Sequence[Mutant], known: Mapping[str, Known]) -> list[str]:
-    """What is wrong, a line each. Mutants that no test is named for are passed over."""
+def check(mutants: Sequence[Mutant], entries: Mapping[str, Entry]) -> list[str]:
+    """Return what is wrong, a line each. Mutants without a killer are skipped."""
     by_killer: defaultdict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants:
-        one = known.get(mutant.key)
-        if one is not None and one.killer is not None:
-            by_killer[one.killer].append(mutant)
-    wrong: list[str] = []
+        entry = entries.get(mutant.key)
+        if entry is not None and entry.killer is not None:
+            by_killer[entry.killer].append(mutant)
+    problems: list[str] = []
 
     def work(items: Sequence[pytest.Item]) -> None:
-        found = {item.nodeid: item for item in items}
-        for killer, its_mutants in by_killer.items():
-            item = found.get(killer)
+        items_by_id = {item.nodeid: item for item in items}
+        for killer, mutants_of_killer in by_killer.items():
+            item = items_by_id.get(killer)
             if item is None:
-                wrong.extend(
+                problems.extend(
                     f"{mutant.key}: there is no test {killer} that runs without Spark"
-                    for mutant in its_mutants
+                    for mutant in mutants_of_killer
                 )
             else:
-                wrong.extend(_of_killer(item, its_mutants))
+                problems.extend(_check_killer(item, mutants_of_killer))
 
-    with_tests(sorted({killer.partition("::")[0] for killer in by_killer}), work)
-    return wrong
+    call_with_tests(sorted({killer.partition("::")[0] for killer in by_killer}), work)
+    return problems
 
 
-def _of_killer(item: pytest.Item, mutants: Sequence[Mutant]) -> list[str]:
-    wrong: list[str] = []
+def _check_killer(item: pytest.Item, mutants: Sequence[Mutant]) -> list[str]:
+    problems: list[str] = []
     began = time.monotonic()
     before = run(item)
     limit_s = min(LIMIT_S, max(_LIMIT_S_MIN, _SLOWER * (time.monotonic() - began)))
@@ -55,8 +54,8 @@ def _of_killer(item: pytest.Item, mutants: Sequence[Mutant]) -> list[str]:
         return [f"{item.nodeid} fails without a mutant: {before.error}"]
     for mutant in mutants:
         if run(item, mutant, limit_s).passed:
-            wrong.append(f"{mutant.key} survives {item.nodeid}")
+            problems.append(f"{mutant.key} survives {item.nodeid}")
     after = run(item)
     if not after.passed:
-        wrong.append(f"{item.nodeid} fails after its mutants: {after.error}")
-    return wrong
+        problems.append(f"{item.nodeid} fails after its mutants: {after.error}")
+    return problems

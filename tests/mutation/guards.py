@@ -1,7 +1,7 @@
-"""Which guards there are: a walk over the syntax trees of the folders that decide and commit.
+"""The guards of the folders that decide and commit, found in their syntax trees.
 
-Owns what counts as a guard, the ways to switch one off, and the names that these have in
-guards.toml. Nothing is run here; `switching` makes a mutant real.
+Owns what counts as a guard, the ways to switch one off, and the names of these in guards.toml.
+Nothing is run here; `switching` runs a mutant.
 """
 
 from __future__ import annotations
@@ -90,11 +90,12 @@ class Mutant:
 
     Attributes:
         module: as `commit.commit_loop`.
-        function: the qualified name of the function that it is in; "" for the module's own level.
-        guard: its kind, its number among the guards of this kind in the function, and how it is
-            switched off: `if 2 never`, `return 1 side 2`. Renaming what it names doesn't change it.
-        text: its source.
-        line, last_line: where the guard is; one of these lines ran whenever it was evaluated.
+        function: the qualified name of the guard's function; "" for the module's own level.
+        guard: the guard's kind, its number among the guards of this kind in the function, and how
+            it is
+            switched off: `if 2 never`, `return 1 side 2`. A renamed variable doesn't change it.
+        text: the guard's source.
+        line, last_line: where the guard is; evaluating it runs one of these lines.
         node: the number of the guard among the tree's nodes, in the order of `ast.walk`.
         mutate: changes the module's tree; called once, on a tree of its own.
     """
@@ -117,28 +118,28 @@ class Mutant:
         return f"{self.place}: {self.guard}"
 
     def apply(self, tree: ast.Module) -> None:
-        """Switches the guard off in a tree of the module's source as it was walked."""
+        """Switch the guard off in a tree of the module's source."""
         self.mutate(tree, list(ast.walk(tree))[self.node])
         ast.fix_missing_locations(tree)
 
 
 def path_of(module: str) -> Path:
-    """The source file of a module, as `commit.commit_loop`."""
+    """Return the source file of a module such as `commit.commit_loop`."""
     return SOURCES.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def modules(folder: str) -> list[str]:
-    """The listed modules of a folder."""
+    """Return the listed modules of a folder."""
     return [f"{folder}.{name}" for name in MODULES[folder]]
 
 
 def mutants_of(module: str) -> list[Mutant]:
-    """All mutants of a module, in the order of its source."""
+    """Return all mutants of a module, in the order of its source."""
     return walk(module, path_of(module).read_text())
 
 
 def walk(module: str, source: str) -> list[Mutant]:
-    """All mutants of a module with this source."""
+    """Return all mutants of a module with this source."""
     tree = ast.parse(source)
     numbers = {id(node): number for number, node in enumerate(ast.walk(tree))}
     found: list[Mutant] = []
@@ -180,10 +181,10 @@ def _lines(node: ast.AST) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A guard that was met in the walk, and one way to switch it off.
+    """A guard found in the walk, and one way to switch it off.
 
     Attributes:
-        part: which part of the node the guard is, where one node holds several guards.
+        part: the part of the node that is the guard, where a node holds several guards.
     """
 
     function: str
@@ -201,21 +202,21 @@ class _Site:
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
     yield from _tables(tree)
-    yield from _wheres(tree, "")
+    yield from _sql_conditions(tree, "")
     for function, body in _functions(tree, ""):
         # Such a raise is switched off with its condition.
         in_ifs = {
             id(child) for node in ast.walk(body) if isinstance(node, ast.If) for child in node.body
         }
         for node in _own_nodes(body):
-            yield from _ways(function, node, in_if=id(node) in in_ifs)
-        yield from _wheres(body, function)
+            yield from _mutations(function, node, in_if=id(node) in in_ifs)
+        yield from _sql_conditions(body, function)
 
 
 def _functions(
     node: ast.AST, above: str
 ) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Functions of the module's level and methods; those inside functions are part of them."""
+    """Yield the module's functions and methods; functions within functions belong to these."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{above}{child.name}", child
@@ -224,14 +225,14 @@ def _functions(
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """In the order of the source."""
+    """Yield the nodes of a function in the order of the source."""
     for child in ast.iter_child_nodes(function):
         yield child
         yield from _own_nodes(child)
 
 
-def _ways(function: str, node: ast.AST, *, in_if: bool) -> Iterator[_Site]:
-    """How a guard that this node may be is switched off."""
+def _mutations(function: str, node: ast.AST, *, in_if: bool) -> Iterator[_Site]:
+    """Yield the ways to switch off the guard that a node may be."""
     match node:
         case ast.If(test=test):
             text = f"if {ast.unparse(test)}"
@@ -244,10 +245,10 @@ def _ways(function: str, node: ast.AST, *, in_if: bool) -> Iterator[_Site]:
             yield from _operands(function, node, test, "while")
         case ast.Return(value=ast.BoolOp() as value):
             yield from _operands(function, node, value, "return")
-        case ast.Expr(value=ast.Call() as call) if not _is_nothing(call):
+        case ast.Expr(value=ast.Call() as call) if not _is_irrelevant(call):
             yield _Site(function, node, "call", "without", ast.unparse(call), _drop)
         case ast.Raise(exc=error) if not in_if:
-            text = f"raise {'' if error is None else _called(error)}"
+            text = f"raise {'' if error is None else _error_name(error)}"
             yield _Site(function, node, "raise", "without", text, _drop)
         case ast.ExceptHandler(type=caught) if caught is not None:
             text = f"except {ast.unparse(caught)}"
@@ -261,7 +262,7 @@ def _ways(function: str, node: ast.AST, *, in_if: bool) -> Iterator[_Site]:
 
 
 def _operands(function: str, node: ast.AST, test: ast.expr, kind: str) -> Iterator[_Site]:
-    """Each side of an `and` or `or`, at any depth, without effect on the whole."""
+    """Yield for each side of an `and` or `or`, at any depth, the mutant without its effect."""
     for path, operator, operand in _sides(test, ()):
         side = ".".join("not" if step == -1 else str(step + 1) for step in path)
         text = f"{operator} {ast.unparse(operand)}"
@@ -280,9 +281,9 @@ def _sides(
             yield from _sides(operand, (*above, index))
 
 
-def _wheres(node: ast.AST, function: str) -> Iterator[_Site]:
-    """The conditions of SQL statements: of one function, or of the module's own level."""
-    for child in ast.walk(node) if function else _of_module_level(node):
+def _sql_conditions(node: ast.AST, function: str) -> Iterator[_Site]:
+    """Yield the conditions of SQL statements in a function, or at the module's own level."""
+    for child in ast.walk(node) if function else _module_level_nodes(node):
         match child:
             case ast.Call(func=ast.Attribute(attr="where"), args=conditions):
                 for index, condition in enumerate(conditions):
@@ -292,20 +293,20 @@ def _wheres(node: ast.AST, function: str) -> Iterator[_Site]:
                 yield _Site(function, child, "lock", "without", ast.unparse(query), _unlocked)
             case ast.BinOp(op=ast.BitAnd(), left=left, right=right) if not _is_set(child):
                 if not isinstance(left, ast.BinOp):
-                    text, change = ast.unparse(left), _half("left")
+                    text, change = ast.unparse(left), _sql_side("left")
                     yield _Site(function, child, "where", "without", text, change, 0)
-                text, change = ast.unparse(right), _half("right")
+                text, change = ast.unparse(right), _sql_side("right")
                 yield _Site(function, child, "where", "without", text, change, 1)
 
 
-def _of_module_level(tree: ast.AST) -> Iterator[ast.AST]:
+def _module_level_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.Assign | ast.AnnAssign):
             yield from ast.walk(child)
 
 
 def _tables(tree: ast.Module) -> Iterator[_Site]:
-    """The entries of the module's tables of rules, modes, names."""
+    """Yield the entries of the module's tables, such as rules, modes and names."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -332,7 +333,7 @@ def _tables(tree: ast.Module) -> Iterator[_Site]:
 
 
 def _is_column(entry: ast.expr) -> bool:
-    """Whether it is a column of a relation: what a query gives is no table of rules."""
+    """Return whether an entry is a column of a relation, whose tuple isn't a table of rules."""
     owner = entry.value if isinstance(entry, ast.Attribute) else None
     return isinstance(owner, ast.Attribute) and owner.attr == "c"
 
@@ -401,7 +402,7 @@ def _argument(index: int) -> Callable[[ast.Module, ast.AST], None]:
     return change
 
 
-def _half(name: str) -> Callable[[ast.Module, ast.AST], None]:
+def _sql_side(name: str) -> Callable[[ast.Module, ast.AST], None]:
     def change(_: ast.Module, node: ast.AST) -> None:
         setattr(node, name, ast.parse("__import__('sqlalchemy').true()", mode="eval").body)
 
@@ -421,7 +422,7 @@ def _unlocked(tree: ast.Module, node: ast.AST) -> None:
 
 
 def _is_set(node: ast.BinOp) -> bool:
-    """Whether `&` is that of sets, not of SQL's conditions."""
+    """Return whether `&` is an operation on sets rather than on SQL conditions."""
     return not any(isinstance(side, ast.Compare) for side in (node.left, node.right))
 
 
@@ -439,8 +440,8 @@ def _entry(index: int) -> Callable[[ast.Module, ast.AST], None]:
 # Names
 
 
-def _is_nothing(call: ast.Call) -> bool:
-    """Whether it is a line for the log, or what a type checker knows to be unreachable."""
+def _is_irrelevant(call: ast.Call) -> bool:
+    """Return whether a call only writes to the log or marks unreachable code."""
     match call.func:
         case ast.Attribute(value=ast.Name(id=owner)):
             return owner in _LOGGERS
@@ -449,5 +450,5 @@ def _is_nothing(call: ast.Call) -> bool:
     return False
 
 
-def _called(error: ast.expr) -> str:
+def _error_name(error: ast.expr) -> str:
     return ast.unparse(error.func if isinstance(error, ast.Call) else error)

@@ -1,4 +1,4 @@
-"""Runs the killers of some guards in a process of its own."""
+"""Running the killers of some guards in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 
 
-def survivors(*begins: str) -> str:
-    """What `check` finds wrong with the mutants whose names begin so; "" for nothing."""
+def survivors(*prefixes: str) -> str:
+    """Return what `check` finds wrong with the mutants whose names have these prefixes; "" for
+    nothing.
+    """
     path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutation", "check", *begins],
+        [sys.executable, "-m", "tests.mutation", "check", *prefixes],
         cwd=_ROOT,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

@@ -1,6 +1,7 @@
-"""guards.toml: which test kills which mutant, or why none can.
+"""guards.toml: by mutant, the test that kills it, or the reason why none can.
 
-Owns the file's form: a table for each function, a line for each mutant, in the order of the source.
+Owns the file's format: a table for each function, a line for each mutant, in the order of the
+source.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ _HEAD = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is written down of one mutant: the test that kills it, or why none does.
+class Entry:
+    """The entry of one mutant: the test that kills it, or the reason why none does.
 
     Attributes:
-        text: the guard's source, where no test would notice that the reason speaks of another one.
+        text: the guard's source when the reason was written, which makes a reason for another guard
+            noticeable.
     """
 
     killer: str | None = None
@@ -34,47 +36,47 @@ class Known:
     text: str | None = None
 
 
-def known() -> dict[str, Known]:
-    """What guards.toml says, by the mutant's key."""
+def load() -> dict[str, Entry]:
+    """Return the entries of guards.toml by the mutants' keys."""
     if not LIST.exists():
         return {}
-    found: dict[str, Known] = {}
+    entries: dict[str, Entry] = {}
     for place, lines in tomllib.loads(LIST.read_text()).items():
-        for guard, said in lines.items():
-            if isinstance(said, str):
-                one = Known(said)
+        for guard, value in lines.items():
+            if isinstance(value, str):
+                entry = Entry(value)
             else:
-                one = Known(reason=said["equivalent"], text=said["guard"])
-            found[f"{place}: {guard}"] = one
-    return found
+                entry = Entry(reason=value["equivalent"], text=value["guard"])
+            entries[f"{place}: {guard}"] = entry
+    return entries
 
 
-def every_mutant() -> list[Mutant]:
-    """All mutants, in the order of the list."""
+def all_mutants() -> list[Mutant]:
+    """Return all mutants, in the order of the list."""
     return [
         mutant for folder in MODULES for module in modules(folder) for mutant in mutants_of(module)
     ]
 
 
-def write(said: Mapping[str, Known], mutants: Iterable[Mutant]) -> None:
-    """Writes what is known of these mutants, and nothing of others."""
+def write(entries: Mapping[str, Entry], mutants: Iterable[Mutant]) -> None:
+    """Write the entries of these mutants and no others."""
     places: dict[str, list[str]] = {}
     for mutant in mutants:
-        one = known_of(mutant, said)
-        if one is None:
+        entry = entry_of(mutant, entries)
+        if entry is None:
             continue
-        value = _quoted(one.killer)
-        if one.killer is None:
-            value = f"{{ equivalent = {_quoted(one.reason)}, guard = {_quoted(one.text)} }}"
+        value = _quoted(entry.killer)
+        if entry.killer is None:
+            value = f"{{ equivalent = {_quoted(entry.reason)}, guard = {_quoted(entry.text)} }}"
         places.setdefault(mutant.place, []).append(f"{_quoted(mutant.guard)} = {value}\n")
     tables = (f"\n[{_quoted(place)}]\n{''.join(lines)}" for place, lines in places.items())
     LIST.write_text("".join((_HEAD, *tables)))
 
 
-def known_of(mutant: Mutant, said: Mapping[str, Known]) -> Known | None:
-    """What is written down of a mutant, unless it is a reason that was given for another guard."""
-    one = said.get(mutant.key)
-    return None if one is not None and one.text not in (None, mutant.text) else one
+def entry_of(mutant: Mutant, entries: Mapping[str, Entry]) -> Entry | None:
+    """Return a mutant's entry, unless its reason was written for another guard."""
+    entry = entries.get(mutant.key)
+    return None if entry is not None and entry.text not in (None, mutant.text) else entry
 
 
 def _quoted(text: str | None) -> str:

@@ -1,7 +1,7 @@
-"""Runs tests again and again in one process, with and without a mutant.
+"""Running tests again and again in one process, with and without a mutant.
 
-Owns the pytest session that does it, what counts as killed, and the limit on a test that hangs with
-a mutant. Never killers are tests that need Spark, that Hypothesis repeats or that are marked broad.
+Owns the pytest session for it, what counts as killed, and the limit on tests that hang with a
+mutant. Tests that need Spark, that Hypothesis repeats or that are marked broad are never killers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from txlake.catalog import shielding
 LIMIT_S = 10.0
 """How long a test may run with a mutant at most; one that is still not done counts as failed."""
 
-_PATIENCE_S = 600.0
+_UNMUTATED_LIMIT_S = 600.0
 
 _ARGUMENTS = (
     "-q",
@@ -42,22 +42,22 @@ _ARGUMENTS = (
     "ignore",
 )
 
-# Parts of the names of tests of many histories, and of those that need a server.
-_NEVER = ("histories", "simulation", "processes", "[server", "postgresql")
+# Parts of the names of tests of many histories, and of tests that need a server.
+_EXCLUDED = ("histories", "simulation", "processes", "[server", "postgresql")
 _CALLS_TRACED = 500
 
 
 class Hung(BaseException):
-    """A test wasn't done within the limit."""
+    """A test exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one run of one test went.
+    """The outcome of one run of a test.
 
     Attributes:
-        error: the type of what it failed with.
-        seconds: the processor's time that it took.
+        error: the type of the exception; None for a passed test.
+        seconds: the processor time of the run.
     """
 
     error: str | None
@@ -82,7 +82,7 @@ class _Session:
         if session.testsfailed:
             raise session.Failed("tests that can't be collected")
         for plugin in session.config.pluginmanager.get_plugins():
-            # Whether others read the tables of a test isn't what kills a mutant, and needs Spark.
+            # The check of a test's tables by other engines needs Spark, and must not kill a mutant.
             if hasattr(plugin, "_interop") and hasattr(plugin, "delta_tables"):
                 plugin.delta_tables = lambda folder: []
         self._work([item for item in session.items if _may_kill(item)])
@@ -91,17 +91,20 @@ class _Session:
 
 
 def _may_kill(item: pytest.Item) -> bool:
-    if any(kind in item.nodeid for kind in _NEVER) or item.get_closest_marker("broad") is not None:
+    if (
+        any(kind in item.nodeid for kind in _EXCLUDED)
+        or item.get_closest_marker("broad") is not None
+    ):
         return False
     names = getattr(item, "fixturenames", ())
     is_repeated = hasattr(getattr(item, "function", None), "hypothesis")
     return not is_repeated and not {"spark", "golden", "postgres"} & set(names)
 
 
-def with_tests(names: Sequence[str], work: Work) -> None:
-    """Calls the work with these tests, collected; raises RuntimeError where that fails."""
+def call_with_tests(names: Sequence[str], work: Work) -> None:
+    """Collect these tests and call the work with them. Raises RuntimeError if that fails."""
     plugin = _Session(work)
-    # A mutant that hangs there couldn't be ended, and another thread's lines aren't traced.
+    # Shielded work in another thread couldn't be interrupted or traced.
     shielding.is_interruptible = lambda: False
     with TemporaryDirectory(prefix="txlake-mutation-") as folder:
         code = pytest.main([*_ARGUMENTS, f"--basetemp={folder}/tests", *names], plugins=[plugin])
@@ -110,10 +113,10 @@ def with_tests(names: Sequence[str], work: Work) -> None:
 
 
 def run(item: pytest.Item, mutant: Mutant | None = None, limit_s: float = LIMIT_S) -> Outcome:
-    """One run of a test, its fixtures included."""
+    """Run a test once, fixtures included, with or without a mutant."""
     before = time.process_time()
     if mutant is None:
-        error = _error(item, _PATIENCE_S)
+        error = _error(item, _UNMUTATED_LIMIT_S)
     else:
         with switched_off(mutant):
             error = _error(item, limit_s)
@@ -121,7 +124,7 @@ def run(item: pytest.Item, mutant: Mutant | None = None, limit_s: float = LIMIT_
 
 
 def _error(item: pytest.Item, limit_s: float) -> str | None:
-    """The type of what the test fails with; told without a report, which takes longer than it."""
+    """Run a test without a report; return the type of its exception, or None."""
     if not getattr(item, "_request", True):
         item._initrequest()  # type: ignore[attr-defined]
     item.stash[tmppath_result_key] = {}
@@ -130,13 +133,13 @@ def _error(item: pytest.Item, limit_s: float) -> str | None:
         with _limited(limit_s):
             item.ihook.pytest_runtest_setup(item=item)
             item.ihook.pytest_runtest_call(item=item)
-    except BaseException as found:
-        error = type(found).__name__
+    except BaseException as raised:
+        error = type(raised).__name__
     try:
         with _limited(limit_s):
             item.ihook.pytest_runtest_teardown(item=item, nextitem=None)
-    except BaseException as found:
-        error = error or type(found).__name__
+    except BaseException as raised:
+        error = error or type(raised).__name__
     item._request = False  # type: ignore[attr-defined]
     item.funcargs = None  # type: ignore[attr-defined]
     return error
@@ -144,38 +147,42 @@ def _error(item: pytest.Item, limit_s: float) -> str | None:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    def over(_: int, __: FrameType | None) -> None:
+    def raise_hung(_: int, __: FrameType | None) -> None:
         raise Hung
 
-    kept = signal.signal(signal.SIGALRM, over)
+    previous = signal.signal(signal.SIGALRM, raise_hung)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, kept)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def traced(item: pytest.Item, files: dict[str, str]) -> tuple[Outcome, dict[str, set[int]]]:
-    """A run, and the lines that it ran of these files, by what `files` calls them."""
+    """Run a test; return its outcome and the lines that it ran of `files`, by the files' names
+    there.
+    """
     lines: dict[str, set[int]] = {name: set() for name in files.values()}
-    wanted: dict[CodeType, set[int]] = {}  # lines of code that ran and that weren't seen yet
+    unrun_lines: dict[CodeType, set[int]] = {}  # lines that haven't run, of code that did
     calls: Counter[CodeType] = Counter()
 
     def on_line(frame: FrameType, event: str, _: object) -> object:
         if event == "line":
-            wanted[frame.f_code].discard(frame.f_lineno)
+            unrun_lines[frame.f_code].discard(frame.f_lineno)
         return on_line
 
     def on_call(frame: FrameType, event: str, _: object) -> object:
         code = frame.f_code
-        left = wanted.get(code)
-        if left is None:
+        remaining = unrun_lines.get(code)
+        if remaining is None:
             if code.co_filename not in files:
                 return None
-            left = wanted[code] = {line for *_, line in code.co_lines() if line is not None}
+            remaining = unrun_lines[code] = {
+                line for *_, line in code.co_lines() if line is not None
+            }
         calls[code] += 1
-        return on_line if left and calls[code] <= _CALLS_TRACED else None
+        return on_line if remaining and calls[code] <= _CALLS_TRACED else None
 
     threading.settrace(on_call)  # type: ignore[arg-type]
     sys.settrace(on_call)  # type: ignore[arg-type]
@@ -184,7 +191,7 @@ def traced(item: pytest.Item, files: dict[str, str]) -> tuple[Outcome, dict[str,
     finally:
         sys.settrace(None)
         threading.settrace(None)
-    for code, left in wanted.items():
-        ran = {line for *_, line in code.co_lines() if line is not None} - left
+    for code, remaining in unrun_lines.items():
+        ran = {line for *_, line in code.co_lines() if line is not None} - remaining
         lines[files[code.co_filename]] |= ran
     return outcome, lines

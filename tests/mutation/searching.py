@@ -1,7 +1,7 @@
-"""Finds a test for each mutant that has none: tries those that run its lines, the plainest first.
+"""The search for a killer of each mutant that has none, among the tests that run its lines.
 
-Owns the choice among tests that would do: one of the module's own tests before others, one that
-runs little before one that runs much, one that fails for what it checks before one that breaks.
+Owns the choice among several killers: the module's own tests before others, tests that run little
+before tests that run much, failed assertions before other exceptions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.mutation.guards import Mutant, path_of
-from tests.mutation.listing import Known
-from tests.mutation.running import Hung, Outcome, run, traced, with_tests
+from tests.mutation.listing import Entry
+from tests.mutation.running import Hung, Outcome, call_with_tests, run, traced
 
 FOLDERS = (
     "tests/conflict",
@@ -30,7 +30,7 @@ SECONDS_MAX = 4.0
 HANGS_MAX = 1
 """How many tests that hang with a mutant are tried before one of them is named."""
 
-_BREAKS = {
+_BREAKAGES = {
     "AttributeError",
     "Hung",
     "IndexError",
@@ -58,9 +58,9 @@ def search(
     mutants: Sequence[Mutant],
     folders: Sequence[str],
     tries: int,
-    found: Callable[[Mutant, Known | None], None],
+    record: Callable[[Mutant, Entry | None], None],
 ) -> None:
-    """Calls `found` with each mutant and the test that kills it, None where none of them does."""
+    """Call `record` with each mutant and the entry of its killer; with None if no test kills it."""
     files = {str(path_of(mutant.module)): mutant.module for mutant in mutants}
 
     def work(items: Sequence[pytest.Item]) -> None:
@@ -69,24 +69,28 @@ def search(
             outcome, lines = traced(item, files)
             if outcome.passed and outcome.seconds < SECONDS_MAX:
                 tests.append(_Test(item, outcome.seconds, lines))
-        proven: Counter[tuple[str, str, str]] = Counter()
+        kills: Counter[tuple[str, str, str]] = Counter()
         for mutant in mutants:
-            killer = _killer(mutant, tests, tries, proven)
-            found(mutant, None if killer is None else Known(killer))
+            killer = _killer(mutant, tests, tries, kills)
+            record(mutant, None if killer is None else Entry(killer))
             if killer is not None:
-                proven[mutant.module, mutant.function, killer] += 1
+                kills[mutant.module, mutant.function, killer] += 1
 
-    with_tests(folders, work)
+    call_with_tests(folders, work)
 
 
 def _killer(
     mutant: Mutant,
     tests: Sequence[_Test],
     tries: int,
-    proven: Mapping[tuple[str, str, str], int],
+    kills: Mapping[tuple[str, str, str], int],
 ) -> str | None:
-    """`proven`: how many mutants of a function a test has killed so far; such come first."""
-    asked = range(mutant.line, mutant.last_line + 1)
+    """Return the best killer.
+
+    `kills`: how many mutants of a function each test has killed so far; tests
+    with kills are tried first.
+    """
+    lines = range(mutant.line, mutant.last_line + 1)
     folder, _, name = mutant.module.partition(".")
     where = mutant.module, mutant.function
 
@@ -94,26 +98,26 @@ def _killer(
         is_own = f"tests/{folder}/test_{name}.py" in test.item.nodeid
         return test.seconds > 0.1, not is_own, test.extent, test.seconds
 
-    own = [test for test in tests if _runs(test, mutant, asked)]
-    poor: str | None = None
+    own = [test for test in tests if _runs(test, mutant, lines)]
+    fallback: str | None = None
     hung = 0
-    in_turn = _in_turn(sorted(own, key=order))
-    in_turn.sort(key=lambda test: -proven.get((*where, test.item.nodeid), 0))
-    for test in in_turn[:tries]:
+    candidates = _round_robin(sorted(own, key=order))
+    candidates.sort(key=lambda test: -kills.get((*where, test.item.nodeid), 0))
+    for test in candidates[:tries]:
         outcome = run(test.item, mutant)
         if outcome.passed or not run(test.item).passed:
             continue
-        if not _breaks(outcome):
+        if not _is_breakage(outcome):
             return test.item.nodeid
-        poor = poor or test.item.nodeid
+        fallback = fallback or test.item.nodeid
         hung += outcome.error == Hung.__name__
         if hung > HANGS_MAX:
             break
-    return poor
+    return fallback
 
 
-def _in_turn(tests: Sequence[_Test]) -> list[_Test]:
-    """One case of each test function, then another of each, and so on."""
+def _round_robin(tests: Sequence[_Test]) -> list[_Test]:
+    """Return the tests so that one case of each test function comes first, then another of each."""
     cases: Counter[str] = Counter()
     turns: list[tuple[int, int, _Test]] = []
     for place, test in enumerate(tests):
@@ -123,11 +127,11 @@ def _in_turn(tests: Sequence[_Test]) -> list[_Test]:
     return [test for *_, test in sorted(turns, key=lambda one: one[:2])]
 
 
-def _breaks(outcome: Outcome) -> bool:
-    return outcome.error in _BREAKS
+def _is_breakage(outcome: Outcome) -> bool:
+    return outcome.error in _BREAKAGES
 
 
-def _runs(test: _Test, mutant: Mutant, asked: range) -> bool:
+def _runs(test: _Test, mutant: Mutant, lines: range) -> bool:
     if mutant.function:
-        return not test.lines[mutant.module].isdisjoint(asked)
-    return any(test.lines.values())  # who reads a table isn't known by lines
+        return not test.lines[mutant.module].isdisjoint(lines)
+    return any(test.lines.values())  # lines don't show which tests read a table

@@ -1,7 +1,7 @@
-"""Makes a mutant real in memory: a function's code, or a module's table, is exchanged for a while.
+"""Running a mutant: the code of a function, or a module's table, is replaced for a while.
 
-Owns the exchange alone. No file changes, and nothing in txlake knows of it: functions keep their
-identity, so that whoever imported them runs the mutant's code.
+No file changes, and nothing in txlake knows of it. Functions keep their identity, so that every
+module that imported one runs the mutant's code.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tests.mutation.guards import Mutant, path_of
 
 @contextmanager
 def switched_off(mutant: Mutant) -> Iterator[None]:
-    """The mutant is what runs, inside the block. Not for functions that run at that moment."""
+    """Run the mutant within this block. Its function must not be running at the time."""
     module = importlib.import_module(f"txlake.{mutant.module}")
     path = path_of(mutant.module)
     tree = ast.parse(_source(mutant.module))
     mutant.apply(tree)
     if mutant.function:
-        around = [one for one in tree.body if one.lineno <= mutant.line <= (one.end_lineno or 0)]
-        compiled = compile(ast.Module(around, []), str(path), "exec")
+        enclosing = [one for one in tree.body if one.lineno <= mutant.line <= (one.end_lineno or 0)]
+        compiled = compile(ast.Module(enclosing, []), str(path), "exec")
         function = _function(module, mutant.function)
-        kept = function.__code__
+        original = function.__code__
         function.__code__ = _code(compiled, mutant.function)
         try:
             yield
         finally:
-            function.__code__ = kept
+            function.__code__ = original
     else:
         with _constants(module, tree, mutant.line):
             yield
@@ -59,21 +59,21 @@ def _function(module: ModuleType, qualified: str) -> FunctionType:
     owner: object = module
     for part in above:
         owner = getattr(owner, part)
-    found: object = vars(owner)[name]
-    while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
+    value: object = vars(owner)[name]
+    while not isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
         for attribute in ("__wrapped__", "__func__", "fget", "func"):
-            inner = getattr(found, attribute, None)
+            inner = getattr(value, attribute, None)
             if inner is not None:
-                found = inner
+                value = inner
                 break
         else:
-            raise LookupError(f"{module.__name__}: {qualified}: {found!r}")
-    return found
+            raise LookupError(f"{module.__name__}: {qualified}: {value!r}")
+    return value
 
 
 @contextmanager
 def _constants(module: ModuleType, tree: ast.Module, line: int) -> Iterator[None]:
-    """The module's value that is assigned around the line, and those made of it, exchanged."""
+    """Replace the module's value assigned at the line, and the values computed from it."""
     scratch = dict(vars(module))
     changed: set[str] = set()
     for node in tree.body:
@@ -91,17 +91,19 @@ def _constants(module: ModuleType, tree: ast.Module, line: int) -> Iterator[None
     undo: list[tuple[object, object]] = []
     for name in changed:
         old, new = vars(module)[name], scratch[name]
-        _exchange(old, new)
+        _replace_everywhere(old, new)
         undo.append((old, new))
     try:
         yield
     finally:
         for old, new in undo:
-            _exchange(new, old)
+            _replace_everywhere(new, old)
 
 
-def _exchange(old: object, new: object) -> None:
-    """In every module of txlake and of its tests, and in the defaults of their functions."""
+def _replace_everywhere(old: object, new: object) -> None:
+    """Replace a value in every module of txlake and of its tests, and in their functions'
+    defaults.
+    """
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] not in ("txlake", "tests"):
             continue

@@ -1,4 +1,4 @@
-"""The list of guards is that of the source, and every mutant on it has its killer or a reason."""
+"""The list of guards matches the source, and every mutant on it has a killer or a reason."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class A:
 REASONS_MAX = 0.04
 
 
-def test_the_list_is_that_of_the_source() -> None:
-    every, known = listing.every_mutant(), listing.known()
-    new = [one.key for one in every if listing.known_of(one, known) is None]
-    gone = sorted(known.keys() - {one.key for one in every})
+def test_the_list_matches_the_source() -> None:
+    every, entries = listing.all_mutants(), listing.load()
+    new = [one.key for one in every if listing.entry_of(one, entries) is None]
+    gone = sorted(entries.keys() - {one.key for one in every})
     assert not new, f"write a test that fails without it, then `make guards`: {new}"
     assert not gone, f"`make guards` takes out what isn't in the source any more: {gone}"
 
 
-def test_few_mutants_make_no_difference_and_each_says_why() -> None:
-    known = listing.known()
-    reasons = [one.reason for one in known.values() if one.killer is None]
+def test_few_mutants_are_equivalent_and_each_has_a_reason() -> None:
+    entries = listing.load()
+    reasons = [one.reason for one in entries.values() if one.killer is None]
     assert all(reason and len(reason) > 20 for reason in reasons)
-    assert len(reasons) < REASONS_MAX * len(known)
+    assert len(reasons) < REASONS_MAX * len(entries)
 
 
-def test_what_is_a_guard() -> None:
+def test_guards_are_found_in_the_source() -> None:
     found = guards.walk("a.module", SOURCE)
     assert [(mutant.guard, mutant.text) for mutant in found] == [
         ("entry of LIMITS 1 without", "LIMITS[one]"),
@@ -77,14 +77,14 @@ def test_a_rename_changes_no_key() -> None:
     assert [mutant.key for mutant in before] == [mutant.key for mutant in after]
 
 
-def test_a_reason_is_of_its_own_guard() -> None:
+def test_a_reason_counts_only_for_its_own_guard() -> None:
     [first, *_] = guards.walk("a.module", SOURCE)
-    for text, is_known in ((first.text, True), ("LIMITS[uno]", False)):
-        said = {first.key: listing.Known(reason="nobody reads it", text=text)}
-        assert (listing.known_of(first, said) is not None) == is_known
+    for text, is_entry in ((first.text, True), ("LIMITS[uno]", False)):
+        entries = {first.key: listing.Entry(reason="nobody reads it", text=text)}
+        assert (listing.entry_of(first, entries) is not None) == is_entry
 
 
-def test_a_function_loses_its_guard_wherever_it_was_imported() -> None:
+def test_a_mutant_runs_in_every_importing_module() -> None:
     from txlake.conflict.levels import parse_level
     from txlake.errors import InvalidRequest
 
@@ -99,7 +99,7 @@ def test_a_function_loses_its_guard_wherever_it_was_imported() -> None:
         parse_level("none")
 
 
-def test_a_table_loses_its_entry_wherever_it_was_imported() -> None:
+def test_a_table_entry_is_removed_in_every_importing_module() -> None:
     from txlake.conflict import check, rules
     from txlake.conflict.row_rules import rows_added
 

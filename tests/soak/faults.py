@@ -1,7 +1,7 @@
-"""Faults of a local disk, for the process that puts them there: seeded, now and then.
+"""Faults of a local disk within one process, drawn from a seed.
 
-A request fails before it did anything, or its reply is lost after it did all, or the disk is full.
-Owns what may go wrong with which request; `Faults.met` counts it by its kind.
+A request fails before it does anything, or its reply is lost after it did everything, or the disk
+is full. Owns the faults of each request; `Faults.injected` counts them by kind.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.local import LocalStore
 
-Answer = TypeVar("Answer")
-MARK = "a fault of the soak's"
+Reply = TypeVar("Reply")
+MARKER = "a fault of the soak's"
 
 
 class Faults:
-    """One request in `one_in` fails, from now on; none where that is 0."""
+    """Lets one request in `one_in` fail; none if that is 0."""
 
     def __init__(self, seed: str) -> None:
         self.one_in = 0
-        self.met: Counter[str] = Counter()
+        self.injected: Counter[str] = Counter()
         self._random = random.Random(seed)
 
     def install(self) -> None:
-        """Puts itself between txlake and the local disk, for the rest of this process."""
+        """Wrap the requests to local disks, for the rest of this process."""
         get, put, put_if_absent = LocalStore.get, LocalStore.put, LocalStore.put_if_absent
         listed, delete = LocalStore.list, LocalStore.delete
 
         def getting(store: LocalStore, path: str) -> bytes:
-            return self._around("get", path, lambda: get(store, path))
+            return self._request("get", path, lambda: get(store, path))
 
         def listing(
             store: LocalStore, prefix: str, start_after: str | None = None
         ) -> Iterator[StoredObject]:
-            return self._around("list", prefix, lambda: listed(store, prefix, start_after))
+            return self._request("list", prefix, lambda: listed(store, prefix, start_after))
 
         def putting(store: LocalStore, path: str, data: bytes) -> None:
-            self._full(path)
-            self._around("put", path, lambda: put(store, path, data))
+            self._check_space(path)
+            self._request("put", path, lambda: put(store, path, data))
 
         def deleting(store: LocalStore, paths: Iterable[str]) -> None:
-            self._around("delete", store.url, lambda: delete(store, paths))
+            self._request("delete", store.url, lambda: delete(store, paths))
 
         def creating(store: LocalStore, path: str, data: bytes) -> PutOutcome:
-            self._full(path)
-            if self._is_due("put_if_absent never arrived"):
+            self._check_space(path)
+            if self._occurs("put_if_absent never arrived"):
                 return PutOutcome.UNKNOWN
             outcome = put_if_absent(store, path, data)
-            if self._is_due("put_if_absent lost its reply"):
+            if self._occurs("put_if_absent lost its reply"):
                 return PutOutcome.UNKNOWN
             return outcome
 
@@ -65,20 +65,20 @@ class Faults:
         ):
             setattr(LocalStore, name, method)
 
-    def _around(self, name: str, path: str, request: Callable[[], Answer]) -> Answer:
-        if self._is_due(f"{name} never arrived"):
-            raise Unavailable(f"{path}: {MARK}: the store can't be reached")
-        answer = request()
-        if self._is_due(f"{name} lost its reply"):
-            raise Unavailable(f"{path}: {MARK}: the reply was lost")
-        return answer
+    def _request(self, name: str, path: str, request: Callable[[], Reply]) -> Reply:
+        if self._occurs(f"{name} never arrived"):
+            raise Unavailable(f"{path}: {MARKER}: the store can't be reached")
+        reply = request()
+        if self._occurs(f"{name} lost its reply"):
+            raise Unavailable(f"{path}: {MARKER}: the reply was lost")
+        return reply
 
-    def _full(self, path: str) -> None:
-        if self._is_due("disk full"):
-            raise InvalidRequest(f"{path}: {MARK}: no space left on the device")
+    def _check_space(self, path: str) -> None:
+        if self._occurs("disk full"):
+            raise InvalidRequest(f"{path}: {MARKER}: no space left on the device")
 
-    def _is_due(self, kind: str) -> bool:
+    def _occurs(self, kind: str) -> bool:
         if self.one_in == 0 or self._random.randrange(self.one_in):
             return False
-        self.met[kind] += 1
+        self.injected[kind] += 1
         return True

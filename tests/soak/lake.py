@@ -1,8 +1,8 @@
-"""Rounds of the soak on a lake: several processes, its tables written at once, and what is left.
+"""Rounds of the soak on a lake whose tables several processes write at once.
 
-Owns a round from the lake's creation to its audit. Transfers between two tables keep a sum that
-every reader may ask for at any moment; the rest is judged by `shared_tables.audit`. Processes are
-killed in the middle, requests fail, the disk is full now and then.
+Owns a round from the lake's creation to its audit. Transfers between two tables keep a sum that any
+reader may check at any time; the rest is audited by `shared_tables.audit`. Processes are killed in
+the middle, requests fail, and the disk is sometimes full.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODULE = "tests.soak.worker"
 DISK_MIB = 192
 DISK_FULL_S = 1.0
 BANKS = ("bank_1", "bank_2")
-# Where VACUUM takes old versions' files, rows are compared as far as they are there.
+# Tables whose old versions lose files by VACUUM; only complete versions are compared.
 VACUUMED = (*BANKS, "plain")
 CHANGED = ("vectors", "plain", "path")
 KINDS = ("append", "append", "update", "update", "delete", "merge", "overwrite", "optimize")
@@ -41,13 +41,13 @@ MORE_KINDS = {
     "path": (*KINDS, "restore"),
 }
 _SUMS = [f"SELECT CAST(SUM(n) AS BIGINT) AS s FROM {table}" for table in BANKS]
-# So many commits may be ratified and not published when a process looks for the newest version.
+# The most commits that may be ratified and unpublished when a process reads the newest version.
 _UNPUBLISHED_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How much a round does: processes, each one's transactions, one kill and one fault in."""
+class RoundSize:
+    """The size of a round: processes, transactions of each, and the rates of kills and faults."""
 
     processes: int = 3
     transactions: int = 12
@@ -56,8 +56,8 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One transaction: the operations on its tables have one marker."""
+class TransactionWork:
+    """One transaction; the operations on its tables share a marker."""
 
     marker: str
     parts: tuple[tuple[str, Operation], ...]
@@ -65,54 +65,56 @@ class Work:
 
 
 class LakeRounds:
-    """The processes of all rounds, and what is counted of them."""
+    """The processes of all rounds, and their counts."""
 
-    def __init__(self, scratch: Path, size: Size, counts: Counts) -> None:
+    def __init__(self, scratch: Path, size: RoundSize, counts: Counts) -> None:
         self._scratch = scratch
         self._size = size
         self._counts = counts
         self._starts = 0
-        self._workers = [self._started(number) for number in range(size.processes)]
+        self._workers = [self._start_worker(number) for number in range(size.processes)]
 
     def end(self) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for worker in self._workers:
             worker.end()
 
     def round(self, seed: int, readers: Sequence[Worker]) -> str:
-        """One lake from its creation to its audit, by us and by `readers`; a line about it."""
+        """Run one lake from its creation to its audit by txlake and `readers`; return a line
+        about it.
+        """
         with _disk(self._scratch / f"lake-{seed}") as (place, disk):
             self._open_all(place)
             folders = {name: place / name for name in (*BANKS, "vectors", "plain")}
             folders["path"] = place.parent / "path"
             done: dict[str, list[Done]] = {name: [] for name in folders}
-            for one in _created(folders):
+            for one in _create_statements(folders):
                 self._ask(0, statements=one)
             for name, folder in folders.items():
-                work = Work("first", ((name, _first(name)),), None)
-                for table, made in self._worked(0, work, folders, killed=False):
-                    done[table].append(made)
+                work = TransactionWork("first", ((name, _first_operation(name)),), None)
+                for table, operation in self._commit(0, work, folders, is_killed=False):
+                    done[table].append(operation)
                 assert latest(folder) == 1
             ended = threading.Event()
-            filling = threading.Thread(target=self._fill, args=(seed, disk, ended))
+            filling = threading.Thread(target=self._fill_disk, args=(seed, disk, ended))
             filling.start()
             with ThreadPoolExecutor(len(self._workers)) as pool:
                 running = [
-                    pool.submit(self._written, seed, number, folders)
+                    pool.submit(self._run_process, seed, number, folders)
                     for number in range(len(self._workers))
                 ]
                 for future in running:
-                    for table, made in future.result(1800):
-                        done[table].append(made)
+                    for table, operation in future.result(1800):
+                        done[table].append(operation)
             ended.set()
             filling.join(1800)
-            faults = self._audited(seed, place, folders, done, readers)
+            faults = self._audit(seed, place, folders, done, readers)
             self._counts.faults += [f"lake, seed {seed}: {fault}" for fault in faults]
             if faults:
                 self._counts.keep(place.parent, f"lake-{seed}")
         return f"seed {seed}  lake: {len(faults)} faults"
 
-    def _started(self, number: int) -> Worker:
+    def _start_worker(self, number: int) -> Worker:
         self._starts += 1
         return start(f"lake-{number}", self._scratch / f"worker-{number}", (), MODULE)
 
@@ -121,16 +123,18 @@ class LakeRounds:
             self._open(number, place, fault_one_in)
 
     def _open(self, number: int, place: Path, fault_one_in: int) -> None:
-        answer = self._workers[number].ask(ask="open", warehouse=str(place), one_in=fault_one_in)
-        self._counts.requests.update(answer["met"])
+        reply = self._workers[number].ask(ask="open", warehouse=str(place), one_in=fault_one_in)
+        self._counts.requests.update(reply["injected"])
 
     def _ask(self, number: int, *, statements: Sequence[str]) -> list[list[str]]:
-        answer = self._workers[number].ask(ask="sql", statements=list(statements))
-        return list(answer["rows"])
+        reply = self._workers[number].ask(ask="sql", statements=list(statements))
+        return list(reply["rows"])
 
-    def _written(self, seed: int, number: int, folders: dict[str, Path]) -> list[tuple[str, Done]]:
-        """What one process does, and how it went."""
-        chance = random.Random(f"{seed}/{number}")
+    def _run_process(
+        self, seed: int, number: int, folders: dict[str, Path]
+    ) -> list[tuple[str, Done]]:
+        """Run one process's transactions; return by table what each did and its outcome."""
+        rng = random.Random(f"{seed}/{number}")
         choosers = {
             name: Chooser(f"{seed}/{name}", f"p{number}-{name}", number, MORE_KINDS[name])
             for name in CHANGED
@@ -139,28 +143,28 @@ class LakeRounds:
         done: list[tuple[str, Done]] = []
         self._open(number, place, self._size.fault_one_in)
         for turn in range(self._size.transactions):
-            killed = chance.randrange(self._size.kill_one_in) == 0
-            work = _chosen(chance, choosers, f"p{number}-{turn}", folders)
-            with self._killing(number, chance, killed=killed):
-                if isinstance(work, Work):
-                    done += self._worked(number, work, folders, killed=killed)
+            is_killed = rng.randrange(self._size.kill_one_in) == 0
+            work = _random_work(rng, choosers, f"p{number}-{turn}", folders)
+            with self._kill_during(number, rng, is_killed=is_killed):
+                if isinstance(work, TransactionWork):
+                    done += self._commit(number, work, folders, is_killed=is_killed)
                 else:
-                    self._told(number, work)
-            if killed:
+                    self._run_statements(number, work)
+            if is_killed:
                 self._workers[number].end()
-                self._workers[number] = self._started(number)
+                self._workers[number] = self._start_worker(number)
                 self._open(number, place, self._size.fault_one_in)
         self._open(number, place, 0)
         return done
 
     @contextmanager
-    def _killing(self, number: int, chance: random.Random, *, killed: bool) -> Iterator[None]:
-        """The process ends at any moment of what is done meanwhile."""
-        if not killed:
+    def _kill_during(self, number: int, rng: random.Random, *, is_killed: bool) -> Iterator[None]:
+        """Kill the process at a random moment of this block, if `is_killed`."""
+        if not is_killed:
             yield
             return
         worker = self._workers[number]
-        timer = threading.Timer(chance.random() * 3, worker.kill)
+        timer = threading.Timer(rng.random() * 3, worker.kill)
         timer.start()
         try:
             yield
@@ -168,12 +172,12 @@ class LakeRounds:
             timer.join(1800)
             self._counts.kills["lake"] += 1
 
-    def _worked(
-        self, number: int, work: Work, folders: dict[str, Path], *, killed: bool
+    def _commit(
+        self, number: int, work: TransactionWork, folders: dict[str, Path], *, is_killed: bool
     ) -> list[tuple[str, Done]]:
         first = {table: latest(folders[table]) for table, _ in work.parts}
         try:
-            answer = self._workers[number].ask(
+            reply = self._workers[number].ask(
                 ask="commit",
                 marker=work.marker,
                 isolation=work.isolation,
@@ -182,11 +186,11 @@ class LakeRounds:
                     for table, one in work.parts
                 ],
             )
-            outcome = str(answer["outcome"])
-            self._counts.conflicts.update(answer["conflicts"])
+            outcome = str(reply["outcome"])
+            self._counts.conflicts.update(reply["conflicts"])
         except Died:
             outcome = "unknown"
-            if not killed:
+            if not is_killed:
                 self._counts.faults.append(f"{work}: its process died")
         except Refused as refusal:
             outcome = "given up"
@@ -198,8 +202,8 @@ class LakeRounds:
             for table, one in work.parts
         ]
 
-    def _told(self, number: int, statements: Sequence[str]) -> None:
-        """Statements that no table's audit is about; sums of both banks are."""
+    def _run_statements(self, number: int, statements: Sequence[str]) -> None:
+        """Run statements that no table's audit covers; check the sum of both banks."""
         self._counts.statements[statements[0].split()[0]] += 1
         try:
             rows = self._ask(number, statements=statements)
@@ -214,22 +218,22 @@ class LakeRounds:
             if total != 0:
                 self._counts.faults.append(f"a reader saw the sum {total} of both banks")
 
-    def _fill(self, seed: int, disk: Path | None, ended: threading.Event) -> None:
-        """Now and then the disk is full for a while."""
-        chance = random.Random(f"{seed}/disk")
-        while disk is not None and not ended.wait(4 + 8 * chance.random()):
+    def _fill_disk(self, seed: int, disk: Path | None, ended: threading.Event) -> None:
+        """Fill the disk for a while, again and again."""
+        rng = random.Random(f"{seed}/disk")
+        while disk is not None and not ended.wait(4 + 8 * rng.random()):
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
             filler = disk / "filler"
             try:
                 with filler.open("wb") as file:
-                    os.posix_fallocate(file.fileno(), 0, max(1, free - 4096 * chance.randrange(4)))
+                    os.posix_fallocate(file.fileno(), 0, max(1, free - 4096 * rng.randrange(4)))
             except OSError:
-                pass  # somebody was faster: full is full
+                pass  # the disk is already full
             ended.wait(DISK_FULL_S)
             filler.unlink()
             self._counts.requests["the disk itself was full"] += 1
 
-    def _audited(
+    def _audit(
         self,
         seed: int,
         place: Path,
@@ -237,13 +241,13 @@ class LakeRounds:
         done: dict[str, list[Done]],
         readers: Sequence[Worker],
     ) -> list[str]:
-        self._open_all(place)  # publishes what was ratified and isn't published yet
+        self._open_all(place)  # publishes ratified commits
         faults: list[str] = []
-        whole = stood_together(done, folders)
+        resolved = resolve_unknown(done, folders)
         for name, folder in folders.items():
             verdict = audit(
                 folder,
-                whole[name],
+                resolved[name],
                 [self._workers[0], *readers],
                 read=complete_versions(folder) if name in VACUUMED else None,
             )
@@ -262,7 +266,7 @@ class LakeRounds:
         return faults
 
 
-def _created(folders: dict[str, Path]) -> list[list[str]]:
+def _create_statements(folders: dict[str, Path]) -> list[list[str]]:
     columns = "(id BIGINT, k BIGINT, n BIGINT, s STRING)"
     interval = "'delta.checkpointInterval' = '5'"
     vectors, none = (f"'delta.enableDeletionVectors' = '{one}'" for one in ("true", "false"))
@@ -275,40 +279,46 @@ def _created(folders: dict[str, Path]) -> list[list[str]]:
     ]
 
 
-def _first(name: str) -> Operation:
+def _first_operation(name: str) -> Operation:
     return replace(first_rows(COLUMNS), marker=f"first {name}")
 
 
-def _chosen(
-    chance: random.Random, choosers: dict[str, Chooser], marker: str, folders: dict[str, Path]
-) -> Work | list[str]:
-    """A transaction, or statements of which each is one."""
-    isolation = chance.choice([None, None, "serializable"])
-    match chance.randrange(12):
+def _random_work(
+    rng: random.Random, choosers: dict[str, Chooser], marker: str, folders: dict[str, Path]
+) -> TransactionWork | list[str]:
+    """Return a random transaction, or statements that are transactions of their own."""
+    isolation = rng.choice([None, None, "serializable"])
+    match rng.randrange(12):
         case 0 | 1 | 2:  # a transfer
-            amount = chance.randint(1, 9)
+            amount = rng.randint(1, 9)
             parts = tuple(
-                (table, _transfer(marker, chance.randrange(24), by))
+                (table, _transfer(marker, rng.randrange(24), by))
                 for table, by in zip(BANKS, (-amount, amount), strict=True)
             )
-            return Work(marker, parts, isolation)
+            return TransactionWork(marker, parts, isolation)
         case 3:
-            return Work(
-                marker, ((chance.choice(BANKS), Operation(kind="optimize", marker=marker)),), None
+            return TransactionWork(
+                marker, ((rng.choice(BANKS), Operation(kind="optimize", marker=marker)),), None
             )
         case 4 | 5:  # of two tables
             parts = tuple((name, choosers[name].operation()) for name in ("vectors", "plain"))
-            return Work(marker, tuple(_aimed(part, folders) for part in parts), isolation)
+            return TransactionWork(
+                marker, tuple(_with_restore_target(part, folders) for part in parts), isolation
+            )
         case 6 | 7 | 8:
-            name = chance.choice(CHANGED)
-            return Work(marker, (_aimed((name, choosers[name].operation()), folders),), isolation)
+            name = rng.choice(CHANGED)
+            return TransactionWork(
+                marker,
+                (_with_restore_target((name, choosers[name].operation()), folders),),
+                isolation,
+            )
         case 9:
-            return [f"VACUUM {chance.choice(VACUUMED)} RETAIN 0 HOURS"]
+            return [f"VACUUM {rng.choice(VACUUMED)} RETAIN 0 HOURS"]
         case 10:
             return _SUMS
         case _:
             name = f"made_{marker.replace('-', '_')}"
-            return chance.choice(
+            return rng.choice(
                 [
                     [f"CREATE TABLE {name} AS SELECT * FROM plain"],
                     [f"CREATE TABLE {name} CLONE vectors"],
@@ -323,17 +333,22 @@ def _transfer(marker: str, row: int, by: int) -> Operation:
     return Operation(kind="update", marker=marker, column="id", low=row, high=row + 1, by=by)
 
 
-def _aimed(part: tuple[str, Operation], folders: dict[str, Path]) -> tuple[str, Operation]:
-    """A restore takes the table two versions back."""
+def _with_restore_target(
+    part: tuple[str, Operation], folders: dict[str, Path]
+) -> tuple[str, Operation]:
+    """Return the operation; a restore gets the version two before the newest."""
     name, operation = part
     if operation.kind != "restore":
         return part
     return name, replace(operation, low=max(1, latest(folders[name]) - 2))
 
 
-def stood_together(done: dict[str, list[Done]], folders: dict[str, Path]) -> dict[str, list[Done]]:
-    """Where one table has a transaction's marker, all its tables have to."""
-    there = {
+def resolve_unknown(done: dict[str, list[Done]], folders: dict[str, Path]) -> dict[str, list[Done]]:
+    """Return the operations, where those with an unknown outcome count as committed if any table of
+    their
+    transaction has its marker.
+    """
+    markers = {
         str(action["commitInfo"].get("userMetadata"))
         for folder in folders.values()
         for actions in commits(folder)
@@ -343,16 +358,16 @@ def stood_together(done: dict[str, list[Done]], folders: dict[str, Path]) -> dic
     return {
         name: [
             replace(one, outcome="committed")
-            if one.outcome == "unknown" and one.operation.marker in there
+            if one.outcome == "unknown" and one.operation.marker in markers
             else one
-            for one in of_one
+            for one in operations
         ]
-        for name, of_one in done.items()
+        for name, operations in done.items()
     }
 
 
 def complete_versions(folder: Path) -> list[int]:
-    """The versions of which all files are there."""
+    """Return the versions whose files all exist."""
     active: dict[str, str | None] = {}
     versions = []
     for version, actions in enumerate(commits(folder)):
@@ -375,13 +390,16 @@ def complete_versions(folder: Path) -> list[int]:
 
 
 def _has_vector(names: set[str], stored: str) -> bool:
-    """`stored` is a UUID in Base85, the last 20 characters; before it a folder's name."""
+    """Return whether the file of a deletion vector exists.
+
+    `stored` is a folder's name and a UUID in Base85, which takes the last 20 characters.
+    """
     return f"deletion_vector_{UUID(bytes=z85_decode(stored[-20:]))}.bin" in names
 
 
 @contextmanager
 def _disk(place: Path) -> Iterator[tuple[Path, Path | None]]:
-    """A warehouse on a small disk of its own where this process may mount one."""
+    """Yield a warehouse on a small disk of its own, if this process may mount one."""
     place.mkdir(parents=True)
     ran = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(place)],

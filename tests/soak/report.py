@@ -1,4 +1,4 @@
-"""What a soak counted, and its report."""
+"""The counts of a soak, and its report."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 
 from tests.shared_tables.audit import Verdict
 
-KEPT = Path("artifacts", "soak")
+ARTIFACTS = Path("artifacts", "soak")
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of all rounds; `faults` is what is wrong, `requests` the misfortunes that were put there."""
+    """Counts over all rounds.
+
+    `faults`: what is wrong; `requests`: the faults injected into requests.
+    """
 
     rounds: Counter[str] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
@@ -29,19 +32,19 @@ class Counts:
     faults: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict) -> None:
-        """Counts one table's audit; its faults are told with the round's."""
+        """Add one table's audit, without its faults, which the round adds."""
         self.commits += verdict.commits
         self.versions += verdict.versions
         self.lost += verdict.lost
         self.doubled += verdict.doubled
 
     def keep(self, folder: Path, name: str) -> None:
-        """Keeps a table, or a lake, with a fault."""
-        shutil.copytree(folder, KEPT / name, dirs_exist_ok=True)
+        """Copy a table or lake with a fault to the artifacts."""
+        shutil.copytree(folder, ARTIFACTS / name, dirs_exist_ok=True)
 
     def report(self) -> str:
-        """One line each, for people."""
-        listed = {
+        """Return the report, a line for each count."""
+        counters = {
             "rounds": self.rounds,
             "commits": self.commits,
             "transactions": self.outcomes,
@@ -52,7 +55,7 @@ class Counts:
         }
         return "\n".join(
             (
-                *(f"{name:<14}{_listed(counted)}" for name, counted in listed.items()),
+                *(f"{name:<14}{_text(counter)}" for name, counter in counters.items()),
                 f"versions      {self.versions} read by every reader",
                 f"lost rows     {self.lost}",
                 f"doubled rows  {self.doubled}",
@@ -61,6 +64,6 @@ class Counts:
         )
 
 
-def _listed(counts: Counter[str]) -> str:
-    told = ", ".join(f"{name} {n}" for name, n in sorted(counts.items())) or "none"
-    return f"{counts.total()} ({told})"
+def _text(counts: Counter[str]) -> str:
+    entries = ", ".join(f"{name} {n}" for name, n in sorted(counts.items())) or "none"
+    return f"{counts.total()} ({entries})"

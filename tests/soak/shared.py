@@ -1,8 +1,7 @@
 """Rounds of the soak on a path table that txlake, Delta Spark and delta-rs write at once.
 
-Each round has a seed and a kind of table of its own. Workers are killed by SIGKILL in the middle
-and started again; then every version is read by every reader; then VACUUM, and the last version is
-read again.
+Each round has its own seed and kind of table. Workers are killed by SIGKILL in the middle and
+started again. Then every version is read by every reader, and the last one again after VACUUM.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from tests.shared_tables.workers import Died, Refused, start, start_all
 from tests.soak.report import Counts
 
 OPERATIONS = 10
-KILLS_ONE_IN = 15
+KILL_ONE_IN = 15
 
 
 class SharedRounds:
-    """The workers of all rounds, one for each engine, and what is counted of them."""
+    """The workers of all rounds, one for each engine, and their counts."""
 
     def __init__(self, scratch: Path, jars: Sequence[str], counts: Counts) -> None:
         self._scratch = scratch
@@ -35,12 +34,12 @@ class SharedRounds:
         self.workers = start_all(scratch, jars)
 
     def end(self) -> None:
-        """Ends the workers."""
+        """End the workers."""
         for worker in self.workers.values():
             worker.end()
 
     def round(self, seed: int) -> str:
-        """One table from its creation to its audit; a line about it."""
+        """Run one table from its creation to its audit; return a line about it."""
         variant = ALL[seed % len(ALL)]
         folder = self._scratch / f"table-{seed}"
         variant.create(folder, self.workers["delta-spark"])
@@ -49,7 +48,7 @@ class SharedRounds:
         faults: list[str] = []
         with ThreadPoolExecutor(len(variant.writers)) as pool:
             running = [
-                pool.submit(self._written, name, folder, chooser, faults)
+                pool.submit(self._run_engine, name, folder, chooser, faults)
                 for name, chooser in variant.choosers(seed, at_once=True).items()
             ]
             for future in running:
@@ -63,20 +62,20 @@ class SharedRounds:
         shutil.rmtree(folder)
         return f"seed {seed}  {variant.name}: {verdict.versions} versions, {len(faults)} faults"
 
-    def _written(
+    def _run_engine(
         self, engine: str, folder: Path, chooser: Chooser, faults: list[str]
     ) -> list[Done]:
-        chance = random.Random(f"{folder.name}/{engine}")
+        rng = random.Random(f"{folder.name}/{engine}")
         done = []
         for _ in range(OPERATIONS):
-            operation = replace(chooser.operation(), behind=chance.randrange(3))
+            operation = replace(chooser.operation(), behind=rng.randrange(3))
             first = latest(folder)
-            killed = chance.randrange(KILLS_ONE_IN) == 0
+            is_killed = rng.randrange(KILL_ONE_IN) == 0
             with ThreadPoolExecutor(1) as pool:
                 running = pool.submit(carried_out, self.workers[engine], folder, operation)
-                if killed:
-                    # Any moment of the operation will do.
-                    time.sleep(chance.random() * (1 if engine in JVM else 0.02))
+                if is_killed:
+                    # The kill may come at any moment of the operation.
+                    time.sleep(rng.random() * (1 if engine in JVM else 0.02))
                     self.workers[engine].kill()
                     self._counts.kills[engine] += 1
                 try:
@@ -86,7 +85,7 @@ class SharedRounds:
                 except Refused as refusal:
                     faults.append(f"{operation}: {refusal}")
                     one, conflicts = Done(operation, first, latest(folder), "given up"), 0
-            if killed:
+            if is_killed:
                 self.workers[engine].end()
                 self.workers[engine] = start(engine, self._scratch / engine, self._jars)
             self._counts.conflicts[engine] += conflicts
@@ -95,7 +94,7 @@ class SharedRounds:
         return done
 
     def _after_vacuum(self, folder: Path, variant: Variant) -> list[str]:
-        """Whoever reads the table reads the last version after VACUUM, the same as the others."""
+        """Check that all readers read the same rows of the last version after VACUUM."""
         self.workers["delta-spark"].sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
         last = latest(folder)
         read = {

@@ -1,4 +1,4 @@
-"""A process with txlake on a lake, for the soak: requests as JSON lines, answers in lines.
+"""A process of txlake on a lake, for the soak: requests and replies are lines of JSON.
 
 Arguments: a name, a scratch folder. Ends at the end of its input. `lake.py` is the other end, by
 `tests.shared_tables.workers`.
@@ -15,16 +15,16 @@ import txlake
 from tests.shared_tables.engines import lines, statement
 from tests.shared_tables.operations import parsed
 from tests.shared_tables.worker import spark
-from tests.soak.faults import MARK, Faults
+from tests.soak.faults import MARKER, Faults
 from txlake.errors import Conflict, OutcomeUnknown, Unavailable
 
 ATTEMPTS = 25
-# What a full disk says, whoever meets it first: the store, Spark's tasks, SQLite.
-FULL = (MARK, "No space left", "no space left", "disk is full", "disk I/O error", "Errno 28")
+# Messages about a full disk: of the store, of Spark's tasks, of SQLite.
+FULL = (MARKER, "No space left", "no space left", "disk is full", "disk I/O error", "Errno 28")
 
 
 class LakeWorker:
-    """One lake after the other."""
+    """Serves requests on one lake after another."""
 
     def __init__(self, name: str, scratch: str) -> None:
         self._spark = spark(
@@ -34,14 +34,14 @@ class LakeWorker:
         self._faults.install()
         self._lake: txlake.Lake | None = None
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What the request asks for, or the error that it ends with."""
+    def reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a request; return its reply, or the error."""
         try:
             match request["ask"]:
                 case "open":
                     return self._open(request["warehouse"], request["one_in"])
                 case "commit":
-                    return self._committed(request)
+                    return self._commit(request)
                 case "sql":
                     return {"rows": self._sql(request["statements"])}
                 case "read":
@@ -62,11 +62,13 @@ class LakeWorker:
         self._lake = None
         self._lake = txlake.connect(warehouse, spark=self._spark)
         self._faults.one_in = one_in
-        met, self._faults.met = dict(self._faults.met), type(self._faults.met)()
-        return {"met": met}
+        injected, self._faults.injected = dict(self._faults.injected), type(self._faults.injected)()
+        return {"injected": injected}
 
-    def _committed(self, request: dict[str, Any]) -> dict[str, Any]:
-        """`outcome` as `audit.Done` has it; `conflicts` by the names of their errors."""
+    def _commit(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a transaction until it commits; return its `outcome` as in `audit.Done`, and the
+        conflicts.
+        """
         assert self._lake is not None
         conflicts: list[str] = []
         while True:
@@ -88,7 +90,7 @@ class LakeWorker:
                 return {"outcome": "given up", "conflicts": conflicts}
 
     def _sql(self, statements: list[str]) -> list[list[str]]:
-        """The rows of each, read in one transaction where there is more than one."""
+        """Return the rows of each statement; several statements share a transaction."""
         assert self._lake is not None
         if len(statements) == 1:
             return [lines(self._lake.sql(statements[0]).toArrow())]
@@ -101,21 +103,21 @@ class LakeWorker:
 
 
 def _is_expected(error: Exception) -> bool:
-    """Whether a fault or a conflict explains the error: nothing was committed then."""
+    """Return whether a fault or a conflict explains the error, so that nothing was committed."""
     if isinstance(error, Conflict | Unavailable):
         return True
-    said = f"{error} {error.__cause__} {error.__context__}"
-    return any(sign in said for sign in FULL)
+    text = f"{error} {error.__cause__} {error.__context__}"
+    return any(sign in text for sign in FULL)
 
 
 def main(name: str, scratch: str) -> None:
-    # Answers go where nothing else is printed.
-    answers = os.fdopen(os.dup(1), "w")
+    # Replies get a stream of their own, to which nothing else prints.
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = LakeWorker(name, scratch)
     for request in sys.stdin:
-        answers.write(json.dumps(worker.answer(json.loads(request))) + "\n")
-        answers.flush()
+        replies.write(json.dumps(worker.reply(json.loads(request))) + "\n")
+        replies.flush()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,11 @@
 
 Owns put-if-absent in HDFS: a hidden file is written whole, and then renamed, which fails if the
 name is taken. The HTTP calls are `webhdfs`'s.
+
+A client of the RPC protocol wasn't taken: hdfs-native 0.14 repeats every call, `rename` too, once
+after an I/O error. A rename whose reply was lost would then fail because the name is taken, and a
+commit that happened would be reported as another writer's. Its tokens come from the environment of
+the process, not from a lake's options, and it can't pass gateways (HttpFS, Knox).
 """
 
 from __future__ import annotations

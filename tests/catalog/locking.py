@@ -12,7 +12,8 @@ from tests.catalog.ledgers import prepared
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
-from txlake.catalog.locks import LockEntry, Locks
+from txlake.catalog.lock_entries import LockEntry
+from txlake.catalog.locks import Locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
 from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource, ResourceType

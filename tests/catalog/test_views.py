@@ -8,7 +8,7 @@ import pytest
 
 from tests.catalog.ledgers import User
 from txlake.catalog import Catalog, TableEntry
-from txlake.catalog.locks import LockEntry
+from txlake.catalog.lock_entries import LockEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.ports import RenamedTable

@@ -60,6 +60,7 @@ MODULES = {
         "commits",
         "counter_rows",
         "group_commit",
+        "lock_errors",
         "lock_rows",
         "locks",
         "names",

@@ -15,7 +15,7 @@ from tests.catalog.ledgers import User
 from txlake.catalog import Catalog, DatabaseEntry, TableEntry
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
-from txlake.catalog.locks import LockEntry
+from txlake.catalog.lock_entries import LockEntry
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry

@@ -18,7 +18,8 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
-from txlake.catalog.locks import LockResult, Locks, OwnerRequests, lost_error
+from txlake.catalog.lock_errors import lost_error
+from txlake.catalog.locks import LockResult, Locks, OwnerRequests
 from txlake.catalog.lookup import (
     CatalogView,
     LookupRequest,

@@ -1,17 +1,16 @@
-"""The lake's locks: asked for, waited for, granted in order, released; across processes.
+"""The lake's locks, across threads and processes: request, wait, grant in order, release.
 
-Owns the waiting. The rows are the authority: who is granted what is decided by `conflict.locking`
-in a database transaction that keeps all others from deciding meanwhile. A waiter looks again and
-again, at once where the lock was released in its own process, and finds the deadlocks that it is
-part of. Locks of a session whose lease is over, and of a transaction that was killed or isn't
-registered, count for nothing.
+The rows of `lock_rows` are the authority: `conflict.locking` decides what is granted, in a database
+transaction that has locked the queue. A waiter polls, and is woken at once if a lock was released
+in its own process; it also detects the deadlocks that it is part of. Locks of a session whose lease
+has expired, and of a transaction that was killed or isn't registered, are void.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Connection
@@ -20,14 +19,16 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
 from txlake.catalog.group_commit import Interrupted
-from txlake.catalog.owners import (
-    ACTIVE,
-    KILLED,
-    killed_error,
-    reap,
-    release_locks,
-    send_state_query,
+from txlake.catalog.lock_entries import LockEntry, blocking_requests, lock_entry
+from txlake.catalog.lock_errors import (
+    deadlock_error,
+    lost_error,
+    own_thread_error,
+    require_registered,
+    require_row,
+    timeout_error,
 )
+from txlake.catalog.owners import ACTIVE, reap, release_locks, send_state_query
 from txlake.catalog.ports import Lock
 from txlake.catalog.prepared import pipelined
 from txlake.catalog.shielding import shielded
@@ -45,46 +46,22 @@ from txlake.conflict.locking import (
     wait_graph,
     youngest,
 )
-from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
+from txlake.errors import Deadlock, LockTimeout, Unavailable
 from txlake.telemetry import span, timed
 
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
 _PAUSE_GROWTH = 1.5
-# A thread that waits for a transaction which it used last itself would mostly wait for ever, unless
-# it gave the transaction to another thread to end.
+# How long a thread waits for a transaction that it used last itself. Only another thread could end
+# that transaction, if the waiting thread has handed it over.
 _OWN_WAIT_MS = 10_000
-_SAME_ORDER = "Run the transaction again; take locks in the same order everywhere."
-_ANOTHER_THREAD = "End the transaction that this thread used, or wait for it in another thread."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockEntry:
-    """A lock that was granted, or is waited for.
-
-    Attributes:
-        session_id: whose it is; a lock without a transaction is the session's own.
-        transaction_number: for views that need an integer.
-        status: VICTIM for a request whose transaction was chosen to end a deadlock.
-        blocking_session_id: of the first request that it has to wait for.
-    """
-
-    id: int
-    session_id: int
-    transaction_id: str | None
-    transaction_number: int | None
-    resource: Resource
-    mode: LockMode
-    status: LockStatus
-    asked_ms: int
-    blocking_session_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRequests:
     """An owner's lock requests.
 
-    `is_new`: its transaction is registered before its granted locks are written.
+    `is_new`: the owner's transaction is registered in the same database transaction.
     """
 
     owner: Owner
@@ -94,11 +71,12 @@ class OwnerRequests:
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """The result of an owner's requests: the granted ones in order, and the one that has to
-    wait.
+    """The result of an owner's requests.
 
-    Requests after the waiting one weren't made. `wakes_waiters`: other waiters may go on now, a
-    deadlock's victims say.
+    Attributes:
+        granted: the granted requests, in order.
+        waiting: the request that has to wait; those after it weren't made.
+        wakes_waiters: other waiters have to look again, such as the victims of a deadlock.
     """
 
     granted: Sequence[Queued] = ()
@@ -111,15 +89,15 @@ class LockResult:
     waits=("acquire", "wait"),
 )
 class Locks:
-    """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
+    """The locks of one catalog. Thread-safe, if each owner is used by one thread at a time."""
 
     def __init__(self, on: Database) -> None:
         self._on = on
         self._changes = _ChangeSignal()
-        # What was granted here, by transaction or session: asking for it again costs nothing.
+        # Granted locks by transaction or session: requesting one of them again costs nothing.
         self._granted: dict[str | int, dict[Resource, LockMode]] = {}
-        # Which thread used a transaction last, and which one alone ends it, where that is known.
-        # Not their numbers, which a later thread may have again.
+        # The thread that used a transaction last, and the only thread that ends it, if known. Not
+        # their idents, which later threads may have again.
         self._last_threads: dict[str | int, threading.Thread] = {}
         self._ending_threads: dict[str | int, threading.Thread] = {}
 
@@ -151,113 +129,120 @@ class Locks:
             while self._not_held(owner, requests):
                 since = self.change_count
                 with self._on.writing_relaxed() as connection:
-                    answer = self.request(connection, owner, requests, waits=timeout_ms != 0)
-                self.remember(owner, answer)
-                if answer.waiting is None:
+                    result = self.request(connection, owner, requests, waits=timeout_ms != 0)
+                self.remember(owner, result)
+                if result.waiting is None:
                     return
-                self.wait(answer.waiting, since, timeout_ms)
+                self.wait(result.waiting, since, timeout_ms)
         except BaseException:
             self.withdraw(owner)
             raise
 
     def to_acquire(self, locks: Sequence[Lock]) -> Sequence[Lock]:
-        """All of the wanted locks."""
+        """Return all of `locks`."""
         return locks
 
     def note_use(self, transaction_id: str) -> None:
-        """Notes that the calling thread uses the transaction."""
+        """Record that the calling thread uses the transaction."""
         self._last_threads[transaction_id] = self._on.caller()
 
     def set_ending_thread(self, transaction_id: str) -> None:
-        """Says that the calling thread ends the transaction, and no other does."""
+        """Record that only the calling thread ends the transaction."""
         self._ending_threads[transaction_id] = self._on.caller()
 
     def release(self, transaction_id: str) -> None:
-        """Gives up a transaction's locks and its turns to commit."""
+        """Release a transaction's locks and its turns to commit."""
         with self._on.writing_relaxed() as connection:
             release_locks(connection, [transaction_id])
         self.forget_owner(transaction_id)
 
-    def release_session_locks(self, session_id: int, kept: Resource) -> None:
-        """Gives up the locks that are a session's own, but for those on a thing that is kept."""
+    def release_session_locks(self, session_id: int, except_on: Resource) -> None:
+        """Release the locks that belong to a session itself, not to a transaction, except those on
+        one resource.
+        """
         with self._on.writing_relaxed() as connection:
-            lock_rows.remove_session_locks(connection, session_id, kept)
-        held = self._granted.get(session_id, {})
-        self._granted[session_id] = {one: mode for one, mode in held.items() if one == kept}
+            lock_rows.remove_session_locks(connection, session_id, except_on)
+        modes = self._granted.get(session_id, {})
+        self._granted[session_id] = {
+            resource: mode for resource, mode in modes.items() if resource == except_on
+        }
         self._changes.notify()
 
     def forget_owner(self, owner: str | int) -> None:
-        """Wakes the waiters of this process: a transaction's, or a session's, rows were removed."""
+        """Forget the locks of a transaction or session that has ended, and wake the waiters of this
+        process.
+        """
         self._granted.pop(owner, None)
         self._last_threads.pop(owner, None)
         self._ending_threads.pop(owner, None)
         self._changes.notify()
 
     def is_contested(self, connection: Connection, requests: Sequence[LockRequest]) -> bool:
-        """Whether somebody new would have to wait for one of the locks."""
+        """Return whether a new owner would have to wait for one of the locks."""
         return bool(self._blocking(connection, _new_owner(), requests))
 
     def blocking_locks(
         self, session_id: int, transaction_id: str | None, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
-        """The locks of others that keep an owner from having those; nothing is asked for."""
+        """Return the granted locks that the requests would have to wait for; request nothing."""
         owner = Owner(session=session_id, transaction=transaction_id)
         with self._on.reading() as connection:
-            found = self._blocking(connection, owner, requests)
-        return [one for one in found if one.status is LockStatus.GRANT]
+            blocking = self._blocking(connection, owner, requests)
+        return [entry for entry in blocking if entry.status is LockStatus.GRANT]
 
     def entries(self) -> list[LockEntry]:
-        """The requests of living sessions in the order of asking."""
+        """Return the lock requests of living sessions, in the order of the requests."""
         with self._on.reading() as connection:
-            found = lock_rows.read_queue(connection, self._on, living=True)
-        return [_entry(one, found) for one in found.requests]
+            queue = lock_rows.read_queue(connection, self._on, living=True)
+        return [lock_entry(request, queue) for request in queue.requests]
 
-    # Asking
+    # Requests
 
     def _not_held(self, owner: Owner, requests: Sequence[LockRequest]) -> list[LockRequest]:
-        """What isn't held yet, each thing once."""
-        held = self._granted.get(owner.transaction or owner.session, {})
-        wanted: dict[Resource, LockMode] = {}
-        for one in requests:
-            if one.resource not in held or not at_least(held[one.resource], one.mode):
-                mode = wanted.get(one.resource, one.mode)
-                wanted[one.resource] = conversion_mode(mode, one.mode)
-        return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
+        """Return the requests for locks that the owner doesn't hold yet, each resource once."""
+        modes = self._granted.get(owner.transaction or owner.session, {})
+        missing: dict[Resource, LockMode] = {}
+        for request in requests:
+            resource = request.resource
+            if resource not in modes or not at_least(modes[resource], request.mode):
+                mode = missing.get(resource, request.mode)
+                missing[resource] = conversion_mode(mode, request.mode)
+        return [LockRequest(resource=resource, mode=mode) for resource, mode in missing.items()]
 
     def send_requests(
-        self, connection: Connection, asks: Sequence[OwnerRequests]
+        self, connection: Connection, batches: Sequence[OwnerRequests]
     ) -> Callable[[], list[LockResult | None]]:
         """Send the requests of several owners; return a function that waits for the results.
 
-        A result is None if the owner can't have all of its locks at once beside the owners before
-        it, or if its transaction isn't registered: `request` then finds out why. `write_grants`
-        writes the granted locks.
+        A result is None if an owner's locks can't all be granted now, after those of the owners
+        before it, or if its transaction isn't registered: `request` then finds out why.
+        `write_grants` writes the granted locks.
         """
-        wanted = [self._not_held(ask.owner, ask.requests) for ask in asks]
-        resources = {one.resource for of_one in wanted for one in of_one}
-        count = sum(map(len, wanted))
-        old = [ask.owner.transaction for ask in asks if not ask.is_new]
-        numbered = lock_rows.send_next_ids(connection, count) if count else None
-        states = send_state_query(connection, old) if old else dict
-        found = lock_rows.send_queue_query(connection, resources) if count else list
+        missing = [self._not_held(batch.owner, batch.requests) for batch in batches]
+        resources = {request.resource for requests in missing for request in requests}
+        count = sum(map(len, missing))
+        registered = [batch.owner.transaction for batch in batches if not batch.is_new]
+        read_first_id = lock_rows.send_next_ids(connection, count) if count else None
+        read_states = send_state_query(connection, registered) if registered else dict
+        read_queue = lock_rows.send_queue_query(connection, resources) if count else list
 
-        def answered() -> list[LockResult | None]:
-            number = numbered() if numbered else 0
-            known, seen = states(), found()
-            answers: list[LockResult | None] = []
-            for ask, of_one in zip(asks, wanted):
-                asked = _numbered(ask.owner, of_one, number)
-                is_there = ask.is_new or known.get(ask.owner.transaction) == ACTIVE
-                if is_there and not any(_is_blocked(one, seen) for one in asked):
-                    asked = [replace(one, status=LockStatus.GRANT) for one in asked]
-                    answers.append(LockResult(asked))
+        def read_results() -> list[LockResult | None]:
+            next_id = read_first_id() if read_first_id else 0
+            states, queue = read_states(), read_queue()
+            results: list[LockResult | None] = []
+            for batch, requests in zip(batches, missing):
+                queued = _numbered(batch.owner, requests, next_id)
+                is_open = batch.is_new or states.get(batch.owner.transaction) == ACTIVE
+                if is_open and not any(_is_blocked(request, queue) for request in queued):
+                    queued = [replace(request, status=LockStatus.GRANT) for request in queued]
+                    results.append(LockResult(queued))
                 else:
-                    answers.append(None)
-                seen += asked  # nobody overtakes who was refused
-                number += len(asked)
-            return answers
+                    results.append(None)
+                queue += queued  # later owners don't overtake a request that has to wait
+                next_id += len(queued)
+            return results
 
-        return answered
+        return read_results
 
     def write_grants(self, connection: Connection, granted: Sequence[Queued]) -> None:
         """Write the locks that `send_requests` granted; call `remember` after the commit.
@@ -273,103 +258,111 @@ class Locks:
 
         Raises as `acquire`; if `waits` is false, LockTimeout at once.
         """
-        wanted = self._not_held(owner, requests)
+        missing = self._not_held(owner, requests)
         granted: list[Queued] = []
         waiting: Queued | None = None
         wakes_waiters = False
         with pipelined(connection):
-            numbered = lock_rows.send_next_ids(connection, len(wanted))
-            states = send_state_query(connection, [owner.transaction])
-            found = lock_rows.send_queue_query(connection, {one.resource for one in wanted})
-            number = numbered()
-            _require_registered(owner, states())
-            seen = found()
+            read_first_id = lock_rows.send_next_ids(connection, len(missing))
+            read_states = send_state_query(connection, [owner.transaction])
+            read_queue = lock_rows.send_queue_query(
+                connection, {request.resource for request in missing}
+            )
+            first_id = read_first_id()
+            require_registered(owner, read_states())
+            queue = read_queue()
         new: list[Queued] = []
-        for place, request in enumerate(wanted):
-            held = _granted_lock(owner, request.resource, seen)
-            asked = Queued(
-                id=number + place,
+        for request_id, request in enumerate(missing, first_id):
+            lock = _granted_lock(owner, request.resource, queue)
+            queued = Queued(
+                id=request_id,
                 owner=owner,
                 resource=request.resource,
-                mode=request.mode if held is None else conversion_mode(held.mode, request.mode),
-                status=LockStatus.WAIT if held is None else LockStatus.CONVERT,
+                mode=request.mode if lock is None else conversion_mode(lock.mode, request.mode),
+                status=LockStatus.WAIT if lock is None else LockStatus.CONVERT,
             )
-            if held is not None and asked.mode is held.mode:
+            if lock is not None and queued.mode is lock.mode:
                 pass
-            elif blockers(asked, seen):
-                self._add(connection, [*new, asked])
+            elif blockers(queued, queue):
+                self._add(connection, [*new, queued])
                 new = []
                 wakes_waiters = True
-                if not self._try_grant(connection, asked):
+                if not self._try_grant(connection, queued):
                     if not waits:
-                        raise self._timeout(connection, asked, 0)
-                    waiting = asked
+                        raise self._timeout(connection, queued, 0)
+                    waiting = queued
                     break
-            elif held is not None:
-                _require(lock_rows.convert(connection, held, asked.mode), owner)
+            elif lock is not None:
+                require_row(lock_rows.convert(connection, lock, queued.mode), owner)
             else:
-                new.append(replace(asked, status=LockStatus.GRANT))
-            granted.append(asked)
+                new.append(replace(queued, status=LockStatus.GRANT))
+            granted.append(queued)
         self._add(connection, new)
         return LockResult(granted, waiting, wakes_waiters)
 
-    def remember(self, owner: Owner, answer: LockResult) -> None:
-        """Remembers what was granted: asking for it again costs nothing."""
-        if answer.granted:
-            held = self._granted.setdefault(owner.transaction or owner.session, {})
-            held |= {one.resource: one.mode for one in answer.granted}
-        if answer.wakes_waiters:
+    def remember(self, owner: Owner, result: LockResult) -> None:
+        """Remember the granted locks, so that requesting them again costs nothing; wake waiters."""
+        if result.granted:
+            modes = self._granted.setdefault(owner.transaction or owner.session, {})
+            modes |= {request.resource: request.mode for request in result.granted}
+        if result.wakes_waiters:
             self._changes.notify()
 
     def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
         try:
             lock_rows.add(connection, self._on, requests)
-        except IntegrityError as error:  # the session isn't there any more
+        except IntegrityError as error:  # the session's row was removed
             raise lost_error(requests[0].owner) from error
 
-    def _try_grant(self, connection: Connection, asked: Queued) -> bool:
-        """Grants a waiting request if that can be. Who calls it has the turn to decide.
+    def _try_grant(self, connection: Connection, waiting: Queued) -> bool:
+        """Grant a waiting request if nothing blocks it; return whether it is granted.
 
-        Circles of waiting close only when somebody begins to wait, so that they are found then.
+        The caller has locked the queue. A cycle of waiting owners closes only when a request begins
+        to wait: looking for cycles here finds all of them.
 
-        Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
+        Raises Deadlock if the request's owner is the victim, Unavailable if its row was removed.
         """
-        found = lock_rows.read_queue(connection, self._on, contested=True)
-        if found.needs_reaping:
+        queue = lock_rows.read_queue(connection, self._on, contested=True)
+        if queue.needs_reaping:
             reap(self._on, connection)
-            found = lock_rows.read_queue(connection, self._on, contested=True)
-        requests = found.requests
-        mine = _current_state(asked, requests)
-        if mine.status is LockStatus.VICTIM:
-            raise _deadlock(connection, mine, requests)
-        while cycle := cycle_through(mine.owner, wait_graph(requests)):
+            queue = lock_rows.read_queue(connection, self._on, contested=True)
+        requests = queue.requests
+        request = _current_state(waiting, requests)
+        if request.status is LockStatus.VICTIM:
+            raise _deadlock(connection, request, requests)
+        while cycle := cycle_through(request.owner, wait_graph(requests)):
             victim = youngest(cycle)
-            if victim.id == mine.id:
-                raise _deadlock(connection, mine, requests)
+            if victim.id == request.id:
+                raise _deadlock(connection, request, requests)
             lock_rows.mark(connection, victim, LockStatus.VICTIM)
-            requests = [_with_status(one, victim, LockStatus.VICTIM) for one in requests]
-        if blockers(mine, requests):
+            requests = [_with_status(each, victim, LockStatus.VICTIM) for each in requests]
+        if blockers(request, requests):
             return False
-        if mine.status is LockStatus.WAIT:
-            _require(lock_rows.mark(connection, mine, LockStatus.GRANT), mine.owner)
+        if request.status is LockStatus.WAIT:
+            require_row(lock_rows.mark(connection, request, LockStatus.GRANT), request.owner)
         else:
-            held = _granted_lock(mine.owner, mine.resource, requests)
-            assert held is not None, "a conversion is of something"
-            lock_rows.remove(connection, mine)
-            _require(lock_rows.convert(connection, held, mine.mode), mine.owner)
+            lock = _granted_lock(request.owner, request.resource, requests)
+            assert lock is not None, "a conversion has a granted lock"
+            lock_rows.remove(connection, request)
+            require_row(lock_rows.convert(connection, lock, request.mode), request.owner)
         return True
 
     # Waiting
 
     @property
     def change_count(self) -> int:
-        """How often something changed in this process; noted before asking, `wait` goes by it."""
+        """The number of changes in this process. Read it before a request and pass it to `wait`, so
+        that no change between the two is missed.
+        """
         return self._changes.count
 
     @span("lock.wait")
     @timed("txlake.lock.wait")
-    def wait(self, asked: Queued, since: int, timeout_ms: int) -> None:
-        """Until the request is granted. Raises as `acquire`."""
+    def wait(self, request: Queued, since: int, timeout_ms: int) -> None:
+        """Wait until the request is granted. Raises as `acquire`.
+
+        `since`: the change count before the request was made.
+        """
         system = self._on.system
         begun_ms = system.monotonic_ms()
         pause_ms = _PAUSE_MS_MIN
@@ -382,91 +375,82 @@ class Locks:
             is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
             since = self._changes.count
             with self._on.reading() as connection:
-                ahead = self._blockers_of(connection, asked)
+                ahead = self._blockers_of(connection, request)
                 if ahead and is_late:
-                    raise self._timeout(connection, asked, timeout_ms)
+                    raise self._timeout(connection, request, timeout_ms)
                 is_long = system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS
-                self._require_other_threads(connection, asked, ahead, is_long=is_long)
+                self._require_other_threads(connection, request, ahead, is_long=is_long)
             if not ahead:
                 with self._on.writing_relaxed() as connection:
                     lock_rows.lock_queue(connection)
-                    is_granted = self._try_grant(connection, asked)
+                    is_granted = self._try_grant(connection, request)
                 if is_granted:
-                    self.remember(asked.owner, LockResult([asked]))
+                    self.remember(request.owner, LockResult([request]))
                     return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
-    def _blockers_of(self, connection: Connection, asked: Queued) -> list[Queued]:
-        """Whom a request waits for; nobody where it has to be looked at in earnest."""
-        found = lock_rows.read_queue(connection, self._on, contested=True)
-        mine = _current_state(asked, found.requests)
-        if found.needs_reaping or mine.status is LockStatus.VICTIM:
+    def _blockers_of(self, connection: Connection, waiting: Queued) -> list[Queued]:
+        """Return the requests that a request waits for.
+
+        The list is also empty if `_try_grant` has to look: the request is a deadlock's victim, or
+        dead sessions have to be removed.
+        """
+        queue = lock_rows.read_queue(connection, self._on, contested=True)
+        request = _current_state(waiting, queue.requests)
+        if queue.needs_reaping or request.status is LockStatus.VICTIM:
             return []
-        return blockers(mine, found.requests)
+        return blockers(request, queue.requests)
 
     def _require_other_threads(
-        self, connection: Connection, asked: Queued, ahead: Sequence[Queued], *, is_long: bool
+        self, connection: Connection, request: Queued, ahead: Sequence[Queued], *, is_long: bool
     ) -> None:
-        """Raises Deadlock when the waiting thread itself has to end what it waits for.
+        """Raise Deadlock if a request waits for a transaction that the waiting thread has to end.
 
-        Another thread may end what this one used last, and is given time. Not where this thread is
-        the one that ends it: nothing moves then.
+        For a transaction that this thread used last that is assumed after a long wait, as another
+        thread may end it; at once if this thread alone ends it.
         """
         here = self._on.caller()
-        for one in ahead:
-            transaction_id = one.owner.transaction or ""
+        for blocker in ahead:
+            transaction_id = blocker.owner.transaction or ""
             if self._last_threads.get(transaction_id) is here and (
                 is_long or self._ending_threads.get(transaction_id) is here
             ):
-                raise Deadlock(
-                    f"{lock_rows.resource_text(connection, asked.resource)}: "
-                    f"{lock_rows.owner_text(connection, asked.owner)} waits for "
-                    f"{asked.mode.value}, and "
-                    f"{lock_rows.owner_text(connection, one.owner)} holds {one.mode.value}, "
-                    "which this "
-                    "thread has used itself: end that transaction first, or in another thread",
-                    _evidence(connection, asked.resource, retry=False, advice=_ANOTHER_THREAD),
-                )
+                raise own_thread_error(connection, request, blocker)
 
     def withdraw(self, owner: Owner) -> None:
-        """Asks no longer for what wasn't granted."""
-        # Who can't be reached now removes it with its transaction, or when the lease is over.
+        """Remove the owner's requests that aren't granted."""
+        # If the database can't be reached, the rows go with their transaction or session.
         with contextlib.suppress(Unavailable), self._on.writing_relaxed() as connection:
             lock_rows.withdraw(connection, owner)
         self._changes.notify()
 
-    def _timeout(self, connection: Connection, asked: Queued, timeout_ms: int) -> LockTimeout:
-        found = lock_rows.read_queue(connection, self._on, contested=True, living=True)
-        who = "; ".join(
-            f"{lock_rows.owner_text(connection, one.owner)} "
-            f"{'holds' if one.status is LockStatus.GRANT else 'asked before for'} {one.mode.value}"
-            for one in blockers(_current_state(asked, found.requests), found.requests)
-        )
-        return LockTimeout(
-            f"{lock_rows.resource_text(connection, asked.resource)}: "
-            f"{lock_rows.owner_text(connection, asked.owner)} was not granted "
-            f"{asked.mode.value} within "
-            f"{timeout_ms} ms: {who}; end that first, or wait longer: SET LOCK_TIMEOUT"
-        )
+    def _timeout(self, connection: Connection, request: Queued, timeout_ms: int) -> LockTimeout:
+        queue = lock_rows.read_queue(connection, self._on, contested=True, living=True)
+        ahead = blockers(_current_state(request, queue.requests), queue.requests)
+        return timeout_error(connection, request, ahead, timeout_ms)
 
     def _blocking(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
-        seen = lock_rows.send_queue_query(connection, {one.resource for one in requests})()
-        if not _blocking_requests(owner, requests, seen):
+        queued = lock_rows.send_queue_query(
+            connection, {request.resource for request in requests}
+        )()
+        if not blocking_requests(owner, requests, queued):
             return []
-        found = lock_rows.read_queue(connection, self._on, living=True)
-        return [_entry(one, found) for one in _blocking_requests(owner, requests, found.requests)]
+        queue = lock_rows.read_queue(connection, self._on, living=True)
+        blocking = blocking_requests(owner, requests, queue.requests)
+        return [lock_entry(request, queue) for request in blocking]
 
 
 class _ChangeSignal:
-    """Wakes the threads of this process that wait for something to change."""
+    """Wakes the threads of this process that wait for a lock. `count`: the number of changes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self.count = 0
 
     def notify(self) -> None:
+        """Count a change and wake all waiting threads."""
         with self._changed:
             self.count += 1
             self._changed.notify_all()
@@ -481,136 +465,56 @@ def _new_owner() -> Owner:
     return Owner(session=0, transaction="")
 
 
-def _blocking_requests(
-    owner: Owner, wanted: Sequence[LockRequest], requests: Sequence[Queued]
-) -> list[Queued]:
-    """The requests that an owner who asked now would have to wait for, each once."""
-    last = max((one.id for one in requests), default=0) + 1
-    status = LockStatus.WAIT
-    found = {
-        one.id: one
-        for want in wanted
-        for one in blockers(
-            Queued(id=last, owner=owner, resource=want.resource, mode=want.mode, status=status),
-            requests,
-        )
-    }
-    return list(found.values())
-
-
-def _numbered(owner: Owner, wanted: Sequence[LockRequest], first: int) -> list[Queued]:
-    """The requests, numbered from the first."""
+def _numbered(owner: Owner, requests: Sequence[LockRequest], first_id: int) -> list[Queued]:
+    """Return the owner's requests as waiting ones, with ids from `first_id` on."""
     return [
         Queued(
-            id=number,
+            id=request_id,
             owner=owner,
             resource=request.resource,
             mode=request.mode,
             status=LockStatus.WAIT,
         )
-        for number, request in enumerate(wanted, first)
+        for request_id, request in enumerate(requests, first_id)
     ]
 
 
-def _is_blocked(asked: Queued, seen: Sequence[Queued]) -> bool:
-    """Whether somebody is in the way, or the owner has another lock on it, to be converted."""
+def _is_blocked(request: Queued, queue: Sequence[Queued]) -> bool:
+    """Return whether a request has to wait, or is a conversion of a lock that its owner has."""
     return (
-        bool(blockers(asked, seen)) or _granted_lock(asked.owner, asked.resource, seen) is not None
+        bool(blockers(request, queue))
+        or _granted_lock(request.owner, request.resource, queue) is not None
     )
 
 
-def _granted_lock(owner: Owner, resource: Resource, requests: Sequence[Queued]) -> Queued | None:
-    for one in requests:
-        if (one.owner, one.resource, one.status) == (owner, resource, LockStatus.GRANT):
-            return one
+def _granted_lock(owner: Owner, resource: Resource, queue: Sequence[Queued]) -> Queued | None:
+    """Return the owner's granted lock on a resource; None if it has none."""
+    for request in queue:
+        if (request.owner, request.resource, request.status) == (owner, resource, LockStatus.GRANT):
+            return request
     return None
 
 
-def _current_state(asked: Queued, requests: Sequence[Queued]) -> Queued:
-    for one in requests:
-        if one.id == asked.id:
-            return one
-    raise lost_error(asked.owner)
+def _current_state(waiting: Queued, queue: Sequence[Queued]) -> Queued:
+    """Return the request as it is in the queue now. Raises Unavailable if its row was removed."""
+    for request in queue:
+        if request.id == waiting.id:
+            return request
+    raise lost_error(waiting.owner)
 
 
-def _with_status(one: Queued, which: Queued, status: LockStatus) -> Queued:
-    return replace(one, status=status) if one.id == which.id else one
+def _with_status(request: Queued, target: Queued, status: LockStatus) -> Queued:
+    """Return the request, with that status if it is the target."""
+    return replace(request, status=status) if request.id == target.id else request
 
 
-def _entry(one: Queued, found: lock_rows.LockQueue) -> LockEntry:
-    in_the_way = [] if one.status is LockStatus.GRANT else blockers(one, found.requests)
-    return LockEntry(
-        id=one.id,
-        session_id=one.owner.session,
-        transaction_id=one.owner.transaction,
-        transaction_number=one.begun,
-        resource=one.resource,
-        mode=one.mode,
-        status=one.status,
-        asked_ms=found.asked_ms[one.id],
-        blocking_session_id=in_the_way[0].owner.session if in_the_way else None,
-    )
-
-
-def _require_registered(owner: Owner, states: Mapping[str | None, str]) -> None:
-    """Raises Unavailable for a transaction that may hold no locks: its rows would be nobody's."""
-    if owner.transaction is None:
-        return
-    state = states.get(owner.transaction)
-    if state == KILLED:
-        raise killed_error(owner.transaction)
-    _require(state is not None, owner)
-
-
-def _require(is_there: bool, owner: Owner) -> None:
-    """Raises Unavailable where an owner's row was removed by somebody else."""
-    if not is_there:
-        raise lost_error(owner)
-
-
-def lost_error(owner: Owner) -> Unavailable:
-    """What to raise for an owner whose row was removed by somebody else."""
-    owner_name = f"session {owner.session}"
-    if owner.transaction is not None:
-        owner_name = f"transaction {owner.transaction} of {owner_name}"
-    return Unavailable(
-        f"{owner_name} has no locks any more: it was ended by somebody else, or nothing was "
-        "heard of it "
-        "for longer than its lease; run it again"
-    )
-
-
-def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) -> Deadlock:
-    waiting = _with_status(mine, mine, LockStatus.WAIT)
-    if _granted_lock(mine.owner, mine.resource, requests) is not None:
-        waiting = _with_status(mine, mine, LockStatus.CONVERT)
-    graph = wait_graph([waiting if one.id == mine.id else one for one in requests])
-    cycle = cycle_through(mine.owner, graph) or (waiting,)
-    steps = "; ".join(
-        f"{lock_rows.owner_text(connection, one.owner)} waits for {one.mode.value} on "
-        f"{lock_rows.resource_text(connection, one.resource)}"
-        for one in cycle
-    )
-    return Deadlock(
-        f"deadlock, each waits for the next and the last for the first: {steps}; "
-        f"session {mine.owner.session} began last and was chosen to give up: run it again",
-        _evidence(connection, mine.resource, retry=True, advice=_SAME_ORDER),
-    )
-
-
-def _evidence(connection: Connection, resource: Resource, *, retry: bool, advice: str) -> Evidence:
-    """The facts of a deadlock: what was waited for. No version and no level have a part in it."""
-    name = (
-        lock_rows.resource_text(connection, resource)
-        .removeprefix("table ")
-        .removeprefix("the name ")
-    )
-    return Evidence(
-        table=name,
-        read_version=-1,
-        winning_version=-1,
-        rule="deadlock",
-        isolation="",
-        retry=retry,
-        advice=advice,
-    )
+def _deadlock(connection: Connection, victim: Queued, queue: Sequence[Queued]) -> Deadlock:
+    """Return the error for a deadlock's victim, with the cycle that it would be part of if it still
+    waited.
+    """
+    waiting = _with_status(victim, victim, LockStatus.WAIT)
+    if _granted_lock(victim.owner, victim.resource, queue) is not None:
+        waiting = _with_status(victim, victim, LockStatus.CONVERT)
+    graph = wait_graph([waiting if request.id == victim.id else request for request in queue])
+    cycle = cycle_through(victim.owner, graph) or (waiting,)
+    return deadlock_error(connection, victim, cycle)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from txlake.catalog import DatabaseEntry, TableEntry
-from txlake.catalog.locks import LockEntry
+from txlake.catalog.lock_entries import LockEntry
 from txlake.conflict.levels import parse_level, strictest
 from txlake.conflict.locking import LockStatus
 from txlake.console.resource_names import ResourceNames

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from txlake.catalog import Catalog
-from txlake.catalog.locks import LockEntry
+from txlake.catalog.lock_entries import LockEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
 from txlake.console.page_requests import PageRequest, TemplateValues

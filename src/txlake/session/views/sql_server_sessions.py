@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from txlake.catalog.locks import LockEntry
+from txlake.catalog.lock_entries import LockEntry
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockStatus, Resource, ResourceType
 from txlake.session.views.view import EntrySource, RowValues, utc_time, view

@@ -195,7 +195,7 @@ def test_what_comes_after_an_interrupt_waits_for_what_went_before(
         steps.append("first")
 
     with monkeypatch.context() as patched:
-        patched.setattr(shielding, "_LOOK_S", 0.001)
+        patched.setattr(shielding, "_POLL_S", 0.001)
         patched.setattr(lanes.in_order, "require_same_process", refuse)
         with pytest.raises(KeyboardInterrupt):
             run_shielded(first)
@@ -251,7 +251,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 def test_a_process_forked_in_the_middle_does_not_wait_for_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shielding, "_LOOK_S", 0.01)
+    monkeypatch.setattr(shielding, "_POLL_S", 0.01)
     ends = threading.Event()
     parent = os.getpid()
     children: list[int] = []

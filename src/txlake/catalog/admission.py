@@ -93,7 +93,7 @@ class StatementTransaction:
 
 
 RequiredLocks = Callable[[CatalogView], Sequence[LockRequest] | None]
-"""The locks that a statement needs where that is so; None where it has to ask for more first."""
+"""Returns the locks that a statement requires for a view; None if it has to look up more first."""
 
 
 @shielded(waits=("admit",))
@@ -167,7 +167,7 @@ class Admissions:
                 outcome = self._group.submit(request)
             except Interrupted:
                 if transaction.is_new:
-                    self._transactions.end(transaction.id)  # where it was noted all the same
+                    self._transactions.end(transaction.id)  # its row may have been written
                 continue
             if outcome.locks is not None:
                 self._locks.note_use(transaction.id)
@@ -298,8 +298,8 @@ class _Batch:
         `announced`: rows of other transactions to register in the same database transaction.
         """
         with pipelined(self._connection):
-            looking = look_up(self._connection, self._lookup)
-        view = looking()
+            read_view = look_up(self._connection, self._lookup)
+        view = read_view()
         self._look(self.statements, view)
         asking = [statement for statement in self.statements if statement.asks]
         rows = [
@@ -337,25 +337,31 @@ class _Batch:
         gets its locks.
         """
         new = {row["id"] for row in rows}
-        asks = [
-            OwnerRequests(one.transaction.owner, one.requests or (), one.transaction.id in new)
-            for one in asking
+        batches = [
+            OwnerRequests(
+                statement.transaction.owner,
+                statement.requests or (),
+                statement.transaction.id in new,
+            )
+            for statement in asking
         ]
         with pipelined(self._connection):
-            registering = self._transactions.send_registration(self._connection, rows)
-            answering = self._locks.send_requests(self._connection, asks)
-            again = None if self._on.has_single_writer else look_up(self._connection, self._lookup)
-            now = newest(self._connection, view.ids)
-        rows = registering()
-        for statement, answer in zip(asking, answering()):
-            statement.locks, statement.is_settled = answer, answer is not None
-            statement.is_apart = answer is None and not self._is_alone
-            statement.grants = () if answer is None else answer.granted
-        if again is not None:
-            self._look_again([statement for statement in asking if statement.grants], again())
+            number_rows = self._transactions.send_registration(self._connection, rows)
+            read_results = self._locks.send_requests(self._connection, batches)
+            read_view = (
+                None if self._on.has_single_writer else look_up(self._connection, self._lookup)
+            )
+            read_newest = newest(self._connection, view.ids)
+        rows = number_rows()
+        for statement, result in zip(asking, read_results()):
+            statement.locks, statement.is_settled = result, result is not None
+            statement.is_apart = result is None and not self._is_alone
+            statement.grants = () if result is None else result.granted
+        if read_view is not None:
+            self._look_again([statement for statement in asking if statement.grants], read_view())
         for statement in asking:
             statement.is_settled = statement.is_settled and statement.view.ids <= view.ids
-        return rows, now()
+        return rows, read_newest()
 
     def _request_alone(self, statement: _Statement) -> Newest:
         """Request the locks of a single statement: raise why they can't be granted, or let it
@@ -414,7 +420,9 @@ class _Batch:
         }
         granted = [lock for statement in staying for lock in statement.grants]
         pinned = {
-            one.transaction.id for one in staying if one.reads_newest and one.transaction.explicit
+            statement.transaction.id
+            for statement in staying
+            if statement.reads_newest and statement.transaction.explicit
         }
         entered = [
             {**row, "sequence": instant} if row["id"] in pinned else row
@@ -427,7 +435,7 @@ class _Batch:
                 self._transactions.insert(self._connection, entered)
                 self._locks.write_grants(self._connection, granted)
                 self._transactions.set_instant(self._connection, pinned, instant)
-        except IntegrityError as error:  # a session isn't there any more; each alone finds out
+        except IntegrityError as error:  # a session's row was removed
             if self._is_alone:
                 raise lost_error(self.statements[0].transaction.owner) from error
             raise

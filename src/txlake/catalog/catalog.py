@@ -122,13 +122,13 @@ class Catalog:
     def check_warehouse(self, marked: str, warehouse: str) -> None:
         """Raise InvalidRequest unless the warehouse's marker names this lake."""
         with self._on.reading() as connection:
-            epoch, found = epoch_of(connection), self._lake(connection)
-        self._checked_lake = (epoch, marked) if found == marked else None
-        if found != marked:
+            epoch, lake_id = epoch_of(connection), self._lake(connection)
+        self._checked_lake = (epoch, marked) if lake_id == marked else None
+        if lake_id != marked:
             raise InvalidRequest(
                 f"warehouse {warehouse}: it is lake {marked}'s, and catalog "
                 f"{self._on.display_url} is "
-                f"lake {found}'s; connect with the warehouse's own catalog, or rebuild a "
+                f"lake {lake_id}'s; connect with the warehouse's own catalog, or rebuild a "
                 "lost one by lake.recover"
             )
 
@@ -207,8 +207,8 @@ class Catalog:
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """Return the databases by name; `pattern` is SHOW's, with `*` and `|`."""
         with self._on.reading() as connection:
-            found = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
-            entries = [names.database_entry(row) for row in found]
+            rows = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
+            entries = [names.database_entry(row) for row in rows]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
     def set_isolation(self, name: str, isolation: str) -> None:
@@ -236,12 +236,12 @@ class Catalog:
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
-        inside = [table.name for table in self.tables(name)]
-        inside += [view.name for view in self.views.entries(name)]
-        if inside and not cascade:
+        members = [table.name for table in self.tables(name)]
+        members += [view.name for view in self.views.entries(name)]
+        if members and not cascade:
             raise InvalidRequest(
-                f"database {name!r} holds {len(inside)} table(s) and view(s), {inside[0]!r} among "
-                "them; drop them first or say CASCADE"
+                f"database {name!r} holds {len(members)} table(s) and view(s), {members[0]!r} "
+                "among them; drop them first or say CASCADE"
             )
 
     def drop_database(self, name: str) -> None:

@@ -150,9 +150,9 @@ class CommitLedger:
     def sequence(self) -> int:
         known = self._fence.newest
         with self._on.reading() as connection:
-            found = connection.execute(counter_rows.INSTANT).one()
-        self._fence.check(found.epoch, found.value, known=known)
-        return int(found.value)
+            now = connection.execute(counter_rows.INSTANT).one()
+        self._fence.check(now.epoch, now.value, known=known)
+        return int(now.value)
 
     def head(self, table_id: str) -> Head | None:
         with self._on.reading() as connection:
@@ -161,50 +161,50 @@ class CommitLedger:
         self._fence.check_epoch(epoch)
         if not rows:
             return None
-        kept = self._publications.deferred_of(table_id)
-        pending = dropwhile(lambda row: (row.version, row.transaction_id) in kept, rows)
+        deferred = self._publications.deferred_of(table_id)
+        pending = dropwhile(lambda row: (row.version, row.transaction_id) in deferred, rows)
         return Head(version=rows[0].head, pending=table_commits(list(pending)))
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
         known = self._fence.newest
         with self._on.reading() as connection:
-            found = connection.execute(_AT, {"of": table_id, "at": sequence}).one()
+            row = connection.execute(_AT, {"of": table_id, "at": sequence}).one()
             require_instant(connection, sequence)
-        self._fence.check(found.epoch, found.value, known=known)
-        return None if found.version is None else int(found.version)
+        self._fence.check(row.epoch, row.value, known=known)
+        return None if row.version is None else int(row.version)
 
     def oldest_read(self, table_id: str) -> int | None:
         with self._on.reading() as connection:
             oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
-            found = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
-            if found is None:  # the table came later
-                found = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
-            return found
+            version = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
+            if version is None:  # the table was added later
+                version = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
+            return version
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         while True:
             try:
                 return self._group.submit(request)
             except Interrupted:
-                found = self._find_ratified([request.transaction_id])
-                if request.transaction_id in found:
-                    return found[request.transaction_id]
+                ratified = self._find_ratified([request.transaction_id])
+                if request.transaction_id in ratified:
+                    return ratified[request.transaction_id]
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )
         with self._on.writing_relaxed() as connection:
-            # The counter's row first: who reserves comes one after the other.
+            # The counter's row is locked first: reservations are made one after the other.
             first = counter_rows.next_number(connection, counter_rows.LOCK, len(table_ids))
             reap(self._on, connection)
             session_id = connection.execute(owner.with_for_update(read=True)).scalar()
             if session_id is None:
                 raise ended_error(transaction_id)
-            found = self._ratifier.tables.rows(connection, ids=sorted(table_ids))
-            if any(row.holder not in (None, transaction_id) for row in found):
+            states = self._ratifier.tables.rows(connection, ids=sorted(table_ids))
+            if any(row.holder not in (None, transaction_id) for row in states):
                 return False
-            new = [row for row in found if row.holder is None]
+            new = [row for row in states if row.holder is None]
             if new:
                 rows = [
                     {
@@ -296,8 +296,8 @@ class CommitLedger:
                     "newest (txlake.commits lists them)"
                 )
             require_instant(connection, sequence)
-            found = connection.execute(_NEWEST_COMMITS.where(commits.c.sequence == sequence))
-            return [_commit_entry(row) for row in found]
+            rows = connection.execute(_NEWEST_COMMITS.where(commits.c.sequence == sequence))
+            return [_commit_entry(row) for row in rows]
 
     def _ratify_batch(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []
@@ -306,9 +306,9 @@ class CommitLedger:
                 decisions = self._ratifier.ratify(connection, requests, notes)
         except CommitUnsettled as error:
             decisions = list(self._resolve_unknown(requests, decisions, error))
-        for made in decisions:
-            if isinstance(made, Ratified):
-                self._fence.newest = max(self._fence.newest, made.sequence)
+        for decision in decisions:
+            if isinstance(decision, Ratified):
+                self._fence.newest = max(self._fence.newest, decision.sequence)
         return decisions
 
     def _resolve_unknown(
@@ -319,14 +319,18 @@ class CommitLedger:
     ) -> Sequence[Decision]:
         """Return the decisions after a COMMIT whose reply was lost, as found in the database."""
         try:
-            made = [decision.sequence for decision in decisions if isinstance(decision, Ratified)]
-            found = self._find_ratified(
-                [request.transaction_id for request in requests], min(made, default=1)
+            instants = [
+                decision.sequence for decision in decisions if isinstance(decision, Ratified)
+            ]
+            ratified = self._find_ratified(
+                [request.transaction_id for request in requests], min(instants, default=1)
             )
         except OutcomeUnknown as unknown:
-            return [unknown if isinstance(made, Ratified) else made for made in decisions]
+            return [
+                unknown if isinstance(decision, Ratified) else decision for decision in decisions
+            ]
         return [
-            found.get(request.transaction_id, Unavailable(str(error)))
+            ratified.get(request.transaction_id, Unavailable(str(error)))
             if isinstance(decision, Ratified)
             else decision
             for request, decision in zip(requests, decisions)
@@ -346,9 +350,9 @@ class CommitLedger:
             try:
                 with self._on.writing() as connection:
                     self._fence.check(epoch_of(connection), counter_rows.lock_sequence(connection))
-                    found = _read_traces(connection, transaction_ids)
-                    require_traces(connection, set(transaction_ids) - set(found), since)
-                    return found
+                    ratified = _read_traces(connection, transaction_ids)
+                    require_traces(connection, set(transaction_ids) - set(ratified), since)
+                    return ratified
             except (Unavailable, CorruptTable) as error:
                 if attempt == _ATTEMPTS or isinstance(error, CorruptTable):
                     raise OutcomeUnknown(
@@ -357,18 +361,19 @@ class CommitLedger:
                     ) from error
                 system.wait_ms(wait_ms * (1 + system.random()))
                 wait_ms *= 2
-        raise AssertionError("the last look returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
 
 def _read_traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str, Ratified]:
-    found: dict[str, Ratified] = {}
+    """Return the transactions that have rows in the ledger, by id."""
+    ratified: dict[str, Ratified] = {}
     for relation in (commits, bare):
         query = sa.select(relation.c.transaction_id, relation.c.sequence, relation.c.time_ms).where(
             relation.c.transaction_id.in_(transaction_ids)
         )
         for row in connection.execute(query):
-            found[row.transaction_id] = Ratified(sequence=row.sequence, time_ms=row.time_ms)
-    return found
+            ratified[row.transaction_id] = Ratified(sequence=row.sequence, time_ms=row.time_ms)
+    return ratified
 
 
 def table_commits(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> tuple[TableCommit, ...]:
@@ -401,13 +406,13 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
 
 
 def _commit_entry(row: sa.Row[*tuple[Any, ...]]) -> CommitEntry:
-    shown = ".".join(part for part in (row.database_name, row.name) if part)
+    full_name = ".".join(part for part in (row.database_name, row.name) if part)
     return CommitEntry(
         sequence=row.sequence,
         time_ms=row.time_ms,
         transaction_id=row.transaction_id,
         table_id=row.table_id,
-        table=shown or None,
+        table=full_name or None,
         version=row.version,
         operation=row.operation,
         is_published=row.published is None or row.version <= row.published,

@@ -83,10 +83,9 @@ class Database:
         self._reads = self._light.execution_options(**reads)
         self._clock = clock(is_sqlite=self.is_sqlite)
         self._lease_clock = lease_clock(is_sqlite=self.is_sqlite)
-        self._file: tuple[int, int] | None = None  # device and inode of the one that was opened
-        # A database in memory has one connection for all threads, each in its turn. A file's
-        # writers come one after the other: waiting here wakes at once, SQLite's own looks now and
-        # then.
+        self._file: tuple[int, int] | None = None  # device and inode of the file that was opened
+        # The threads share the only connection of a database in memory, one at a time. A SQLite
+        # file's writers wait for a turn here, which wakes them at once; SQLite itself polls.
         self._writing_turn: AbstractContextManager[object] = nullcontext()
         self._reading_turn: AbstractContextManager[object] = nullcontext()
         if self.is_in_memory:
@@ -106,7 +105,7 @@ class Database:
 
     @property
     def has_single_writer(self) -> bool:
-        """Whether nobody else writes while `writing_relaxed` or `writing` is open."""
+        """Whether no other transaction writes while `writing_relaxed` or `writing` is open."""
         return self.is_sqlite
 
     @property
@@ -178,15 +177,15 @@ class Database:
         if not self.is_sqlite or self.is_in_memory:
             return
         try:
-            found = os.stat(self.url.database or "")
+            status = os.stat(self.url.database or "")
         except OSError as error:
             if self._file is None:
                 return  # a URL of SQLite's own, which names no path
             raise self._exchanged("removed") from error
-        now = (found.st_dev, found.st_ino)
+        present = (status.st_dev, status.st_ino)
         if self._file is None:
-            self._file = now
-        if self._file != now:
+            self._file = present
+        if self._file != present:
             raise self._exchanged("exchanged for another")
 
     def _exchanged(self, how: str) -> Unavailable:
@@ -238,14 +237,14 @@ class Database:
 
     @contextmanager
     def _connected(self, engine: sa.Engine) -> Iterator[Connection]:
-        """A connection, which is invalidated if the thread is stopped while it is open."""
+        """Yield a connection, which is invalidated if the thread is stopped meanwhile."""
         with engine.connect() as connection:
             try:
                 yield connection
             except Exception:
                 raise
             except BaseException:
-                if not self.is_in_memory:  # whose only connection is all there is of it
+                if not self.is_in_memory:  # without its only connection the database is lost
                     connection.invalidate()
                 raise
 
@@ -254,7 +253,7 @@ def _parse_url(url: str | sa.URL) -> sa.URL:
     try:
         return make_url(url)
     except ValueError:
-        pass  # of the port, which it shows: of a password with a slash in it, say. Nobody's cause
+        pass  # the error quotes the port, which may be part of a password: it isn't a cause
     raise InvalidRequest(
         "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db, found one "
         "whose port is no number; percent-encode the signs '/', ':' and '@' of a password"
@@ -262,7 +261,7 @@ def _parse_url(url: str | sa.URL) -> sa.URL:
 
 
 class _Turn:
-    """A thread's turn to write. Waiting for it times out as the database itself does."""
+    """The turn of this process's threads to write. Waiting for it times out after `timeout_s`."""
 
     def __init__(self, display_url: str, timeout_s: float) -> None:
         self._display_url = display_url

@@ -56,8 +56,8 @@ class LookupRequest:
     """The names and places that one statement, or a batch of statements, refers to.
 
     Attributes:
-        names: of tables and views; letter case doesn't count.
-        places: URLs where tables may lie.
+        names: the names of tables and views, in lower case.
+        places: the URLs of places where there may be tables.
     """
 
     names: frozenset[Name] = frozenset()
@@ -72,8 +72,8 @@ class CatalogView:
         databases: the databases of the names, by name in lower case.
         places: the tables at the requested places.
         instant: the instant of the lake that the transaction reads; None if not requested.
-        versions: which version each table had at that instant, by id; those that weren't in the
-            lake then are left out.
+        versions: the tables' versions at that instant, by id; tables that weren't in the lake then
+            are left out.
     """
 
     databases: Mapping[str, DatabaseEntry] = field(default_factory=dict)
@@ -102,8 +102,8 @@ class CatalogView:
 
     def at(self, instant: int, versions: Mapping[str, int]) -> CatalogView:
         """Return the view at an instant, given the versions that tables had then."""
-        mine = {each: versions[each] for each in self.ids if each in versions}
-        return replace(self, instant=instant, versions=mine)
+        own = {table_id: versions[table_id] for table_id in self.ids if table_id in versions}
+        return replace(self, instant=instant, versions=own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Which file system a path is on, and whether one that other hosts see too.
+"""Detect whether a path is on a network file system.
 
-SQLite's locks and its shared memory are those of one host.
+SQLite's locks and its shared memory work within one host only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _NETWORK = frozenset(
         "smb2", "smb3", "smbfs", "virtiofs", "wekafs",
     }
 )  # fmt: skip
-# A user's own file systems say what they are; of these the local ones are known.
+# FUSE file systems count as network ones, except these.
 _LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuseblk", "fuse.mergerfs"})
 
 
 def network_file_system(path: str, mounts: str | None = None) -> str | None:
-    """The type of the network file system that a path is on, or None for a local one.
+    """Return the type of the network file system that a path is on; None for a local one.
 
-    `mounts` is text as in /proc/self/mounts, read where it isn't given; where there is no such
-    file, nothing is known to be on the network.
+    `mounts`: the text of /proc/self/mounts, which is read by default. Without that file the result
+    is None.
     """
     if mounts is None:
         try:
@@ -37,7 +37,9 @@ def network_file_system(path: str, mounts: str | None = None) -> str | None:
 
 
 def _file_system(path: PurePosixPath, mounts: str) -> str:
-    """The type of the file system whose mount point is the nearest above; of two, the later."""
+    """Return the type of the file system that is mounted nearest above a path; of two mounts at
+    one point, the later.
+    """
     nearest, kind = -1, ""
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -50,4 +52,4 @@ def _file_system(path: PurePosixPath, mounts: str) -> str:
 
 
 def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,9 +1,8 @@
-"""Statements that are compiled once and go straight to the driver.
+"""Prepared statements: compiled once by SQLAlchemy, then executed by the driver directly.
 
-SQLAlchemy writes a statement for each kind of database; what it does at every execution besides
-(cache keys, contexts, result metadata) costs more than a small statement itself. The statements of
-a commit's path are therefore kept as text with the places of their parameters. They run in the
-transaction of the connection they are given, and raise the errors that SQLAlchemy raises.
+What SQLAlchemy does at every execution (cache keys, contexts, result metadata) costs more than a
+small statement itself. So the statements on a commit's path are compiled for each kind of database
+once. They run in the transaction of the connection given, and raise SQLAlchemy's errors.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import ReturnsRows
 
 _LIST_MAX = 1024
-"""Of a list's values with which a compiled text is kept; lists are filled up to powers of two."""
+"""The longest list for which a compiled text is cached; lists are padded to powers of two."""
 
 Row = Any
 """A named tuple of a row's columns."""
@@ -33,11 +32,13 @@ Bound = Sequence[Any] | Mapping[str, Any]
 
 
 class Prepared:
-    """A statement of the catalog that is executed again and again.
+    """A statement that is executed many times.
 
-    A statement that compares with lists of any length is a function: for each of `lists` it gets as
-    many parameters as there are values. `columns` are the columns that an INSERT takes from its
-    parameters, besides those in its `values`.
+    Args:
+        statement: the statement; for one with lists of any length, a function that returns it for
+            the lists' parameters.
+        lists: the names of the lists, in the order of the function's arguments.
+        columns: the columns that an INSERT takes from its parameters, besides those in `values`.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Prepared:
         self._texts: dict[tuple[str, str, tuple[int, ...]], _Compiled] = {}
 
     def rows(self, connection: Connection, **parameters: object) -> list[Row]:
-        """The rows that it gives."""
+        """Execute the statement and return its rows."""
         return self.send(connection, **parameters)()
 
     def send(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
@@ -68,29 +69,29 @@ class Prepared:
         except base as error:
             raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
 
-        def answered() -> list[Row]:
-            make = text.row
-            assert make is not None, "the statement gives rows"
+        def read_rows() -> list[Row]:
+            make_row = text.row
+            assert make_row is not None, "the statement returns rows"
             try:
-                found = cursor.fetchall()
+                fetched = cursor.fetchall()
             except base as error:
                 raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
             cursor.close()
-            return list(map(make, map(text.converted, found) if text.converters else found))
+            return list(map(make_row, map(text.convert, fetched) if text.converters else fetched))
 
-        return answered
+        return read_rows
 
     def row(self, connection: Connection, **parameters: object) -> Row | None:
-        """The first of its rows."""
+        """Execute the statement and return its first row; None if there is none."""
         return next(iter(self.rows(connection, **parameters)), None)
 
     def number(self, connection: Connection, **parameters: object) -> int:
-        """The first column of its only row."""
+        """Execute the statement and return the first column of its only row."""
         [row] = self.rows(connection, **parameters)
         return int(row[0])
 
     def run(self, connection: Connection, **parameters: object) -> None:
-        """Executes what gives no rows."""
+        """Execute a statement that returns no rows."""
         text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
         try:
@@ -100,7 +101,7 @@ class Prepared:
         cursor.close()
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
-        """Executes it once for each of the rows of parameters; it has no lists."""
+        """Execute a statement without lists once for each row of parameters."""
         if not rows:
             return
         text = self._text(connection.dialect, ())
@@ -125,28 +126,28 @@ class Prepared:
         return text, text.bind(parameters)
 
     def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Compiled:
-        found = self._texts.get((dialect.name, dialect.driver, lengths))
-        if found is None:
+        compiled = self._texts.get((dialect.name, dialect.driver, lengths))
+        if compiled is None:
             lists: list[list[sa.BindParameter[Any]]] = [
                 [sa.bindparam(place) for place in _parameter_names(name, length)]
                 for name, length in zip(self._lists, lengths)
             ]
             statement = self._statement(*lists) if callable(self._statement) else self._statement
-            found = _compile(statement, dialect, self._columns)
+            compiled = _compile(statement, dialect, self._columns)
             if max(lengths, default=0) <= _LIST_MAX:
-                self._texts[dialect.name, dialect.driver, lengths] = found
-        return found
+                self._texts[dialect.name, dialect.driver, lengths] = compiled
+        return compiled
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A statement as the driver takes it.
+    """A statement in the driver's form.
 
     Attributes:
-        names: of the parameters in their order; None where the driver takes them by name.
-        constants: the parameters that the statement brings along.
-        row: makes a row of its columns; None for a statement that gives none.
-        converters: what some columns need, before they are made a row.
+        names: the parameters' names in their order; None if the driver takes them by name.
+        constants: the values of parameters that the statement contains.
+        row: makes a row of column values; None for a statement that returns no rows.
+        converters: functions that convert a column's values, by the column's index.
     """
 
     sql: str
@@ -156,15 +157,15 @@ class _Compiled:
     converters: tuple[tuple[int, Callable[[Any], Any]], ...]
 
     def bind(self, parameters: Mapping[str, object]) -> Bound:
-        """The parameters as the driver takes them. Raises KeyError for one that is missing."""
+        """Return the parameters in the driver's form. Raises KeyError if one is missing."""
         values = {**self.constants, **parameters} if self.constants else parameters
         return values if self.names is None else [values[name] for name in self.names]
 
-    def converted(self, found: Sequence[object]) -> Sequence[object]:
-        """A row's values as they were before they were written."""
-        values = list(found)
-        for place, convert in self.converters:
-            values[place] = convert(values[place])
+    def convert(self, fetched: Sequence[object]) -> Sequence[object]:
+        """Return a row's values, converted from the driver's types to the columns'."""
+        values = list(fetched)
+        for index, convert in self.converters:
+            values[index] = convert(values[index])
         return values
 
 
@@ -187,14 +188,14 @@ def _compile(statement: sa.Executable, dialect: Dialect, column_keys: Sequence[s
         },
         row=_row_type(tuple(column.key or column.name for column in columns)) if columns else None,
         converters=tuple(
-            (place, convert) for place, convert in enumerate(converters) if convert is not None
+            (index, convert) for index, convert in enumerate(converters) if convert is not None
         ),
     )
 
 
 @lru_cache(maxsize=256)
 def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
-    """Makes rows of values. Those of a caller that unpacks them are tuples too."""
+    """Return the function that makes a row of values: a named tuple."""
     kind: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
     make: Callable[[Iterable[object]], Row] = kind._make
     return make
@@ -202,9 +203,9 @@ def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
 
 @contextmanager
 def pipelined(connection: Connection) -> Iterator[None]:
-    """Prepared statements that are sent in one go where the driver can: one wait for all.
+    """Send the block's prepared statements together, if the driver can, and wait once for all.
 
-    Within it SQLAlchemy executes nothing.
+    The block may not execute SQLAlchemy's own statements.
     """
     driver: Any = connection.connection.driver_connection
     pipeline = getattr(driver, "pipeline", None)
@@ -228,29 +229,30 @@ def _cursor(connection: Connection) -> DBAPICursor:
 def _sqlalchemy_error(
     connection: Connection, sql: str | None, error: Exception, cursor: DBAPICursor | None
 ) -> Exception:
-    """SQLAlchemy's error for one of the driver's. A connection that was lost is used no more."""
+    """Return SQLAlchemy's error for a driver's error; invalidate the connection if it was lost."""
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
     driver = connection.connection.driver_connection
     is_lost = dialect.is_disconnect(cast(Any, error), driver, cursor)
-    made = DBAPIError.instance(
+    translated = DBAPIError.instance(
         sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
     )
     if is_lost:
         connection.invalidate(error)
-    return made
+    return translated
 
 
 @lru_cache(maxsize=256)
 def _parameter_names(name: str, length: int) -> tuple[str, ...]:
-    """The names of a list's parameters."""
-    return tuple(f"{name}_{place}" for place in range(length))
+    """Return the names of a list's parameters."""
+    return tuple(f"{name}_{index}" for index in range(length))
 
 
 def _padded(values: Iterable[object]) -> list[object]:
-    """The values, the last one repeated up to a power of two: few texts serve all lengths.
+    """Return the values, the last one repeated up to a power of two, so that few texts serve all
+    lengths.
 
-    No values are one NULL, which nothing equals.
+    An empty list becomes one NULL, which equals no value.
     """
     padded = list(values) or [None]
     length = 1 << (len(padded) - 1).bit_length()

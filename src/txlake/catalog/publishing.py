@@ -1,8 +1,8 @@
-"""Which ratified versions are published: the notes of it, written at once or carried.
+"""Record which ratified versions are published: at once, or deferred.
 
-Owns the notes that this process keeps until its next ratification carries them, or a thread of
-their own writes them a moment later, and what a note does to the rows: the bytes of a commit are
-cleared, which the file in the log has by then.
+Deferred notes are written with this process's next ratification, or by a thread 100 ms later. A
+note raises a table's published version, and clears the bytes of the commits, which the files in
+the log have by then.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from txlake.ports import VersionRange
 
 _log = logging.getLogger(__name__)
 
-# Long enough for the next ratification of a busy process, short enough that others rarely compare
-# the files of commits which nobody noted yet.
+# Long enough for the next ratification of a busy process, short enough that other processes rarely
+# have to compare the files of commits that aren't noted yet.
 DEFERRED_MS = 100
 
 _PUBLISHED = Prepared(
@@ -64,7 +64,7 @@ _PUBLISH = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class PublicationNote:
-    """A version of a table whose file was written, by who ratified it."""
+    """A version of a table whose file is in the log, and the transaction that was ratified."""
 
     table_id: str
     version: int
@@ -74,25 +74,25 @@ class PublicationNote:
 def confirmed_versions(
     connection: Connection, notes: Collection[PublicationNote]
 ) -> dict[str, list[VersionRange]]:
-    """What the notes vouch for, by table.
+    """Return the versions of the notes, by table id, that the catalog still has.
 
-    A version that isn't the noting transaction's any more is left out: its table has gone back
-    since, or the catalog has.
+    A version that isn't the note's transaction's any more is left out: the table, or the catalog,
+    was restored to an earlier state since.
     """
     if not notes:
         return {}
     ids = sorted({note.transaction_id for note in notes})
-    made = {PublicationNote(*row) for row in _MADE_BY.rows(connection, ids=ids)}
-    vouched: dict[str, list[VersionRange]] = {}
+    ratified = {PublicationNote(*row) for row in _MADE_BY.rows(connection, ids=ids)}
+    confirmed: dict[str, list[VersionRange]] = {}
     for note in notes:
-        if note in made:
-            vouched.setdefault(note.table_id, []).append(VersionRange(note.version, note.version))
-    return vouched
+        if note in ratified:
+            confirmed.setdefault(note.table_id, []).append(VersionRange(note.version, note.version))
+    return confirmed
 
 
 @dataclass(frozen=True, slots=True)
 class PublicationStep:
-    """A table's published versions grow."""
+    """The growth of a table's published versions, from `before` to `until`."""
 
     table_id: str
     before: int
@@ -100,31 +100,33 @@ class PublicationStep:
 
 
 def publication_step(
-    table_id: str, published: int, head: int | None, vouched: Sequence[VersionRange]
+    table_id: str, published: int, head: int | None, confirmed: Sequence[VersionRange]
 ) -> PublicationStep | None:
-    """How far a table's published versions grow: those that follow one another are vouched for."""
+    """Return how far a table's published versions grow, without a gap and up to the head; None if
+    they don't.
+    """
     if head is None:
         return None
-    until = min(_last_contiguous(published, vouched), head)
+    until = min(_last_contiguous(published, confirmed), head)
     return PublicationStep(table_id, published, until) if until > published else None
 
 
-def _last_contiguous(published: int, vouched: Sequence[VersionRange]) -> int:
-    for some in sorted(vouched, key=lambda one: one.first):
-        if some.first <= published + 1:
-            published = max(published, some.last)
+def _last_contiguous(published: int, confirmed: Sequence[VersionRange]) -> int:
+    for versions in sorted(confirmed, key=lambda versions: versions.first):
+        if versions.first <= published + 1:
+            published = max(published, versions.last)
     return published
 
 
 def write_steps(connection: Connection, steps: Sequence[PublicationStep]) -> None:
-    """Notes them; the bytes of those commits aren't needed any more."""
-    rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
+    """Write the tables' published versions, and clear the bytes of the published commits."""
+    rows = [{"of": step.table_id, "before": step.before, "until": step.until} for step in steps]
     _CLEAR.run_all(connection, rows)
     _PUBLISH.run_all(connection, rows)
 
 
 class Publications:
-    """The notes of one process, for any number of threads."""
+    """The publication notes of one process. Thread-safe."""
 
     def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
@@ -133,11 +135,11 @@ class Publications:
             self._write_batch, turn=on.turn
         )
         self._deferred: list[PublicationNote] = []
-        self._writing = threading.Lock()  # for those at the beginning
+        self._writing = threading.Lock()  # held while the first deferred notes are being written
         self._later = DelayedCall(self._write_later, DEFERRED_MS)
 
     def note(self, versions: Mapping[str, VersionRange]) -> None:
-        """Notes them now."""
+        """Record published versions by table id, now."""
         while True:
             try:
                 self._group.submit(versions)
@@ -146,25 +148,28 @@ class Publications:
             return
 
     def defer(self, transaction_id: str, versions: Mapping[str, int]) -> None:
-        """Keeps a note for each table's version, which is written soon. Touches no database."""
-        self._deferred += [PublicationNote(*one, transaction_id) for one in versions.items()]
+        """Defer a note of each table's version, to be written soon. Touches no database."""
+        self._deferred += [
+            PublicationNote(table_id, version, transaction_id)
+            for table_id, version in versions.items()
+        ]
         self._later.schedule()
 
     def deferred_of(self, table_id: str) -> frozenset[tuple[int, str]]:
-        """The versions and transactions of a table's notes."""
-        mine = (note for note in tuple(self._deferred) if note.table_id == table_id)
-        return frozenset((note.version, note.transaction_id) for note in mine)
+        """Return (version, transaction id) of a table's deferred notes."""
+        notes = (note for note in tuple(self._deferred) if note.table_id == table_id)
+        return frozenset((note.version, note.transaction_id) for note in notes)
 
     @contextmanager
     def take_deferred(self) -> Iterator[Sequence[PublicationNote]]:
-        """The notes that a transaction of the database takes along; kept on where it fails."""
+        """Yield the deferred notes, for the block to write; they stay deferred if it fails."""
         with self._writing:
-            taken = tuple(self._deferred)
-            yield taken
-            del self._deferred[: len(taken)]  # threads add to the end alone
+            notes = tuple(self._deferred)
+            yield notes
+            del self._deferred[: len(notes)]  # other threads only append
 
     def write_deferred(self) -> None:
-        """Writes what is kept. Raises Unavailable, and as `Fence.check_epoch`."""
+        """Write the deferred notes. Raises Unavailable, and as `Fence.check_epoch`."""
         if not self._deferred:
             return
         with (
@@ -176,7 +181,7 @@ class Publications:
             self._advance(connection, rows, confirmed_versions(connection, notes))
 
     def close(self) -> None:
-        """Writes what is kept, if that can be done; nothing is written later."""
+        """Write the deferred notes, log if that fails, and write none later."""
         self._later.stop()
         self._write_later()
 
@@ -187,16 +192,16 @@ class Publications:
             _log.warning("who opens these tables next notes their publication: %s", error)
 
     def _write_batch(self, requests: Sequence[Mapping[str, VersionRange]]) -> Sequence[bool]:
-        vouched: dict[str, list[VersionRange]] = {}
-        for versions in requests:
-            for table_id, some in versions.items():
-                vouched.setdefault(table_id, []).append(some)
+        by_table: dict[str, list[VersionRange]] = {}
+        for request in requests:
+            for table_id, versions in request.items():
+                by_table.setdefault(table_id, []).append(versions)
         with self._on.writing_relaxed() as connection:
-            self._advance(connection, self._lock_tables(connection, vouched), vouched)
+            self._advance(connection, self._lock_tables(connection, by_table), by_table)
         return [True] * len(requests)
 
     def _lock_tables(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:
-        """The tables' rows, locked. Raises as `Fence.check_epoch`."""
+        """Lock the tables' rows and return them. Raises as `Fence.check_epoch`."""
         rows = _PUBLISHED.rows(connection, ids=sorted(ids))
         for row in rows[:1]:
             self._fence.check_epoch(row.epoch)
@@ -206,10 +211,11 @@ class Publications:
         self,
         connection: Connection,
         rows: Sequence[Row],
-        vouched: Mapping[str, Sequence[VersionRange]],
+        confirmed: Mapping[str, Sequence[VersionRange]],
     ) -> None:
+        """Raise the published versions of locked tables and write them."""
         steps = [
-            publication_step(row.id, row.published, row.head, vouched.get(row.id, ()))
+            publication_step(row.id, row.published, row.head, confirmed.get(row.id, ()))
             for row in rows
         ]
-        write_steps(connection, [one for one in steps if one is not None])
+        write_steps(connection, [step for step in steps if step is not None])

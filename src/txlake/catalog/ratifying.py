@@ -1,8 +1,8 @@
-"""One database transaction in which a group of requests is decided and made true.
+"""Ratify a batch of requests in one database transaction.
 
-Requests are decided in their order, each for itself: one that is refused or comes too late changes
-nothing, and a later one sees the heads that an earlier one made. The sequence is locked from the
-beginning, so that no head, name or reservation that was looked at changes before the end.
+Requests are decided in their order, independently: a refused one changes nothing, and a later one
+sees the heads that earlier ones have moved. The sequence is locked first, so that no head, name or
+reservation that was read changes before the transaction ends.
 """
 
 from __future__ import annotations
@@ -89,10 +89,12 @@ _LOSE = Prepared(
 
 @dataclass(slots=True)
 class _TableState:
-    """A table as it stands within the group.
+    """A table's state within the batch.
 
-    `head`: None for a name alone; `published`: as the group found it; `holder`: the transaction
-    whose turn it is to commit to it.
+    Attributes:
+        head: the newest ratified version; None for a name without an attached table.
+        published: the newest published version, the batch's notes included.
+        holder: the transaction that has the turn to commit to the table.
     """
 
     number: int
@@ -103,12 +105,12 @@ class _TableState:
 
 
 class Ratifier:
-    """Decides groups of requests, each group in the transaction that it is given."""
+    """Decides batches of requests, each in the caller's transaction."""
 
     def __init__(self, on: Database, fence: Fence) -> None:
         self.on = on
         self.fence = fence
-        # Locks the sequence too, and says it as it is then.
+        # Locks the sequence too, and reads it after that.
         self.owners = Prepared(
             lambda ids: (
                 sa.select(
@@ -125,9 +127,9 @@ class Ratifier:
             ),
             "ids",
         )
-        held = locks.join(sessions, locks.c.session_id == sessions.c.id)
+        locks_of_sessions = locks.join(sessions, locks.c.session_id == sessions.c.id)
         reserved = tables.outerjoin(databases).outerjoin(
-            held,
+            locks_of_sessions,
             (locks.c.resource_type == RESERVED_TYPE)
             & (locks.c.entity == tables.c.number)
             & (locks.c.resource_subtype == RESERVED_SUBTYPE)
@@ -146,7 +148,7 @@ class Ratifier:
                 )
                 .select_from(reserved)
                 .where(tables.c.id.in_(ids))
-                # In one order: who notes publications locks them too.
+                # Rows are locked in the order of their ids, as where publications are noted.
                 .order_by(tables.c.id)
                 .with_for_update(of=tables)
             ),
@@ -159,11 +161,11 @@ class Ratifier:
         requests: Sequence[Ratification],
         notes: Sequence[PublicationNote] = (),
     ) -> list[Decision]:
-        """The decisions, in the order of the requests; what they say is done when this commits.
+        """Return the decisions in the order of the requests; they take effect when the caller's
+        transaction commits.
 
-        `notes`, of earlier publications, are written along.
-
-        Raises as `Fence.check`, for all of them.
+        `notes`: of earlier publications, written in the same transaction. Raises as `Fence.check`
+        for the whole batch.
         """
         batch = _Batch(self, connection, requests, notes)
         decisions = [batch.decide(request) for request in requests]
@@ -172,7 +174,7 @@ class Ratifier:
 
 
 class _Batch:
-    """What the group found, and what it is going to write."""
+    """A batch of requests: what was read for it, and what is to be written."""
 
     def __init__(
         self,
@@ -189,64 +191,66 @@ class _Batch:
         ids.update(note.table_id for note in notes)
         owners = sorted({request.transaction_id for request in requests})
         with pipelined(connection):
-            # The first locks the sequence; the others see what is there when they have it.
-            owners_sent = queries.owners.send(connection, ids=owners)
-            tables_sent = queries.tables.send(connection, ids=sorted(ids))
-            vouched = confirmed_versions(connection, notes)
-            self._owners = {row.id: row for row in owners_sent()}
+            # The first query locks the sequence; the others read what is there after that.
+            read_owners = queries.owners.send(connection, ids=owners)
+            read_tables = queries.tables.send(connection, ids=sorted(ids))
+            confirmed = confirmed_versions(connection, notes)
+            self._owners = {row.id: row for row in read_owners()}
         self._tables = {
             row.id: _TableState(
                 row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
             )
-            for row in tables_sent()
+            for row in read_tables()
         }
-        # The clock is read after the lock was waited for, so that later instants have later times.
+        # The clock is read after the sequence was locked, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
         if self._owners:
             queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
-        else:  # nothing will be ratified; a recovery is the likeliest to have ended them all
+        else:  # no transaction is registered any more, most likely because of a recovery
             queries.fence.check_epoch(epoch_of(connection))
-        self._steps = self._apply_notes(vouched)
+        self._steps = self._apply_notes(confirmed)
         self._ended: list[str] = []
         self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
 
-    def _apply_notes(self, vouched: Mapping[str, Sequence[VersionRange]]) -> list[PublicationStep]:
-        """What notes make known as published; from here on the tables stand so."""
+    def _apply_notes(
+        self, confirmed: Mapping[str, Sequence[VersionRange]]
+    ) -> list[PublicationStep]:
+        """Raise the tables' published versions by the notes' confirmed ones; return the steps."""
         steps: list[PublicationStep] = []
-        for table_id, versions in vouched.items():
+        for table_id, versions in confirmed.items():
             table = self._tables.get(table_id)
             if table is None:
                 continue
-            grown = publication_step(table_id, table.published, table.head, versions)
-            if grown is not None:
-                table.published = grown.until
-                steps.append(grown)
+            step = publication_step(table_id, table.published, table.head, versions)
+            if step is not None:
+                table.published = step.until
+                steps.append(step)
         return steps
 
     def decide(self, request: Ratification) -> Decision:
-        """What becomes of a request; noted for writing when it is ratified."""
+        """Decide a request; if it is ratified, record what is to be written."""
         new = {change.id for change in request.names if isinstance(change, NewTable)}
-        there = [commit for commit in request.commits if commit.table_id not in new]
+        existing = [commit for commit in request.commits if commit.table_id not in new]
         try:
             self._check_owner(request.transaction_id)
-            for table_id in (*(commit.table_id for commit in there), *request.unchanged):
+            for table_id in (*(commit.table_id for commit in existing), *request.unchanged):
                 self._check_attached(table_id)
-            holder = self._holder(there, request.transaction_id)
+            holder = self._holder(existing, request.transaction_id)
             if holder is not None:
                 return TurnTaken(transaction_id=holder)
-            moved = self._moved_heads(there, request.unchanged)
+            moved = self._moved_heads(existing, request.unchanged)
             if moved:
                 self._lost.append(request.transaction_id)
                 return HeadsMoved(heads=moved)
             if request.names:
-                self._write_commits()  # names look at what is in the database
+                self._write_commits()  # the changes of names read the database
                 with self._connection.begin_nested():
-                    named = self._change_names(request)
-                self._tables.update(named)
-        except (InvalidRequest, Unavailable) as refused:
-            return refused
+                    changed = self._change_names(request)
+                self._tables.update(changed)
+        except (InvalidRequest, Unavailable) as error:
+            return error
         self._sequence += 1
         self._record(request)
         published = {
@@ -255,7 +259,7 @@ class _Batch:
         return Ratified(sequence=self._sequence, time_ms=self._now_ms, published=published)
 
     def write(self) -> None:
-        """Writes what was noted."""
+        """Write what the decisions have recorded."""
         with pipelined(self._connection):
             write_steps(self._connection, self._steps)
             if self._lost:
@@ -283,25 +287,32 @@ class _Batch:
             raise killed_error(transaction_id)
 
     def _check_attached(self, table_id: str) -> None:
-        found = self._tables.get(table_id)
-        if found is None or found.is_dropped:
+        table = self._tables.get(table_id)
+        if table is None or table.is_dropped:
             raise names.dropped_error(self._connection, table_id)
-        if found.head is None:
+        if table.head is None:
             raise InvalidRequest(
                 f"table {table_id} is a name alone in the catalog; attach it before it commits here"
             )
 
-    def _holder(self, mine: Sequence[TableCommit], transaction_id: str) -> str | None:
-        """The other transaction whose turn it is on one of the tables."""
-        holders = (self._tables[commit.table_id].holder for commit in mine)
+    def _holder(self, table_commits: Sequence[TableCommit], transaction_id: str) -> str | None:
+        """Return another transaction that has the turn to commit to one of the tables; None if
+        there is none.
+        """
+        holders = (self._tables[commit.table_id].holder for commit in table_commits)
         others = (holder for holder in holders if holder not in (None, transaction_id))
         return next(others, None)
 
     def _moved_heads(
-        self, mine: Sequence[TableCommit], unchanged: Mapping[str, int]
+        self, table_commits: Sequence[TableCommit], unchanged: Mapping[str, int]
     ) -> dict[str, int]:
-        """The heads that aren't what the request goes by."""
-        expected = {**unchanged, **{commit.table_id: commit.version - 1 for commit in mine}}
+        """Return the present heads of the tables whose head isn't the one that the request
+        expects.
+        """
+        expected = {
+            **unchanged,
+            **{commit.table_id: commit.version - 1 for commit in table_commits},
+        }
         heads = {table_id: self._tables[table_id].head for table_id in expected}
         return {
             table_id: head
@@ -310,7 +321,7 @@ class _Batch:
         }
 
     def _change_names(self, request: Ratification) -> dict[str, _TableState]:
-        """Carries out the changes of names; gives the tables that these made or dropped."""
+        """Make a request's changes of names; return the new states of the tables changed."""
         first = {commit.table_id: commit.version for commit in request.commits}
         changed: dict[str, _TableState] = {}
         for change in request.names:
@@ -332,8 +343,8 @@ class _Batch:
                         dropped_ms=self._now_ms if change.dropped_ms is None else change.dropped_ms,
                         retention_ms=change.retention_ms,
                     )
-                    known = self._tables.get(change.id)
-                    published = -1 if known is None else known.published
+                    table = self._tables.get(change.id)
+                    published = -1 if table is None else table.published
                     changed[change.id] = _TableState(0, None, published, is_dropped=True)
                 case UndroppedTable():
                     changed[change.id] = self._undrop_table(change, request.transaction_id)
@@ -342,17 +353,21 @@ class _Batch:
         return changed
 
     def _undrop_table(self, change: UndroppedTable, transaction_id: str) -> _TableState:
-        """Gives a dropped table its name back, with the head that it has now."""
+        """Undrop a table, with the head that its log has now if the change gives one."""
         names.undrop_table(self._connection, change.id, change.database, change.name, self._now_ms)
-        known = replace(self._tables[change.id], is_dropped=False)
+        table = replace(self._tables[change.id], is_dropped=False)
         if change.head is not None:
             names.set_head(self._connection, change.id, change.head)
             self._set_first_version(change.id, change.head, transaction_id)
-            known.head = known.published = change.head
-        return known
+            table.head = table.published = change.head
+        return table
 
     def _add_table(self, change: NewTable, first: int | None, transaction_id: str) -> _TableState:
-        """Names a table, or gives one that was a name alone its head."""
+        """Insert a table, or attach one to a name without a head.
+
+        `first`: the version of its first commit in the request. Raises InvalidRequest if that
+        doesn't follow the head.
+        """
         head = -1 if change.head is None else change.head
         if first is not None and first != head + 1:
             raise InvalidRequest(
@@ -367,11 +382,11 @@ class _Batch:
         return _TableState(number, head, head)
 
     def _table_number(self, change: NewTable) -> int:
-        """The number of a table, named now unless it was a name alone already."""
-        known = self._tables.get(change.id)
-        if known is not None and not known.is_dropped:
-            return known.number
-        if known is not None:
+        """Return the number of a table, which is inserted unless its name exists already."""
+        table = self._tables.get(change.id)
+        if table is not None and not table.is_dropped:
+            return table.number
+        if table is not None:
             names.forget_table(self._connection, change.id)
         return names.add_table(
             self._connection,
@@ -385,10 +400,10 @@ class _Batch:
         ).number
 
     def _set_first_version(self, table_id: str, head: int, transaction_id: str) -> None:
-        """Makes the version that a table has when it comes what it is at this instant."""
-        # It may have been here before, and have gone back since.
-        again = (commits.c.table_id == table_id) & (commits.c.version >= head)
-        self._connection.execute(sa.delete(commits).where(again))
+        """Record the version that a table has when it comes into the lake, at this instant."""
+        # The table may have been in the lake before, with later versions that were lost since.
+        stale = (commits.c.table_id == table_id) & (commits.c.version >= head)
+        self._connection.execute(sa.delete(commits).where(stale))
         if head >= 0:
             self._connection.execute(
                 sa.insert(commits).values(
@@ -401,20 +416,20 @@ class _Batch:
             )
 
     def _record(self, request: Ratification) -> None:
-        """Adds what a request that was found good makes true."""
+        """Record a ratified request, to be written."""
         self._ended.append(request.transaction_id)
-        made = {
+        instant = {
             "sequence": self._sequence,
             "transaction_id": request.transaction_id,
             "time_ms": self._now_ms,
         }
         if not request.commits:
-            self._connection.execute(sa.insert(bare).values(made))
+            self._connection.execute(sa.insert(bare).values(instant))
         for commit in request.commits:
             self._tables[commit.table_id].head = commit.version
             self._commits.append(
                 {
-                    **made,
+                    **instant,
                     "table_id": commit.table_id,
                     "version": commit.version,
                     "operation": commit.operation and commit.operation[:_OPERATION_LENGTH],

@@ -1,8 +1,8 @@
-"""The catalog's part in bringing it and the tables' logs together again.
+"""The catalog's part of a recovery, which reconciles it with the tables' logs.
 
-Owns the epoch, by which other processes are kept out from the beginning of a recovery on, and what
-is written for a table whose log tells more, or less, than the catalog knew. What that is, is
-decided in `commit.reconciliation`. Source: docs/internals/catalog.md, "Recovery".
+Owns the epoch, which fences other processes off from the beginning of a recovery on, and the
+changes to a table whose log has more, or fewer, versions than the catalog. `commit.reconciliation`
+decides those changes. Source: docs/internals/catalog.md, "Recovery".
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _ID_LENGTH = 36
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """Where the catalog has a table.
+    """The state of a table in the catalog.
 
     Attributes:
-        entry: the table's.
-        is_dropped: it has no name any more, and stays as a path table.
+        entry: the table's entry.
+        is_dropped: the table was dropped with its files kept: it stays as a path table.
         published: the newest version that is known to be in the log.
-        pending: the ratified commits after it, by version.
+        pending: the ratified commits after `published`, by version.
     """
 
     entry: TableEntry
@@ -50,62 +50,67 @@ class TableState:
 
     @property
     def head(self) -> int:
-        """The newest ratified version."""
+        """The newest ratified version; -1 if there is none."""
         return -1 if self.entry.head is None else self.entry.head
 
 
 @shielded()
 class Recovery:
-    """What a recovery reads and writes. One of them at a time has the catalog's epoch."""
+    """The catalog's side of recoveries. Only one recovery at a time has the catalog's epoch."""
 
     def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
         self._fence = fence
 
     def is_unfinished(self) -> bool:
-        """Whether a recovery has begun that didn't end."""
+        """Return whether a recovery has begun and not ended."""
         with self._on.reading() as connection:
             return fact(connection, _RECOVERING) is not None
 
     def begin(self, lake_id: str, epoch_min: int, session_id: int) -> int:
-        """A new epoch, of at least that number, in which this process alone works.
+        """Begin a new epoch, in which only this process works, and return it.
 
-        Sessions of others end with their transactions and locks. An empty catalog becomes that of
-        the lake. Raises InvalidRequest when it is another lake's and has tables.
+        All sessions except `session_id` end, with their transactions and locks. An empty catalog
+        becomes the lake's. The epoch is at least `epoch_min`.
+
+        Raises InvalidRequest if the catalog is another lake's and has tables.
         """
         others = sa.select(sessions.c.id).where(sessions.c.id != session_id).with_for_update()
         with self._on.writing() as connection:
-            # Before the sequence, as all do who lock both: who ratifies waits here.
+            # Sessions are locked before the sequence, as in all transactions that lock both.
             end_sessions(connection, connection.scalars(others.order_by(sessions.c.id)).all())
             sequence = max(counter_rows.lock_sequence(connection), self._fence.newest)
             self._adopt(connection, lake_id)
             epoch = max(epoch_min, epoch_of(connection) + 1)
             set_fact(connection, EPOCH_FACT, str(epoch))
             set_fact(connection, _RECOVERING, str(epoch))
-            # What was told of this process's instants and session isn't told of others again.
+            # Instants and the session number that this process has used aren't given out again.
             counter_rows.set_sequence(connection, sequence)
             counter_rows.raise_number(connection, SESSION_COUNTER, session_id)
         self._fence.epoch, self._fence.newest = epoch, sequence
         return epoch
 
     def require(self, epoch: int) -> None:
-        """Raises Unavailable unless this recovery still has the catalog. `epoch` as for `end`."""
+        """Raise Unavailable if another recovery has begun. `epoch`: the one that `begin`
+        returned.
+        """
         with self._on.reading() as connection:
             self._check(epoch, epoch_of(connection))
 
     def end(self, epoch: int) -> None:
-        """Others may work again, once they have connected anew.
+        """End the recovery: other processes can work again after connecting anew.
 
-        `epoch`: the one that `begin` gave. Raises Unavailable when another recovery has begun.
+        `epoch`: the one that `begin` returned. Raises Unavailable if another recovery has begun.
         """
         with self._on.writing() as connection:
             self._lock(connection, epoch)
             remove_fact(connection, _RECOVERING)
 
     def table_states(self) -> list[TableState]:
-        """Where the attached tables stand, and those dropped ones that stay as path tables.
+        """Return the states of attached tables, and of dropped ones that stay as path tables.
 
-        A table that is kept is one for itself once it is published: others write it.
+        A retained table whose files stay is left out once its commits are published: other writers
+        may commit to it.
         """
         of_pending = (commits.c.table_id == tables.c.id) & (commits.c.version > tables.c.published)
         query = (
@@ -135,76 +140,83 @@ class Recovery:
         )
         with self._on.reading() as connection:
             rows = connection.execute(query).all()
-        found = []
-        for _, of_one in groupby(rows, lambda row: row.id):
-            one = list(of_one)
+        states = []
+        for _, of_table in groupby(rows, lambda row: row.id):
+            table_rows = list(of_table)
+            table = table_rows[0]
             entry = TableEntry(
-                id=one[0].id,
-                number=one[0].number,
-                database=one[0].database_name or "",
-                database_number=one[0].database_number or 0,
-                name=one[0].name,
-                location=one[0].location,
-                managed=one[0].managed,
-                created_ms=one[0].created_ms,
-                modified_ms=one[0].modified_ms,
-                head=one[0].head,
+                id=table.id,
+                number=table.number,
+                database=table.database_name or "",
+                database_number=table.database_number or 0,
+                name=table.name,
+                location=table.location,
+                managed=table.managed,
+                created_ms=table.created_ms,
+                modified_ms=table.modified_ms,
+                head=table.head,
             )
-            found.append(
+            states.append(
                 TableState(
                     entry=entry,
-                    is_dropped=one[0].dropped_sequence is not None,
-                    published=one[0].published,
-                    pending=table_commits(one),
+                    is_dropped=table.dropped_sequence is not None,
+                    published=table.published,
+                    pending=table_commits(table_rows),
                 )
             )
-        return found
+        return states
 
-    def settle(self, epoch: int, table_id: str, kept: int, found: Sequence[LoggedVersion]) -> None:
-        """Makes a table's versions those of its log, all of them published.
+    def settle(
+        self, epoch: int, table_id: str, common: int, logged: Sequence[LoggedVersion]
+    ) -> None:
+        """Replace a table's versions by those of its log, all of them published.
 
-        Of the versions that the catalog has, those up to `kept` stay; `found` are those that follow
-        in the log, which it learns now, at one new instant of the lake. `epoch` as for `end`.
+        The catalog's versions up to `common` stay. The versions `logged` follow in the log: they
+        are added at one new instant of the lake. `epoch`: the one that `begin` returned.
+
+        Raises Unavailable if another recovery has begun.
         """
         with self._on.writing() as connection:
             sequence = self._lock(connection, epoch) + 1
             now_ms = self._on.now_ms(connection)
             of_table = commits.c.table_id == table_id
-            connection.execute(sa.delete(commits).where(of_table, commits.c.version > kept))
+            connection.execute(sa.delete(commits).where(of_table, commits.c.version > common))
             connection.execute(sa.update(commits).where(of_table).values(content=None))
-            if found:
+            if logged:
                 rows = [
                     {
                         "table_id": table_id,
-                        "version": one.version,
+                        "version": commit.version,
                         "sequence": sequence,
-                        "transaction_id": one.txn_id
-                        if one.txn_id and len(one.txn_id) <= _ID_LENGTH
+                        "transaction_id": commit.txn_id
+                        if commit.txn_id and len(commit.txn_id) <= _ID_LENGTH
                         else self._on.system.new_id(),
                         "time_ms": now_ms,
-                        "operation": one.operation and one.operation[:64],
+                        "operation": commit.operation and commit.operation[:64],
                     }
-                    for one in found
+                    for commit in logged
                 ]
                 connection.execute(sa.insert(commits), rows)
-            head = found[-1].version if found else kept
+            head = logged[-1].version if logged else common
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(head=head, published=head))
             counter_rows.set_sequence(connection, sequence)
             self._fence.newest = sequence
 
     def _lock(self, connection: Connection, epoch: int) -> int:
-        """The newest instant, locked, in this recovery's epoch. Raises Unavailable in another."""
+        """Lock the sequence and return the newest instant. Raises Unavailable unless the epoch is
+        this recovery's.
+        """
         sequence = counter_rows.lock_sequence(connection)
         self._check(epoch, epoch_of(connection))
         return sequence
 
-    def _check(self, epoch: int, found: int) -> None:
-        self._fence.check_epoch(found)
-        if found != epoch:  # a thread of this process, which has the same fence
+    def _check(self, epoch: int, present: int) -> None:
+        self._fence.check_epoch(present)
+        if present != epoch:  # another thread of this process, which has the same fence
             raise Unavailable(
                 f"catalog {self._on.display_url}: another lake.recover() of this process has begun "
-                f"(epoch {found}) since this one did (epoch {epoch}); that one goes on, wait for "
+                f"(epoch {present}) since this one did (epoch {epoch}); that one goes on, wait for "
                 "it or run lake.recover() again"
             )
 

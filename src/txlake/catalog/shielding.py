@@ -1,9 +1,9 @@
-"""Work on the catalog that no signal stops in the middle.
+"""Shield work on the catalog from signals.
 
 Python runs signal handlers in the main thread, between any two of its instructions: a
 KeyboardInterrupt there leaves locks taken and transactions of the database open. So the main thread
-hands such work to another thread and waits for its end. Other threads do it themselves. Owns those
-threads; knows no database.
+hands such work to another thread and waits until it has ended. Other threads run it themselves.
+Owns those threads; knows no database.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ P = ParamSpec("P")
 Value = TypeVar("Value")
 Owner = TypeVar("Owner", bound=type)
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 class Shield(Protocol):
-    """Carries out the work of the classes that are `shielded`: a `Database`."""
+    """What runs the work of `shielded` classes: a `Database`."""
 
     def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
-        """As the function `run_shielded`."""
+        """Run work that no signal interrupts, as the function `run_shielded`."""
         ...
 
 
 def shielded(
     *, unshielded: Collection[str] = (), waits: Collection[str] = ()
 ) -> Callable[[Owner], Owner]:
-    """A class whose public methods and properties are carried out by its `_on`, a `Shield`.
+    """Return a class decorator: the public methods and properties run by `_on`, a `Shield`.
 
     Args:
-        besides: the names of those that need no protection.
-        waits: the names of those that may wait for others for long.
+        unshielded: the names of methods and properties that need no shield.
+        waits: the names of methods and properties that may wait for other threads for long.
     """
 
     def shield(owner: Owner) -> Owner:
@@ -74,20 +74,20 @@ def _shielded(
 
 
 def is_interruptible() -> bool:
-    """Whether a signal handler may run in this thread, between any two instructions."""
-    # While Python ends no other thread runs any more, and no handler either.
+    """Return whether a signal handler may run in this thread, between any two instructions."""
+    # While Python shuts down, no other thread and no handler runs.
     return get_ident() == main_thread().ident and not sys.is_finalizing()
 
 
 def run_shielded(work: Callable[[], Value], *, waits: bool = False) -> Value:
-    """What `work` gives, or raises what it raises; it comes to its end whatever signals arrive.
+    """Run `work` to its end, whatever signals arrive, and return its value or raise its error.
 
-    What a signal handler raises meanwhile, a KeyboardInterrupt say, is raised once the work has
-    ended, in place of its outcome; of several the first. The work of the main thread is done in the
-    order in which it was asked for, but for work that `waits`: that has a thread for itself, and
-    has to look whether it `is_interrupted`.
+    If a signal handler raises meanwhile, such as KeyboardInterrupt, the first of its errors is
+    raised after the work has ended, instead of the outcome. Work of the main thread runs in the
+    order of its requests, except work that `waits`: that has a thread of its own, and has to poll
+    `is_interrupted`.
 
-    Raises Unavailable when no thread can be had for it, or the process was forked meanwhile.
+    Raises Unavailable if no thread can be started, or the process was forked meanwhile.
     """
     if not is_interruptible():
         return work()
@@ -100,19 +100,24 @@ def run_shielded(work: Callable[[], Value], *, waits: bool = False) -> Value:
 
 
 def is_interrupted() -> bool:
-    """Whether nobody waits any more for what this thread carries out."""
+    """Return whether the caller of the work that this thread runs was interrupted."""
     call: _Call[Any] | None = getattr(_serving, "call", None)
     return call is not None and call.caught is not None
 
 
 def caller() -> Thread:
-    """The thread that asked for what this one carries out; else this one."""
+    """Return the thread that requested the work that this thread runs; without work, this
+    thread.
+    """
     call: _Call[Any] | None = getattr(_serving, "call", None)
     return current_thread() if call is None else main_thread()
 
 
 class _Call(Generic[Value]):
-    """One piece of work, done once, in another thread. `caught`: what a signal handler raised."""
+    """A piece of work for another thread, run once.
+
+    `caught`: the first error that a signal handler raised in the caller.
+    """
 
     __slots__ = ("_context", "_error", "_is_over", "_lane", "_over", "_value", "_work",
                  "caught")  # fmt: skip
@@ -129,12 +134,12 @@ class _Call(Generic[Value]):
         self._over.acquire()
 
     def carry_out(self) -> None:
-        """Returns once it was done, whatever a signal handler raises.
+        """Hand the work to the lane and wait until it has ended, whatever a signal handler raises.
 
-        CPython looks for signals after calls, where a function begins and where a loop jumps back,
-        but not between an `except` and the first call after it. An interrupt ends a level only
-        where it comes just when the loop jumps back, after another one: the third to do so would
-        be raised before the end.
+        CPython checks for signals after calls, at the beginning of a function and at the backward
+        jump of a loop, but not between an `except` and the first call after it. So an interrupt
+        leaves a nested `try` only if it arrives at the backward jump, after an earlier one: three
+        that do so would be needed to return before the work has ended.
         """
         self._lane.make_ready()
         try:
@@ -151,18 +156,22 @@ class _Call(Generic[Value]):
                     self._hand_over()
 
     def _hand_over(self) -> None:
-        """Queues it, again if need be: where the last interrupt came isn't known."""
+        """Queue the call and wait for its end.
+
+        It may be queued several times, since it is unknown where an interrupt arrived; `run` does
+        the work only once.
+        """
         self._lane.put(self)
         while not self._is_over:
             try:
-                self._over.acquire(timeout=_LOOK_S)
+                self._over.acquire(timeout=_POLL_S)
             except BaseException as error:
                 if self.caught is None:
                     self.caught = error
             self._lane.require_same_process()
 
     def outcome(self) -> Value:
-        """What was caught or came of it."""
+        """Return the work's value, or raise the caught error or the work's."""
         error = self._error if self.caught is None else self.caught
         try:
             if error is not None:
@@ -172,7 +181,7 @@ class _Call(Generic[Value]):
             self.caught = self._error = error = None  # its traceback has this frame
 
     def run(self) -> None:
-        """Does it, in the other thread, unless that was done."""
+        """Run the work in this thread, the lane's, unless it was run already."""
         try:
             work = self._work.pop()
         except IndexError:
@@ -192,9 +201,9 @@ class _Call(Generic[Value]):
 
 
 class _Lane:
-    """Threads that do the calls of the main thread: one after the other, or each at once.
+    """Threads that run the calls of the main thread: in order by one thread, or each by its own.
 
-    They end with the process, which doesn't wait for them.
+    They are daemon threads: the process doesn't wait for them at its end.
     """
 
     def __init__(self, *, in_order: bool) -> None:
@@ -205,12 +214,12 @@ class _Lane:
         self._threads = 0
 
     def make_ready(self) -> None:
-        """Starts a thread where there is none for the next call. Raises Unavailable."""
-        enough = 1 if self._in_order else len(self._underway) + 1
-        if self._threads >= enough:
+        """Start a thread if none is free for the next call. Raises Unavailable if that fails."""
+        required = 1 if self._in_order else len(self._underway) + 1
+        if self._threads >= required:
             return
         try:
-            # `Thread.start` waits for an event, whose lock an interrupt may leave taken.
+            # Not `Thread.start`: it waits for an event, and an interrupt may leave its lock taken.
             _thread.start_new_thread(self._serve, ())
         except RuntimeError as error:
             raise Unavailable(
@@ -220,16 +229,16 @@ class _Lane:
         self._threads += 1
 
     def put(self, call: _Call[Any]) -> None:
-        """Has it done."""
+        """Queue a call for a thread to run."""
         self._underway[call] = None
         self._calls.put(call)
 
     def ended(self, call: _Call[Any]) -> None:
-        """Its thread is free for another."""
+        """Record that a call has ended: its thread is free for another."""
         self._underway.pop(call, None)
 
     def require_same_process(self) -> None:
-        """Raises Unavailable in a process that was forked from the one that has the threads."""
+        """Raise Unavailable in a fork of the process that has the threads."""
         if self._process != os.getpid():
             raise Unavailable(
                 "the process was forked while it worked on the catalog: that work is its parent's; "
@@ -241,17 +250,17 @@ class _Lane:
         while True:
             call = self._calls.get()
             call.run()
-            del call  # it isn't held until the next one comes
+            del call  # else it would stay referenced until the next call
 
 
 class _Lanes:
-    """Those of this process."""
+    """The lanes of this process: `in_order`, and `waiting` for work that waits."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """A process that was forked has no threads yet."""
+        """Start with new lanes: a forked process has none of its parent's threads."""
         self.in_order = _Lane(in_order=True)
         self.waiting = _Lane(in_order=False)
 

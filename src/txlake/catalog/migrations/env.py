@@ -1,4 +1,4 @@
-"""What Alembic runs to upgrade a catalog: the steps, on the connection that it was handed.
+"""The script that Alembic runs to upgrade a catalog, on the connection of its configuration.
 
 Its caller began the transaction and ends it.
 """

@@ -1,6 +1,6 @@
-"""A Unity Catalog as a catalog: its tables, by its Delta API.
+"""Another Unity Catalog as the catalog and ledger of tables, through its Delta API.
 
-Owns the requests, and what their responses mean to a transaction. No rows are read or written here.
+Owns the requests, and what their responses mean to a transaction. Reads and writes no rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A Unity Catalog's names: schemas and tables, in the form that a session uses.
+"""A Unity Catalog's schemas and tables by name, as an `AnyCatalog`.
 
-Owns what the server's responses mean to a session; a table is looked up whenever a statement names
-it. What only a lake has (locks, views, instants, lists of transactions) is missing here. Source:
-Unity Catalog's API, "Catalogs", "Schemas", "Tables".
+A table is looked up each time that a statement names it. Locks, views, instants and lists of
+transactions exist only in a lake. Source: Unity Catalog's API, "Catalogs", "Schemas", "Tables".
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import NoReturn
 from txlake.catalog import DatabaseEntry, NoCatalog, TableEntry
 from txlake.catalog.name_parts import qualified
 from txlake.catalog.ports import NewPlace
+from txlake.catalog.unity.bodies import KnownTable
 from txlake.catalog.unity.client import (
     RequestRefused,
     Response,
@@ -22,7 +22,7 @@ from txlake.catalog.unity.client import (
     delta_path,
     quoted,
 )
-from txlake.catalog.unity.ledger import KnownTable, UnityLedger
+from txlake.catalog.unity.ledger import UnityLedger
 from txlake.catalog.unity.responses import StagingTable, decode
 from txlake.catalog.unity.vended_credentials import VendedCredentials
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
@@ -65,14 +65,17 @@ class _Schemas:
 
 
 class UnityCatalog(NoCatalog):
-    """An AnyCatalog of one catalog of a server. Thread-safe."""
+    """An `AnyCatalog` for one catalog of a server. Thread-safe."""
 
     has_names = True
 
     def __init__(
         self, client: UnityClient, system: System, storage_options: Mapping[str, str]
     ) -> None:
-        """Raise InvalidRequest if the server lacks the catalog, or has several to choose from."""
+        """Open the catalog that the client's address names, or the server's only one.
+
+        Raises InvalidRequest if the server lacks the catalog, or has several to choose from.
+        """
         super().__init__()
         self._client = client
         self._system = system
@@ -85,17 +88,17 @@ class UnityCatalog(NoCatalog):
 
     @property
     def schemas(self) -> _Schemas:
-        """Return what creates and drops schemas."""
+        """The schemas, for creating and dropping them."""
         return self._schemas
 
     @property
     def ledger(self) -> UnityLedger:
-        """Return the ledger of its tables' versions."""
+        """The ledger of the tables' versions."""
         return self._ledger
 
     @property
     def description(self) -> str:
-        """Return its name for messages."""
+        """The catalog's name and server, for messages."""
         return f"catalog {self.name!r} of {self._client.url}"
 
     def of_lake(self) -> NoReturn:
@@ -163,7 +166,11 @@ class UnityCatalog(NoCatalog):
         return entry
 
     def new_place(self, database: str, name: str) -> NewPlace:
-        """Return as `AnyCatalog.new_place`. Raises InvalidRequest where the name is taken."""
+        """Reserve a place for a new table, as `AnyCatalog.new_place`.
+
+        Raises InvalidRequest if the server refuses the name, UnsupportedFeature if it requires
+        properties with values of the client's choice.
+        """
         path = delta_path("catalogs", self.name, "schemas", database, "staging-tables")
         try:
             response = self._client.send("POST", path, {"name": name})
@@ -209,7 +216,10 @@ class UnityCatalog(NoCatalog):
 
 
 def _choose_catalog(client: UnityClient) -> str:
-    """Return the catalog's name, as the server spells it. Raises InvalidRequest."""
+    """Return the catalog's name as the server spells it.
+
+    Raises InvalidRequest if the server lacks the catalog, or has several to choose from.
+    """
     try:
         names = [str(catalog["name"]) for catalog in client.list_all("/catalogs", "catalogs", {})]
     except RequestRefused as error:

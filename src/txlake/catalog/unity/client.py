@@ -1,6 +1,6 @@
-"""Requests to a Unity Catalog's server, and its responses.
+"""Send requests to a Unity Catalog's server, and read its responses.
 
-Owns the address, the token, and which errors mean that nothing happened. Source: Unity Catalog's
+Owns the address, the token, and which errors mean that nothing was changed. Source: Unity Catalog's
 API, and its Delta API, "Errors".
 """
 
@@ -23,7 +23,7 @@ _SCHEMES = ("uc+https", "uc+http")
 _ROOT = "/api/2.1/unity-catalog"
 _DELTA = "/delta/v1"
 _TXLAKE_ROOT = "/api/txlake/v1"
-# These say that the named object is missing, not the endpoint.
+# Errors for a missing object, as opposed to a missing endpoint.
 _OBJECT_NOT_FOUND = frozenset(
     {"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException"}
 )
@@ -38,12 +38,12 @@ Response = Mapping[str, Any]
 
 
 def is_unity(url: str | None) -> bool:
-    """Return whether it is the address of a Unity Catalog."""
+    """Return whether a URL is the address of a Unity Catalog."""
     return url is not None and url.partition(":")[0].lower() in _SCHEMES
 
 
 class RequestRefused(Exception):
-    """The server refused a request, and nothing happened. `kind`: the API's type of the error."""
+    """The server refused a request and changed nothing. `kind`: the API's type of the error."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class RequestRefused(Exception):
 
 
 class ResponseLost(Exception):
-    """Whether the request was carried out is unknown: its response was lost, or says so."""
+    """The outcome of a request is unknown: its response was lost, or the server failed."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class UnityClient:
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Response:
         """Return the response to a GET, which is repeated while the server is busy or unreachable.
 
-        Raises RequestRefused, Unavailable, and InvalidRequest where the server denies access.
+        Raises RequestRefused, Unavailable, and InvalidRequest if the server denies access.
         """
         reason = ""
         for attempt in range(_ATTEMPTS):
@@ -134,8 +134,11 @@ class UnityClient:
     def send(self, method: str, path: str, body: object = None) -> Response:
         """Return the response to a request for a change, which is sent once.
 
-        Raises RequestRefused where nothing happened, ResponseLost where it may have, Unavailable
-        where the server can't be reached, InvalidRequest where it denies access.
+        Raises:
+            RequestRefused: the server changed nothing.
+            ResponseLost: the outcome is unknown.
+            Unavailable: the server can't be reached.
+            InvalidRequest: the server denies access.
         """
         return self._request(method, path, body=body)
 
@@ -146,12 +149,12 @@ class UnityClient:
 
     @property
     def txlake_url(self) -> str | None:
-        """Return the root of txlake's own API; None if the server can't be txlake's."""
+        """The root of txlake's own API; None if the server can't be txlake's."""
         root = self.url.removesuffix(_ROOT)
         return None if root == self.url else f"{root}{_TXLAKE_ROOT}"
 
     def post_to_txlake(self, path: str, body: object) -> Response | None:
-        """POST to txlake's own API, as `send`. Returns None where the server isn't txlake's."""
+        """POST to txlake's own API, as `send`. Returns None if the server isn't txlake's."""
         if self.txlake_url is None:
             return None
         try:
@@ -170,6 +173,7 @@ class UnityClient:
         body: object = None,
         root: str | None = None,
     ) -> Response:
+        """Send a request once and return its response. Raises as `send`."""
         try:
             import urllib3
             from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -206,6 +210,7 @@ class UnityClient:
         return self._parse(path, response.status, response.data, is_deletion=method == "DELETE")
 
     def _parse(self, path: str, status: int, data: bytes, *, is_deletion: bool) -> Response:
+        """Return a response's JSON object, or raise its error as `send`."""
         try:
             body = json.loads(data) if data.strip() else {}
         except ValueError:

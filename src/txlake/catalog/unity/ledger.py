@@ -2,9 +2,9 @@
 
 The catalog of a lake, which `txlake serve` serves, ratifies commits of several tables at once.
 
-Owns the requests for a commit, a new table and a name, and how a lost response is resolved: by
-looking whose commit is at the version. Source: Unity Catalog's Delta API, "Table Lifecycle";
-PROTOCOL.md, "Catalog-managed tables".
+Owns the requests for a commit, a new table and a name. A lost response is resolved by reading whose
+commit is at the version. Source: Unity Catalog's Delta API, "Table Lifecycle"; PROTOCOL.md,
+"Catalog-managed tables".
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
+from txlake.catalog.unity.bodies import (
+    KnownTable,
+    commit_time_ms,
+    creation_body,
+    metadata_updates,
+    protocol_update,
+    table_reference,
+    update_body,
+)
 from txlake.catalog.unity.client import BUSY, RequestRefused, ResponseLost, UnityClient, delta_path
 from txlake.catalog.unity.responses import Credentials, LoadedTable, decode
 from txlake.commit.publication import staged_path
@@ -35,39 +43,14 @@ from txlake.ports import (
     TurnTaken,
     VersionRange,
 )
-from txlake.protocol.actions import Action, CommitInfo, Metadata, Protocol, decode_actions
+from txlake.protocol.actions import Action, Metadata, Protocol, decode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.protocol.types import parse_schema
-from txlake.protocol.unity_columns import delta_columns
 from txlake.storage import canonical_url
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 6
 _RETRY_WAIT_MS = 250.0
-_ASSERT_UUID = "assert-table-uuid"
 _NOT_FOUND = 404
-# Properties that the catalog adds to those of the table's metadata.
-_DERIVED_PREFIXES = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
-_DERIVED_NAMES = frozenset(
-    {"delta.lastUpdateVersion", "delta.lastCommitTimestamp", "delta.clusteringColumns"}
-    | {"delta.rowTracking.rowIdHighWaterMark"}
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTable:
-    """A table as the catalog last described it. `is_new`: it has a location, and no name yet."""
-
-    id: str
-    schema: str
-    name: str
-    location: str
-    is_new: bool = False
-
-    @property
-    def full_name(self) -> str:
-        """Return its name for messages."""
-        return f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +68,7 @@ class _Staged:
         """Return the commit in the Delta API's form."""
         return {
             "version": self.commit.version,
-            "timestamp": _commit_time_ms(self.actions),
+            "timestamp": commit_time_ms(self.actions),
             "file-name": self.commit.staged,
             "file-size": len(self.content),
             "file-modification-timestamp": self.modified_ms,
@@ -96,8 +79,8 @@ class _Staged:
 class UnityLedger:
     """A `ports.Ledger` without instants and without turns. Thread-safe.
 
-    Each attempt asks for the heads again. What others read is unknown here, so nothing that they
-    may read is cleaned up.
+    Each attempt reads the heads again. The versions that other sessions read are unknown, so
+    clean-up keeps every version.
     """
 
     client: UnityClient
@@ -132,7 +115,7 @@ class UnityLedger:
         return decode(response, Credentials, known.full_name)
 
     def path(self, schema: str, name: str | None = None, *rest: str) -> str:
-        """Return a table's path in the Delta API; without a name, that of the schema's tables."""
+        """Return the path of a table in the Delta API; without `name`, of the schema's tables."""
         parts = ("catalogs", self.catalog, "schemas", schema, "tables")
         return delta_path(*parts, *(() if name is None else (name,)), *rest)
 
@@ -171,10 +154,12 @@ class UnityLedger:
         return 0
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
-        """Ratify commits of one table, of several where the server is txlake's, or one name change.
+        """Ratify commits of one table, of several if the server is txlake's, or one name change.
 
-        Raises InvalidRequest for more than the server can do, and where it refuses; OutcomeUnknown;
-        Unavailable.
+        Raises:
+            InvalidRequest: the request is more than the server can do, or the server refuses it.
+            OutcomeUnknown: the response was lost, and reading the heads didn't show the outcome.
+            Unavailable: the server can't be reached.
         """
         if request.names:
             return self._ratify_name(request)
@@ -199,7 +184,7 @@ class UnityLedger:
             }
             try:
                 self.client.send(
-                    "POST", self.path(known.schema, known.name), _update_body(known, update)
+                    "POST", self.path(known.schema, known.name), update_body(known, update)
                 )
             except (RequestRefused, ResponseLost) as error:
                 # The next commit reports it again.
@@ -218,9 +203,10 @@ class UnityLedger:
     # Commits
 
     def _load_staged(self, commit: TableCommit) -> _Staged:
+        """Read a staged commit's file."""
         known = self._known[commit.table_id]
         store = self.open_store(known.location)
-        assert commit.staged is not None, "the commits of open tables are staged"
+        assert commit.staged is not None, "commits of catalog-managed tables are staged"
         path = staged_path(commit.staged)
         stored, content = store.head(path), store.get(path)
         now_ms = self.system.now_ms()
@@ -237,7 +223,7 @@ class UnityLedger:
         known = staged.known
         commit: dict[str, object] = {"action": "add-commit", "commit": staged.to_json()}
         updates = [commit, *self._definition_updates(staged)]
-        self.client.send("POST", self.path(known.schema, known.name), _update_body(known, *updates))
+        self.client.send("POST", self.path(known.schema, known.name), update_body(known, *updates))
 
     def _send_transaction(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
         """Send the commits to txlake's own API. Raises InvalidRequest on other servers."""
@@ -245,10 +231,10 @@ class UnityLedger:
         body = {
             "catalog": self.catalog,
             "tables": [
-                {**_table_reference(commit.known), "commit": commit.to_json()} for commit in staged
+                {**table_reference(commit.known), "commit": commit.to_json()} for commit in staged
             ],
             "unchanged": [
-                {**_table_reference(table), "version": others[table.id]} for table in unchanged
+                {**table_reference(table), "version": others[table.id]} for table in unchanged
             ],
         }
         if self.client.post_to_txlake("/transactions", body) is not None:
@@ -265,10 +251,12 @@ class UnityLedger:
     def _commit(
         self, staged: Sequence[_Staged], others: Mapping[str, int], send: Callable[[], None]
     ) -> Ratified | HeadsMoved | TurnTaken:
-        """Send the request until its outcome is known.
+        """Send the request until its outcome is known, and return the outcome.
 
         Once a response was lost, a later refusal doesn't prove that the commit failed: the staged
         files are kept until some commit is at the versions.
+
+        Raises InvalidRequest if the first attempt is refused, OutcomeUnknown after the last one.
         """
         reason = ""
         for attempt in range(_ATTEMPTS):
@@ -317,7 +305,9 @@ class UnityLedger:
     def _find_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int]
     ) -> Ratified | HeadsMoved | None:
-        """Return whose commits are at the versions; None if unknown, or if there are none yet."""
+        """Return `Ratified` if the staged commits are at their versions, `HeadsMoved` if others
+        are; None if that is unknown, or there are no commits at the versions yet.
+        """
         first = staged[0]
         version = first.commit.version
         try:
@@ -341,32 +331,16 @@ class UnityLedger:
         return HeadsMoved(heads=current)
 
     def _definition_updates(self, staged: _Staged) -> list[dict[str, object]]:
-        """Return the definition's updates for the catalog, where the commit changes it."""
-        known, actions = staged.known, staged.actions
-        protocol = next((action for action in actions if isinstance(action, Protocol)), None)
-        metadata = next((action for action in actions if isinstance(action, Metadata)), None)
-        updates: list[dict[str, object]] = []
+        """Return the definition's updates for the catalog, if the commit changes it."""
+        known, updates = staged.known, []
+        protocol = next((action for action in staged.actions if isinstance(action, Protocol)), None)
+        metadata = next((action for action in staged.actions if isinstance(action, Metadata)), None)
         if protocol is not None:
-            updates.append({"action": "set-protocol", "protocol": protocol_json(protocol)})
-        if metadata is None:
-            return updates
-        loaded = self.load(known.schema, known.name)
-        before: Mapping[str, str] = {} if loaded is None else loaded.metadata.properties
-        after = metadata.configuration
-        changed = {key: text for key, text in after.items() if before.get(key) != text}
-        removed = [key for key in before if key not in after and not _is_derived(key)]
-        if changed:
-            updates.append({"action": "set-properties", "updates": changed})
-        if removed:
-            updates.append({"action": "remove-properties", "removals": removed})
-        updates.append(
-            {
-                "action": "set-columns",
-                "columns": delta_columns(parse_schema(metadata.schema_string)),
-            }
-        )
-        if metadata.description is not None:
-            updates.append({"action": "set-table-comment", "comment": metadata.description})
+            updates.append(protocol_update(protocol))
+        if metadata is not None:
+            loaded = self.load(known.schema, known.name)
+            before = {} if loaded is None else loaded.metadata.properties
+            updates.extend(metadata_updates(metadata, before))
         return updates
 
     def _ratified(self) -> Ratified:
@@ -375,10 +349,10 @@ class UnityLedger:
     # Names
 
     def _ratify_name(self, request: Ratification) -> Ratified | HeadsMoved:
-        """Ratify a change of one name, with its table's first commit where the table is new.
+        """Ratify a change of one name; for a new table, with the table's first commit.
 
-        A new table's sources are checked right before: nobody can have read the table yet, so a
-        later change of a source comes after it.
+        The heads of a new table's sources are checked just before. No transaction can have read the
+        new table then, so a later change of a source is ordered after its creation.
         """
         first, *more = request.names
         others = {commit.table_id for commit in request.commits} - {first.id}
@@ -404,10 +378,15 @@ class UnityLedger:
         return self._ratified()
 
     def _create_table(self, change: NewTable, commits: Collection[TableCommit]) -> None:
+        """Publish a new table's first commit and create the table in the catalog.
+
+        Raises CorruptTable if another commit is at its place, InvalidRequest if the catalog refuses
+        it, OutcomeUnknown if the response is lost and the table isn't there.
+        """
         [commit] = commits
         store = self.open_store(change.location)
-        assert commit.version == 0, "it is a new table"
-        assert commit.staged is not None, "it is an open one"
+        assert commit.version == 0, "a new table's first commit is version 0"
+        assert commit.staged is not None, "commits of catalog-managed tables are staged"
         content = store.get(staged_path(commit.staged))
         outcome = store.put_if_absent(commit_path(0), content)
         if outcome is not PutOutcome.CREATED and store.get(commit_path(0)) != content:
@@ -416,20 +395,7 @@ class UnityLedger:
                 "catalog gave out for this table"
             )
         actions = decode_actions(content, file=commit_path(0))
-        metadata = next(action for action in actions if isinstance(action, Metadata))
-        protocol = next(action for action in actions if isinstance(action, Protocol))
-        body: dict[str, object] = {
-            "name": change.name,
-            "location": change.location,
-            "table-type": "MANAGED",
-            "columns": delta_columns(parse_schema(metadata.schema_string)),
-            "partition-columns": list(metadata.partition_columns),
-            "protocol": protocol_json(protocol),
-            "properties": dict(metadata.configuration),
-            "last-commit-timestamp-ms": _commit_time_ms(actions),
-        }
-        if metadata.description is not None:
-            body["comment"] = metadata.description
+        body = creation_body(change.name, change.location, actions)
         full_name = f"{change.database}.{change.name}"
         try:
             self.client.send("POST", self.path(change.database), body)
@@ -450,6 +416,9 @@ class UnityLedger:
         )
 
     def _send_name_change(self, change: NameChange) -> None:
+        """Drop or rename a table. Raises InvalidRequest if the catalog refuses it, OutcomeUnknown
+        if the response is lost.
+        """
         assert isinstance(change, DroppedTable | RenamedTable)
         known = self._known[change.id]
         path = self.path(known.schema, known.name)
@@ -472,9 +441,9 @@ class UnityLedger:
 
 
 def head_of(loaded: LoadedTable, table_id: str) -> Head | None:
-    """Return a table's head, by the catalog; None if the response is about another table.
+    """Return a table's head as the catalog has it; None if the response is about another table.
 
-    Raises InvalidRequest for a table whose commits the catalog doesn't make.
+    Raises InvalidRequest for a table whose commits the catalog doesn't manage.
     """
     if loaded.metadata.table_uuid != table_id:
         return None
@@ -490,35 +459,3 @@ def head_of(loaded: LoadedTable, table_id: str) -> Head | None:
         for commit in loaded.commits or ()
     ]
     return Head(version=version, pending=tuple(sorted(pending, key=lambda commit: commit.version)))
-
-
-def protocol_json(protocol: Protocol) -> dict[str, object]:
-    """Return a protocol in the Delta API's form."""
-    return {
-        "min-reader-version": protocol.min_reader_version,
-        "min-writer-version": protocol.min_writer_version,
-        "reader-features": list(protocol.reader_features or ()),
-        "writer-features": list(protocol.writer_features or ()),
-    }
-
-
-def _table_reference(known: KnownTable) -> dict[str, object]:
-    return {"schema": known.schema, "table": known.name, "uuid": known.id}
-
-
-def _is_derived(key: str) -> bool:
-    return key.startswith(_DERIVED_PREFIXES) or key in _DERIVED_NAMES
-
-
-def _update_body(known: KnownTable, *updates: dict[str, Any]) -> dict[str, object]:
-    return {
-        "requirements": [{"type": _ASSERT_UUID, "uuid": known.id}],
-        "updates": list(updates),
-    }
-
-
-def _commit_time_ms(actions: Collection[Action]) -> int:
-    info = next((action for action in actions if isinstance(action, CommitInfo)), None)
-    time = None if info is None else info.in_commit_timestamp_ms
-    assert time is not None, "open tables have in-commit timestamps"
-    return time

@@ -38,7 +38,7 @@ class UnpublishedCommit(_Response, frozen=True, kw_only=True):
 
 
 class LoadedTable(_Response, frozen=True, kw_only=True):
-    """A table. `latest_table_version` is None where the catalog doesn't make its commits."""
+    """A table. `latest_table_version`: None if the catalog doesn't manage the table's commits."""
 
     metadata: TableMetadata
     commits: tuple[UnpublishedCommit, ...] | None = None

@@ -1,7 +1,7 @@
 """Credentials that a Unity Catalog vends for a table's files, as storage options.
 
-Owns how long they are used. None are requested if the user gives credentials. Source: Unity
-Catalog's Delta API, "Credentials".
+Caches them until shortly before they expire. None are requested if the user gives credentials.
+Source: Unity Catalog's Delta API, "Credentials".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from txlake.ports import Store
 from txlake.storage import local_path, open_store
 
 _OPERATIONS = ("READ_WRITE", "READ")
-_RENEWED_BEFORE_MS = 300_000
+_RENEWAL_LEAD_MS = 300_000
 _NEVER_MS = 2**62
 _OPTION_NAMES = {
     "s3.access-key-id": "aws_access_key_id",
@@ -50,7 +50,7 @@ class VendedCredentials:
     def options(self, location: str) -> Mapping[str, str]:
         """Return the storage options at a location: the user's, and the vended ones.
 
-        Raises Unavailable, and InvalidRequest where no usable credentials are vended.
+        Raises Unavailable, and InvalidRequest if no usable credentials are vended.
         """
         if (
             self._has_user_credentials
@@ -62,18 +62,21 @@ class VendedCredentials:
         if table_id is None:
             return self._options
         cached = self._by_table.get(table_id)
-        if cached is None or cached[1] - _RENEWED_BEFORE_MS < self._ledger.system.now_ms():
+        if cached is None or cached[1] - _RENEWAL_LEAD_MS < self._ledger.system.now_ms():
             cached = self._request(table_id)
             self._by_table[table_id] = cached
         return {**self._options, **cached[0]}
 
     def store(self, location: str) -> Store:
-        """Return the store at a location, whose credentials are renewed."""
+        """Return the store at a location; it renews vended credentials that expire."""
         if self._has_user_credentials or local_path(location) is not None:
             return open_store(location, self._options)
         return cast("Store", _RenewingStore(lambda: open_store(location, self.options(location))))
 
     def _request(self, table_id: str) -> tuple[Mapping[str, str], int]:
+        """Request credentials; return their options and when they expire. Raises InvalidRequest if
+        the catalog vends none.
+        """
         refusal: RequestRefused | InvalidRequest | None = None
         for operation in _OPERATIONS:  # the token may be read-only
             try:
@@ -89,7 +92,7 @@ class VendedCredentials:
 
 
 class _RenewingStore:
-    """A Store that is opened again for each use, with options that are still valid."""
+    """A `Store` that is opened again at each use, with options that haven't expired."""
 
     def __init__(self, open_: Callable[[], Store]) -> None:
         self._open = open_
@@ -99,8 +102,9 @@ class _RenewingStore:
 
 
 def _to_options(credentials: Credentials) -> tuple[Mapping[str, str], int]:
-    """Return the options, and when they expire. Raises InvalidRequest for other clouds'
-    credentials.
+    """Return the storage options of credentials, and when they expire.
+
+    Raises InvalidRequest for credentials of an unsupported cloud, and for none.
     """
     for credential in credentials.storage_credentials:
         options = {

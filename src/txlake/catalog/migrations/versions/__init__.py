@@ -1,1 +1,1 @@
-"""One module a step; what a step did is never changed afterwards."""
+"""A module for each step of the schema; a released step is never changed."""

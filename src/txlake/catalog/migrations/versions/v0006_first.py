@@ -1,6 +1,6 @@
 """The schema of the first release: names, ratified commits, owners, locks, views, conflicts.
 
-Its number isn't 0001 because catalogs have it that were made before the first release.
+It keeps the number 0006, which catalogs from before the first release have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Makes the relations."""
+    """Create the relations."""
     _make_lake()
     _make_names()
     _make_commits()

@@ -10,7 +10,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Makes the relation."""
+    """Create the relation."""
     op.create_table(
         "txlake_identities",
         sa.Column("table_id", sa.String(36), primary_key=True),

@@ -10,7 +10,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Makes the column."""
+    """Add the column."""
     op.add_column(
         "txlake_transactions",
         sa.Column("lost_attempts", sa.BigInteger, nullable=False, server_default="0"),

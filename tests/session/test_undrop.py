@@ -102,7 +102,7 @@ def test_a_table_whose_files_were_removed_is_dropped(
     lake.at(location).store.delete(lake.files(location))
     dropping = lake if knows_it else lakes.process()
     dropping.run("DROP TABLE u")
-    assert "its log isn't told that it was dropped" in caplog.text
+    assert "its log doesn't record the drop" in caplog.text
     assert "default.u" not in lake.tables()
 
 

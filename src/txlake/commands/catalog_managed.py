@@ -11,7 +11,7 @@ from txlake.protocol.features import CATALOG_MANAGED
 from txlake.protocol.properties import FEATURE_PREFIX
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.membership.attachment import stage_stamp
+from txlake.session.membership.attachment import stage_owner
 from txlake.sql.statements import AddFeature, AlterStatement, Properties, SetProperties
 
 _KEY = f"{FEATURE_PREFIX}{CATALOG_MANAGED}".lower()
@@ -53,4 +53,4 @@ def open_to_others(context: Context, handle: Handle, operation: str) -> None:
             f"{handle.name}: a table is {CATALOG_MANAGED} in a lake, whose catalog makes its "
             "versions; attach it to the lake first (lake.attach)"
         )
-    stage_stamp(context.transaction, handle, operation, opens=True)
+    stage_owner(context.transaction, handle, operation, opens=True)

@@ -43,7 +43,7 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.membership.attachment import attach_path_table, new_entry, stage_stamp
+from txlake.session.membership.attachment import attach_path_table, new_entry, stage_owner
 from txlake.session.membership.dropping import drop
 from txlake.sql.statements import (
     AddConstraint,
@@ -221,7 +221,7 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         admit_new(context, entry)
     context.transaction.change_name(new_table, {(entry.database, entry.name): handle})
     if required is None:
-        stage_stamp(context.transaction, handle, operation, opens=opens)
+        stage_owner(context.transaction, handle, operation, opens=opens)
         return
     actions = required_actions(
         context.transaction.open(handle).view, required.features, required.properties
@@ -474,7 +474,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         {(entry.database, entry.name): None, (database.name, name): renamed},
     )
     if context.engine.catalog.is_lake:
-        stage_stamp(context.transaction, renamed, "RENAME TABLE")
+        stage_owner(context.transaction, renamed, "RENAME TABLE")
 
 
 def _create_locks(statement: CreateTable) -> Sequence[TableLock]:

@@ -19,7 +19,7 @@ from txlake.session.admission import admit, admit_new
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table, served
 from txlake.session.context import Context
 from txlake.session.engine import Engine
-from txlake.session.membership.attachment import write_stamp
+from txlake.session.membership.attachment import write_owner
 from txlake.session.membership.drop_note import remove_drop_note
 from txlake.session.membership.dropping import publish_pending
 from txlake.session.membership.ownership import owner_of
@@ -189,7 +189,7 @@ def _reattach(engine: Engine, entry: TableEntry) -> int | None:
             )
         name = str(TableName((entry.database, entry.name)))
         stamp = Membership(lake=catalog.lake_id, table=entry.id, name=name)
-        return latest.version if is_same else write_stamp(handle, stamp)
+        return latest.version if is_same else write_owner(handle, stamp)
     finally:
         engine.forget(handle)
 

@@ -1,4 +1,4 @@
-"""Which tables are the lake's: attached and detached, dropped and kept, taken in by a recovery.
+"""Which tables belong to the lake: attach, detach, drop and undrop tables, open and recover a lake.
 
-Whose a table is, as its own log says, is `commit.membership`'s.
+`commit.membership` has the owner that a table's own log names.
 """

@@ -1,7 +1,7 @@
-"""Tables are attached and detached: names and places resolved, locks taken, the table taken in.
+"""Attach tables to the lake and detach them.
 
-Owns the order of the two steps that attaching takes, in the table's log and in the catalog, and
-what heals one that was cut short.
+Attaching takes two steps, first in the table's log, then in the catalog. Owns their order, and
+finishes an attachment that was interrupted between them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ from txlake.sql.statements import TableName, TablePath, table_of
 
 
 def attach(session: Session, location: str, name: str | None) -> str:
-    """Makes the table at a place one of the lake; the name that it has there."""
+    """Attach the table at a place, under `name` or its folder's name; return its full name.
+
+    Raises InvalidRequest if the table is attached already, the database doesn't exist, or as
+    `attach_path_table`.
+    """
     engine = session.engine
     place = table_of(location)
     if isinstance(place, TableName):
@@ -50,20 +54,24 @@ def attach(session: Session, location: str, name: str | None) -> str:
         if isinstance(named, TablePath):
             raise InvalidRequest(f"attach: expected a name like database.table, found {name!r}")
         table_name = named
-    database, own = engine.qualified(table_name, session.database)
-    known = engine.catalog.of_lake().database(database)
-    if known is None:
+    database, short_name = engine.qualified(table_name, session.database)
+    owner = engine.catalog.of_lake().database(database)
+    if owner is None:
         raise InvalidRequest(
             f"there is no database {database!r}; CREATE DATABASE {database} makes it"
         )
-    table_name = TableName((known.name, own))
+    table_name = TableName((owner.name, short_name))
     with session.alone([(table_name, LockMode.SCH_M)]):
-        entry = attach_path_table(engine, session.number, handle, known.name, own, managed=False)
+        entry = attach_path_table(
+            engine, session.number, handle, owner.name, short_name, managed=False
+        )
     return _text(entry)
 
 
 def detach(session: Session, name: str) -> str:
-    """Gives a table up; its place."""
+    """Detach a table, whose files stay, and return its place. Raises InvalidRequest if it isn't a
+    table of the lake.
+    """
     table = table_of(name)
     with session.alone([(table, LockMode.SCH_M)]) as context:
         handle = context.tables.require(table)
@@ -77,7 +85,9 @@ def detach(session: Session, name: str) -> str:
 def new_entry(
     engine: Engine, database: str, name: str, location: str, *, managed: bool
 ) -> TableEntry:
-    """The entry of a table that the catalog doesn't have yet, in a database that it has."""
+    """Return an entry for a table that the catalog doesn't have yet. Raises InvalidRequest if the
+    database doesn't exist.
+    """
     catalog, now_ms = engine.catalog.of_lake(), engine.system.now_ms()
     owner = catalog.database(database)
     if owner is None:
@@ -106,13 +116,13 @@ def attach_path_table(
     *,
     managed: bool,
 ) -> TableEntry:
-    """Makes a path table one of the lake, with nothing rewritten; its entry in the catalog.
+    """Attach a path table, without rewriting its files, and return its entry in the catalog.
 
-    First the table's log says whose it is: from then on no other engine writes it. Then the
-    catalog takes it in. What was cut short between the two is finished by attaching again.
+    First the owner is written into the table's log: from then on no other engine writes the table.
+    Then the table is added to the catalog. Attaching again finishes an interrupted attachment.
 
-    Raises InvalidRequest when it belongs to another lake, or the name is taken, Conflict when
-    another writer changed the table's settings meanwhile.
+    Raises InvalidRequest if the table belongs to another lake or was dropped, or the name is taken;
+    Conflict if another writer changed the table's settings meanwhile.
     """
     catalog = engine.catalog.of_lake()
     if catalog.find(database, name) is not None:
@@ -134,23 +144,23 @@ def attach_path_table(
             f"'{own.table}' brings it back"
         )
     entry = new_entry(engine, database, name, handle.store.url, managed=managed)
-    return _stamp_and_enter(engine, session_number, handle, entry)
+    return _add_to_lake(engine, session_number, handle, entry)
 
 
-def _stamp_and_enter(
+def _add_to_lake(
     engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
 ) -> TableEntry:
-    """Stamps the table and enters it into the catalog."""
+    """Write the owner into the table's log, add the table to the catalog and return its entry."""
     catalog, latest = engine.catalog.of_lake(), handle.log.latest()
     own = owner_of(engine, handle.store.url, latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
-        head = write_stamp(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
-    else:  # an attachment that was cut short, or a table that the catalog lost
+        head = write_owner(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
+    else:  # an interrupted attachment, or a table that the catalog lost
         entry, head = replace(entry, id=own.table), latest.version
         handle.store.delete([note_path(own.table)])
     with transaction_of(engine, session_number) as transaction:
-        named = NewTable(
+        new = NewTable(
             id=entry.id,
             database=entry.database,
             name=entry.name,
@@ -159,46 +169,48 @@ def _stamp_and_enter(
             head=head,
             number=entry.number,
         )
-        transaction.change_name(named, {})
-    found = catalog.find(entry.database, entry.name)
-    assert found is not None
+        transaction.change_name(new, {})
+    attached = catalog.find(entry.database, entry.name)
+    assert attached is not None
     if own is not None and own.name != name:
         with transaction_of(engine, session_number) as transaction:
-            stage_stamp(transaction, engine.at_entry(found), "RENAME TABLE")
-    return found
+            stage_owner(transaction, engine.at_entry(attached), "RENAME TABLE")
+    return attached
 
 
-def write_stamp(handle: Handle, stamp: Membership) -> int:
-    """Writes into the table's own log whose it is; the version that says so."""
-    own = TableTransaction(handle.log, handle.log.latest())
-    own.stage(attach_actions(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
-    return own.commit().version
+def write_owner(handle: Handle, owner: Membership) -> int:
+    """Commit the owner to the table's own log, and return the version of that commit."""
+    commit = TableTransaction(handle.log, handle.log.latest())
+    commit.stage(
+        attach_actions(owner, commit.view), operation=ATTACH, parameters={"name": owner.name}
+    )
+    return commit.commit().version
 
 
-def stage_stamp(
+def stage_owner(
     transaction: Transaction, handle: Handle, operation: str, *, opens: bool = False
 ) -> None:
-    """Says in the log of a table of the lake which lake it is, and by what name.
+    """Stage a commit that writes a lake table's owner and name into its log.
 
-    `opens`: other engines are to write it too, through the lake's server.
+    `opens`: other engines may write the table too, through the lake's server.
     """
     entry = handle_entry(handle)
-    stamp = Membership(
+    owner = Membership(
         lake=transaction.engine.catalog.of_lake().lake_id,
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
     )
-    actions = attach_actions(stamp, transaction.open(handle).view, opens=opens)
+    actions = attach_actions(owner, transaction.open(handle).view, opens=opens)
     transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
 def attach_unattached(engine: Engine, session_number: Callable[[], int]) -> None:
-    """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
+    """Attach the tables that an older txlake only named, if they still exist."""
     for entry in engine.catalog.of_lake().unattached():
         place = TablePath(entry.location)
         handle = engine.at(entry.location, place)
         if handle.log.latest_or_none() is not None:
-            _stamp_and_enter(engine, session_number, handle, entry)
+            _add_to_lake(engine, session_number, handle, entry)
 
 
 def _text(entry: TableEntry) -> str:

@@ -1,8 +1,8 @@
-"""For how long dropped tables are kept, and how the folder of one says that it was dropped.
+"""The drop note in a dropped table's folder, and how long dropped tables are retained.
 
-Owns a file in the table's log folder. It is written after the drop was committed, and deleted
-before the table is one again: so a folder that has it holds no table of the lake, whatever a
-catalog from a backup, or a new one, knows of it.
+Owns the note, a file in the table's log folder. It is written after the drop was committed, and
+deleted before the table is undropped. So a folder with a note holds no table of the lake, whatever
+a catalog from a backup, or a new one, has for it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from txlake.protocol.properties import interval_ms
 from txlake.settings import Settings
 
 PROPERTY = "txlake.droppedTableRetention"
-"""Of a database: for how long the tables that are dropped from it can come back, an interval."""
+"""The database property that sets how long dropped tables can be undropped, an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropNote:
-    """What the file says; `version` is the newest one that the table had."""
+    """The content of a drop note. `version`: the newest version that the table had."""
 
     version: int
     dropped_ms: int
@@ -31,7 +31,7 @@ class DropNote:
 
     @staticmethod
     def of(dropped: DroppedEntry) -> DropNote:
-        """What the folder of a dropped table is to say."""
+        """Return the note for a dropped table."""
         head = dropped.entry.head
         return DropNote(
             version=-1 if head is None else head,
@@ -41,7 +41,7 @@ class DropNote:
 
 
 def parse_retention(text: str) -> int:
-    """The value of the property, in milliseconds. Raises InvalidRequest for no interval."""
+    """Return the property's value in milliseconds. Raises InvalidRequest if it is no interval."""
     try:
         return interval_ms(text)
     except ValueError as error:
@@ -51,19 +51,24 @@ def parse_retention(text: str) -> int:
 
 
 def retention_ms(catalog: Catalog, settings: Settings, database: str) -> int:
-    """For how long a table that is dropped from a database now can come back."""
+    """Return how long a table that is dropped from a database now is retained."""
     entry = catalog.database(database)
     text = None if entry is None else entry.properties.get(PROPERTY)
     return settings.dropped_table_retention_ms if text is None else parse_retention(text)
 
 
 def note_path(table_id: str) -> str:
-    """The file that says that the table in a folder was dropped; an empty one: it is removed."""
+    """Return the path of a table's drop note in its folder.
+
+    An empty file there means that the folder is being removed.
+    """
     return f"{LOG_FOLDER}/_dropped.{table_id}"
 
 
 def read_drop_note(store: Store, table_id: str) -> DropNote | None:
-    """What a folder says of a table that was dropped, and may come back; None: nothing."""
+    """Return the drop note of a table in a folder; None if there is none, or the folder is being
+    removed.
+    """
     try:
         text = store.get(note_path(table_id))
     except FileNotFoundError:
@@ -75,18 +80,21 @@ def read_drop_note(store: Store, table_id: str) -> DropNote | None:
 
 
 def write_drop_note(catalog: Catalog, store: Store, dropped: DroppedEntry) -> None:
-    """Makes a folder say that its table was dropped."""
+    """Write a dropped table's note into its folder, and record it in the catalog.
+
+    The note is deleted again if the table was undropped meanwhile.
+    """
     table_id, path = dropped.entry.id, note_path(dropped.entry.id)
     store.put(path, json.dumps(asdict(DropNote.of(dropped))).encode())
-    noted = catalog.dropped.record_drop_note(table_id, dropped.dropped_ms)
-    if not noted and catalog.dropped.find(table_id) is None:
-        store.delete([path])  # it came back meanwhile
+    is_recorded = catalog.dropped.record_drop_note(table_id, dropped.dropped_ms)
+    if not is_recorded and catalog.dropped.find(table_id) is None:
+        store.delete([path])  # the table was undropped meanwhile
 
 
 def remove_drop_note(catalog: Catalog, store: Store, table_id: str) -> None:
-    """Makes a folder say so no more, as its table comes back.
+    """Remove a table's drop note before the table is undropped.
 
-    Where that goes no further, the folder is told again when the lake is opened.
+    If the undrop fails after that, the note is written again when the lake is opened.
     """
     catalog.dropped.clear_drop_note(table_id)
     store.delete([note_path(table_id)])

@@ -1,6 +1,6 @@
-"""A table leaves the lake: what a dropped one leaves behind, and who finishes what was cut short.
+"""Drop tables: remove or retain their folders, and finish drops that were interrupted.
 
-Owns the order of the steps that a drop takes, in the table's log, its folder and the catalog.
+Owns the order of a drop's steps, in the table's log, its folder and the catalog.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ _logger = logging.getLogger(__name__)
 
 
 def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> None:
-    """Takes a table out of the lake; its folder goes with it when it is the lake's own.
+    """Drop a table; the folder of a managed table is removed, after the retention.
 
-    It may come back for a while, and its folder stays as long, unless `purge`. Raises
-    InvalidRequest where a symbolic link leads to that folder: it isn't the lake's.
+    Without `purge` the table can be undropped during the retention. Raises InvalidRequest if a
+    managed table's folder is reached through a symbolic link, as its files aren't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
-    if not engine.catalog.is_lake:  # what becomes of its folder is its catalog's business
+    if not engine.catalog.is_lake:  # the other system's catalog removes the folder or keeps it
         transaction.discard(handle)
-        gone = DroppedTable(id=entry.id, keeps_files=True)
-        transaction.change_name(gone, {(entry.database, entry.name): None})
+        dropped = DroppedTable(id=entry.id, keeps_files=True)
+        transaction.change_name(dropped, {(entry.database, entry.name): None})
         return
     if entry.managed:
         _require_in_warehouse(engine, handle.store, handle.name)
-    kept_ms = (
+    retained_ms = (
         0 if purge else retention_ms(engine.catalog.of_lake(), engine.settings, entry.database)
     )
-    remove_table(transaction, handle, keeps_files=not entry.managed, retention_ms=kept_ms)
+    remove_table(transaction, handle, keeps_files=not entry.managed, retention_ms=retained_ms)
 
 
 def remove_table(
     transaction: Transaction, handle: Handle, *, keeps_files: bool, retention_ms: int = 0
 ) -> None:
-    """Takes a table out of the lake. With `keeps_files` it is a path table from then on.
+    """Remove a table from the lake; with `keeps_files` it is a path table from then on.
 
-    `retention_ms`: for how long it may come back. Raises CorruptTable for a log that is ahead of
-    the catalog: the name may be another table's now.
+    `retention_ms`: how long the table can be undropped. Raises CorruptTable for a log that is ahead
+    of the catalog: the name may be another table's now.
     """
     entry = handle_entry(handle)
-    handle.log.exists()  # raises where it is ahead
+    handle.log.exists()  # raises if the log is ahead
     transaction.discard(handle)
     dropped = DroppedTable(id=entry.id, keeps_files=keeps_files, retention_ms=retention_ms)
     transaction.change_name(dropped, {(entry.database, entry.name): None})
@@ -71,10 +71,10 @@ def remove_table(
         return
     if keeps_files:
         try:
-            handle.log.require_published()  # its files may have been removed before its name
+            handle.log.require_published()  # raises if the log's files are gone
             actions = detach_actions(transaction.open(handle).view)
         except CorruptTable as error:
-            _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)
+            _logger.warning("%s: its log doesn't record the drop: %s", handle.name, error)
         else:
             transaction.stage(handle, Change(operation=DETACH, actions=actions))
     if retention_ms:
@@ -86,36 +86,38 @@ def remove_table(
 
 
 def _retain_folder(engine: Engine, handle: Handle) -> None:
-    """Has a dropped table's folder say so, and removes those whose time is over.
+    """Write the drop note into a dropped table's folder, and remove expired tables.
 
-    What fails is done when the lake is opened.
+    A step that fails is logged, and done again when the lake is opened.
     """
     engine.forget(handle)
     catalog = engine.catalog.of_lake()
     try:
-        catalog.ledger.sequence()  # raises where this isn't the lake's catalog any more
+        catalog.ledger.sequence()  # raises if the catalog was recovered or restored meanwhile
         dropped = catalog.dropped.find(handle_entry(handle).id)
         is_there = next(iter(handle.store.list(LOG_FOLDER)), None) is not None
         if dropped is not None and dropped.entry.managed and is_there:
             write_drop_note(catalog, handle.store, dropped)
-        over = _expire_dropped(engine)
-        for table in catalog.ledger.dropped_tables() if over else ():
-            if table.table_id in over and (not table.managed or _is_its_folder(engine, table)):
+        expired = _expire_dropped(engine)
+        for table in catalog.ledger.dropped_tables() if expired else ():
+            if table.table_id in expired and (not table.managed or _has_its_folder(engine, table)):
                 _finish_removal(engine, table)
     except TxlakeError as error:
-        _logger.warning("%s: what its drop leaves to do is done later: %s", handle.name, error)
+        _logger.warning("%s: its drop is finished later: %s", handle.name, error)
 
 
 def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None:
-    """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
+    """Remove a dropped table's folder and row; a step that fails is logged, and done again when
+    the lake is opened.
+    """
     engine.forget(handle)
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
         if not keeps_files:
-            # Another process that finishes this notes it first, and finds no row when we're done.
+            # Another process that finishes this drop notes it too, unless the row is gone by then.
             if not handle.store.excludes_late_writes:
                 ledger.note_clearing(table_id)
-            ledger.sequence()  # raises where this isn't the lake's catalog any more
+            ledger.sequence()  # raises if the catalog was recovered or restored meanwhile
             _delete_files(engine, handle.store, table_id)
         ledger.forget(table_id)
     except TxlakeError as error:
@@ -123,10 +125,10 @@ def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None
 
 
 def finish_interrupted(engine: Engine) -> None:
-    """Publishes what a process that was killed had committed, and removes what it had dropped.
+    """Publish the commits, and finish the drops, of processes that were killed.
 
-    What was dropped so long ago that it can't come back any more is removed too. A table where that
-    fails keeps no other from being used: its own statements say what is wrong.
+    Also removes dropped tables whose retention has ended. A table for which this fails is logged
+    and skipped: statements on it raise the error.
     """
     ledger = engine.catalog.of_lake().ledger
     _write_drop_notes(engine)
@@ -146,7 +148,7 @@ def finish_interrupted(engine: Engine) -> None:
 
 
 def _finish_removal(engine: Engine, table: PendingTable) -> None:
-    """Removes the folder of a table that was dropped, and its row in the catalog."""
+    """Remove a dropped table's folder and its row in the catalog; log if that fails."""
     ledger = engine.catalog.of_lake().ledger
     try:
         if table.managed and ledger.note_clearing(table.table_id):
@@ -157,35 +159,35 @@ def _finish_removal(engine: Engine, table: PendingTable) -> None:
 
 
 def publish_pending(engine: Engine, table_id: str) -> None:
-    """Publishes what a table's log still lacks, in a folder that is seen to be that table's."""
+    """Publish a table's pending commits, if its folder is still the table's."""
     ledger = engine.catalog.of_lake().ledger
-    table = next((one for one in ledger.pending_tables() if one.table_id == table_id), None)
-    if table is not None and _is_its_folder(engine, table):
+    table = next((table for table in ledger.pending_tables() if table.table_id == table_id), None)
+    if table is not None and _has_its_folder(engine, table):
         store = engine.store_at(table.location)
         publish(store, ledger, table.pending, table=store.url)
 
 
 def _write_drop_notes(engine: Engine) -> None:
-    """Has the folders of dropped tables say so, where a process was killed before it did."""
+    """Write the drop notes that are missing because a process was killed; log failures."""
     catalog = engine.catalog.of_lake()
     for table in catalog.ledger.dropped_tables():
         if not table.managed or table.has_drop_note:
             continue
         try:
             dropped = catalog.dropped.find(table.table_id)
-            if dropped is not None and _is_its_folder(engine, table):
+            if dropped is not None and _has_its_folder(engine, table):
                 write_drop_note(catalog, engine.store_at(table.location), dropped)
         except TxlakeError as error:
-            _logger.warning("%s: it is told later of its drop: %s", table.location, error)
+            _logger.warning("%s: its drop note is written later: %s", table.location, error)
 
 
 def _expire_dropped(engine: Engine) -> set[str]:
-    """Ends the time of dropped tables that are kept past it; their ids.
+    """End the retention of expired dropped tables, and return their ids.
 
-    Where a folder doesn't say that its table was dropped when the catalog says, the catalog is one
-    from a backup, and the table may have come back since: it is left alone.
+    A table whose folder has no matching drop note is skipped: the catalog is from a backup, and the
+    table may have been undropped since.
     """
-    catalog, over = engine.catalog.of_lake(), set()
+    catalog, expired = engine.catalog.of_lake(), set()
     for dropped in catalog.dropped.expired():
         entry = dropped.entry
         try:
@@ -199,14 +201,16 @@ def _expire_dropped(engine: Engine) -> set[str]:
                 )
                 continue
             catalog.dropped.expire(entry.id)
-            over.add(entry.id)
+            expired.add(entry.id)
         except TxlakeError as error:
             _logger.warning("%s: its folder is removed later: %s", entry.location, error)
-    return over
+    return expired
 
 
 def _note_matches(store: Store, dropped: DroppedEntry) -> bool:
-    """Whether a folder says of its table what the catalog does, or has no table any more."""
+    """Return whether a folder's drop note is the catalog's and no commit came after it, or the
+    folder has no log any more.
+    """
     note = DropNote.of(dropped)
     if read_drop_note(store, dropped.entry.id) == note:
         return newest_in_log(store, note.version) <= note.version
@@ -214,9 +218,10 @@ def _note_matches(store: Store, dropped: DroppedEntry) -> bool:
 
 
 def _forget_replaced(engine: Engine) -> set[str]:
-    """Forgets dropped tables whose folder isn't theirs any more; the ids of those it couldn't.
+    """Remove the rows of dropped tables whose folder isn't theirs any more.
 
-    A catalog from a backup may remember a table as dropped in whose folder another was made since.
+    A catalog from a backup may have a table as dropped in whose folder another was created since.
+    Returns the ids of the tables for which this failed.
     """
     ledger = engine.catalog.of_lake().ledger
     skipped = set()
@@ -224,7 +229,7 @@ def _forget_replaced(engine: Engine) -> set[str]:
         try:
             if not table.managed or (table.is_retained and not table.pending):
                 continue
-            if _is_its_folder(engine, table):
+            if _has_its_folder(engine, table):
                 continue
             _logger.warning(
                 "%s: a dropped table's folder is left alone: it can't be seen to be that table's",
@@ -240,8 +245,10 @@ def _forget_replaced(engine: Engine) -> set[str]:
     return skipped
 
 
-def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
-    """Whether a folder is still a dropped table's: its log says so, or who dropped it."""
+def _has_its_folder(engine: Engine, table: PendingTable) -> bool:
+    """Return whether the folder at a dropped table's location is still the table's, as its log or
+    a drop note shows.
+    """
     if engine.store_at(table.location).head(note_path(table.table_id)) is not None:
         return True
     handle = engine.at(table.location, TablePath(table.location))
@@ -252,31 +259,34 @@ def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
         return False
     finally:
         engine.forget(handle)
-    if latest is None:  # it was never published
+    if latest is None:  # the table was never published
         return bool(table.pending) and table.pending[0].version == 0
     return own is not None and own.table == table.table_id
 
 
 def _require_in_warehouse(engine: Engine, store: Store, name: str) -> None:
-    """Raises InvalidRequest unless a folder is in the warehouse where its path says."""
+    """Raise InvalidRequest if a symbolic link leads from the warehouse to a table's folder."""
     warehouse = engine.warehouse
-    assert warehouse is not None, "who has a catalog has a warehouse"
-    found = symlink_target(warehouse.url, store.url)
-    if found is not None:
+    assert warehouse is not None, "a lake with a catalog has a warehouse"
+    target = symlink_target(warehouse.url, store.url)
+    if target is not None:
         raise InvalidRequest(
             f"{name}: expected its folder {store.url} in the warehouse {warehouse.url} without a "
-            f"symbolic link on the way, found it to be {found}; nothing there is deleted: move "
+            f"symbolic link on the way, found it to be {target}; nothing there is deleted: move "
             "that folder to where the link is and try again, or keep it and give the table up "
             "by lake.detach"
         )
 
 
 def _delete_files(engine: Engine, store: Store, table_id: str) -> None:
-    """Removes a table's folder; what says whose it is goes last, for who finishes this."""
+    """Delete a table's folder: data files, then the log, then the drop note.
+
+    The log and the note name the table, so that another process can finish an interrupted deletion.
+    """
     _require_in_warehouse(engine, store, store.url)
-    removal = note_path(table_id)
-    store.put(removal, b"")
-    paths = [stored.path for stored in store.list("") if stored.path != removal]
+    note = note_path(table_id)
+    store.put(note, b"")
+    paths = [stored.path for stored in store.list("") if stored.path != note]
     store.delete([path for path in paths if not path.startswith(f"{LOG_FOLDER}/")])
     store.delete([path for path in paths if path.startswith(f"{LOG_FOLDER}/")])
-    store.delete([removal])
+    store.delete([note])

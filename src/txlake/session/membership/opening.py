@@ -1,4 +1,4 @@
-"""A lake is opened: whose warehouse it is, and what was left half done is finished.
+"""Open a lake: check that catalog and warehouse belong together, and finish interrupted work.
 
 Owns the warehouse's marker, which keeps two catalogs from governing one warehouse.
 """
@@ -24,22 +24,23 @@ MARKER = "_txlake/lake.json"
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which lake a warehouse is, and the epoch of its catalog: how often that was recovered."""
+    """The content of a warehouse's marker: the lake's id, and the epoch of its catalog."""
 
     lake: str
     epoch: int = 1
 
     def encode(self) -> bytes:
-        """The marker's file."""
+        """Return the content of the marker's file."""
         return json.dumps({"lake": self.lake, "epoch": self.epoch}).encode()
 
 
 def open_lake(session: Session) -> None:
-    """Makes the lake of a session ready.
+    """Prepare a session's lake for statements.
 
-    A catalog that has to be recovered first is noted in the engine; statements refuse it then.
-    Raises InvalidRequest when the warehouse is another lake's, Unavailable when it or the catalog
-    can't be reached.
+    If the catalog has to be recovered first, sets `engine.lost`: statements are refused then.
+
+    Raises InvalidRequest if the warehouse is another lake's or was copied, Unavailable if the
+    warehouse or the catalog can't be reached.
     """
     engine = session.engine
     catalog = engine.catalog.of_lake()
@@ -59,27 +60,28 @@ def open_lake(session: Session) -> None:
     if catalog.recovery.is_unfinished():
         engine.lost = Lost.unfinished(catalog.display_url, marker.lake, own.epoch)
         return
-    if marker.epoch < own.epoch:  # a recovery was cut short before it said so
+    if marker.epoch < own.epoch:  # a recovery was interrupted before it wrote the marker
         write_marker(warehouse, own)
     finish_interrupted(engine)
     attach_unattached(engine, session.number)
 
 
 def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:
-    """Refuses a folder that was copied together with its catalog, whose tables are the original's.
+    """Raise InvalidRequest if the warehouse was copied or moved together with its catalog.
 
-    Raises InvalidRequest when a table that the catalog has in the warehouse lies elsewhere.
+    The catalog then has managed tables outside this folder, and the folder has a log in the place
+    of one of them.
     """
     folder = local_path(warehouse.url)
     if folder is None:
         return
     location = catalog.managed_outside(warehouse.url)
-    found = None if location is None else local_path(location)
-    if found is None:
+    outside = None if location is None else local_path(location)
+    if outside is None:
         return
-    if Path(found).resolve().is_relative_to(Path(folder).resolve()):
+    if Path(outside).resolve().is_relative_to(Path(folder).resolve()):
         return  # by another path to the same folder
-    *_, owner, name = Path(found).parts
+    *_, owner, name = Path(outside).parts
     folder_of_table = f"{owner}/{name}" if owner.endswith(".db") else name
     if next(iter(warehouse.list(f"{folder_of_table}/{LOG_FOLDER}")), None) is None:
         return  # another warehouse of the same catalog, and no copy
@@ -94,7 +96,7 @@ def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:
 
 
 def read_marker(warehouse: Store) -> Marker | None:
-    """Which lake the warehouse says to be; None when it says nothing.
+    """Return the warehouse's marker; None if there is none.
 
     Raises CorruptTable for a marker that can't be read.
     """
@@ -103,8 +105,8 @@ def read_marker(warehouse: Store) -> Marker | None:
     except FileNotFoundError:
         return None
     try:
-        found = json.loads(text)
-        return Marker(str(found["lake"]), int(found.get("epoch", 1)))
+        fields = json.loads(text)
+        return Marker(str(fields["lake"]), int(fields.get("epoch", 1)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptTable(
             f'{warehouse.url}/{MARKER}: expected {{"lake": id, "epoch": number}}, found '
@@ -114,16 +116,19 @@ def read_marker(warehouse: Store) -> Marker | None:
 
 
 def write_marker(warehouse: Store, marker: Marker) -> None:
-    """Makes the warehouse say so, whatever it said."""
+    """Write the warehouse's marker, over an existing one."""
     warehouse.put(MARKER, marker.encode())
 
 
 def _create_marker(warehouse: Store, own: Marker) -> Marker:
-    """Writes the marker unless another was first; the one that is there then."""
+    """Write the marker unless another process has; return the marker that the warehouse has.
+
+    Raises OutcomeUnknown if it is unknown whether the marker was written.
+    """
     outcome = warehouse.put_if_absent(MARKER, own.encode())
     if outcome is PutOutcome.CREATED:
         return own
-    found = read_marker(warehouse)
-    if found is None:
+    marker = read_marker(warehouse)
+    if marker is None:
         raise OutcomeUnknown(f"{warehouse.url}/{MARKER}: writing it was not answered; try again")
-    return found
+    return marker

@@ -30,16 +30,18 @@ def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
     if own is not None or not is_open(latest.protocol):
         return own
     table_id = latest.metadata.configuration.get(TABLE_ID, "")
-    named = _named_by(engine, place, table_id)
-    if named is None:
+    parts = _name_of_place(engine, place, table_id)
+    if parts is None:
         return None
     return Membership(
-        lake=engine.catalog.of_lake().lake_id, table=table_id, name=str(TableName(named))
+        lake=engine.catalog.of_lake().lake_id, table=table_id, name=str(TableName(parts))
     )
 
 
-def _named_by(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
-    """Return the database and the name for which `place_with_id` gives this place."""
+def _name_of_place(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
+    """Return the database and the name for which `place_with_id` returns this place; None if there
+    are none.
+    """
     warehouse = engine.warehouse
     if warehouse is None or len(table_id) != _ID_LENGTH:
         return None
@@ -47,7 +49,7 @@ def _named_by(engine: Engine, place: str, table_id: str) -> tuple[str, str] | No
     database = folders[0].removesuffix(".db") if folders else DEFAULT_DATABASE
     name = folder.removesuffix(f"-{table_id}")
     try:
-        is_its = place_with_id(engine, database, name, table_id) == place
+        matches = place_with_id(engine, database, name, table_id) == place
     except InvalidRequest:
         return None
-    return (database, name) if is_its else None
+    return (database, name) if matches else None

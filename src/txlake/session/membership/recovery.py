@@ -1,7 +1,7 @@
-"""A catalog that was lost, or put back from a backup, is brought up to the logs of the tables.
+"""Recover a catalog that was lost, or restored from a backup, from the logs of the tables.
 
-Owns what the logs can tell, and the list of what they can't: everything that is published stays.
-What becomes of one table is `commit.reconciliation`'s.
+Every published commit is kept. Owns the report of what the logs don't contain.
+`commit.reconciliation` decides the versions of each table.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _NOT_IN_LOGS_OF_COPY = (
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What became of a catalog.
+    """The report of a recovery.
 
     Attributes:
-        tables: the names of the tables that it has again.
-        done: what was changed besides, a sentence each.
-        unknown: what could not be known or mended, a sentence each.
+        tables: the names of the tables that the catalog has again.
+        done: the other changes, a sentence each.
+        unknown: what could not be determined or repaired, a sentence each.
     """
 
     tables: tuple[str, ...]
@@ -62,13 +62,13 @@ class Recovered:
 
 
 def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
-    """Brings the catalog up to the tables' logs, in the warehouse and at other places.
+    """Reconcile the catalog with the logs of the tables in the warehouse and at `locations`.
 
-    Other processes are kept out from then on: they have to connect again. Nothing is done where the
-    catalog and the logs agree.
+    Other processes are fenced off from the beginning on: they have to connect again. If catalog and
+    logs agree, nothing is changed.
 
-    Raises InvalidRequest when the catalog is another lake's, Unavailable when it or a store can't
-    be reached or another process recovers it at the same time.
+    Raises InvalidRequest if the catalog is another lake's, Unavailable if the catalog or a store
+    can't be reached, or another process recovers it at the same time.
     """
     engine = session.engine
     catalog, warehouse = engine.catalog.of_lake(), engine.warehouse
@@ -86,11 +86,11 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     engine.lost = lost or Lost.unfinished(catalog.display_url, lake, epoch)
     write_marker(warehouse, Marker(lake, epoch))
     report = _Report(is_new=report.is_new, is_needed=True)
-    known = catalog.recovery.table_states()
-    for state in known:
+    states = catalog.recovery.table_states()
+    for state in states:
         with report.collecting_errors(state.entry.location):
             _reconcile(session, epoch, state, report)
-    for place in _unknown(places, known):
+    for place in _unknown_places(places, states):
         with report.collecting_errors(place):
             _attach_unknown(session, epoch, place, report, managed=places[place])
     catalog.recovery.end(epoch)
@@ -102,11 +102,11 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
 
 @dataclass(slots=True, kw_only=True)
 class _Report:
-    """What is told in the end.
+    """The report of a recovery under way.
 
     Attributes:
-        is_new: the catalog knew no table.
-        is_needed: it is brought up; otherwise it was found to be so.
+        is_new: the catalog had no table.
+        is_needed: catalog and logs disagree, so that the catalog is changed.
     """
 
     is_new: bool
@@ -117,56 +117,59 @@ class _Report:
 
     @contextmanager
     def collecting_errors(self, place: str) -> Iterator[None]:
-        """What goes wrong with one table keeps no other from being recovered."""
+        """Report the block's error instead of raising it: the other tables are recovered."""
         try:
             yield
         except (TxlakeError, FileNotFoundError) as error:
             self.unknown.append(f"{place} isn't recovered: {error}")
 
     def result(self) -> Recovered:
-        never: tuple[str, ...] = ()
+        """Return the report, with what the logs never contain if the catalog was changed."""
+        not_in_logs: tuple[str, ...] = ()
         if self.is_needed:
-            never = _NOT_IN_LOGS if self.is_new else _NOT_IN_LOGS_OF_COPY
-        return Recovered(tuple(sorted(self.tables)), tuple(self.done), (*self.unknown, *never))
+            not_in_logs = _NOT_IN_LOGS if self.is_new else _NOT_IN_LOGS_OF_COPY
+        unknown = (*self.unknown, *not_in_logs)
+        return Recovered(tuple(sorted(self.tables)), tuple(self.done), unknown)
 
 
 def _tables_below(warehouse: Store) -> list[str]:
-    """The URLs of the folders below the warehouse that have a log."""
-    mark = f"/{LOG_FOLDER}/"
+    """Return the URLs of the folders in the warehouse that have a log."""
+    infix = f"/{LOG_FOLDER}/"
     folders = {
-        stored.path.partition(mark)[0] for stored in warehouse.list("") if mark in stored.path
+        stored.path.partition(infix)[0] for stored in warehouse.list("") if infix in stored.path
     }
     return [warehouse.at(folder).url for folder in sorted(folders)]
 
 
-def _unknown(places: Collection[str], known: Collection[TableState]) -> list[str]:
-    """The places with a log that aren't those of the catalog's tables."""
-    locations = {state.entry.location for state in known}
+def _unknown_places(places: Collection[str], states: Collection[TableState]) -> list[str]:
+    """Return the places that no table of the catalog has."""
+    locations = {state.entry.location for state in states}
     return [place for place in places if place not in locations]
 
 
 def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
-    """Whether the catalog dropped the table, and it didn't come back since.
+    """Return whether a table is dropped in the catalog and wasn't undropped since.
 
-    A catalog from a backup may have it as one that is kept, whose folder says so no more.
+    A catalog from a backup may have an undropped table as a retained one: then the folder's drop
+    note, which the catalog has recorded, is missing.
     """
-    if _dropped_in(engine, own.table) is None:
+    if _find_dropped(engine, own.table) is None:
         return False
-    if _note(store, own.table) is not None:
+    if _current_note(store, own.table) is not None:
         return True
-    # Who takes it back just now notes that before the folder says so no more.
-    now = _dropped_in(engine, own.table)
-    return now is not None and not (now.is_retained and now.has_drop_note)
+    # An UNDROP under way clears the record in the catalog before it removes the note.
+    dropped = _find_dropped(engine, own.table)
+    return dropped is not None and not (dropped.is_retained and dropped.has_drop_note)
 
 
-def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:
-    """A table that the catalog has dropped."""
+def _find_dropped(engine: Engine, table_id: str) -> PendingTable | None:
+    """Return the table with that id if it is dropped in the catalog, else None."""
     dropped = engine.catalog.of_lake().ledger.dropped_tables()
     return next((table for table in dropped if table.table_id == table_id), None)
 
 
-def _note(store: Store, table_id: str) -> DropNote | None:
-    """What a folder says of a table that was dropped; None: nothing, or commits came after it."""
+def _current_note(store: Store, table_id: str) -> DropNote | None:
+    """Return a table's drop note in its folder; None if there is none, or commits came after it."""
     note = read_drop_note(store, table_id)
     if note is None or newest_in_log(store, note.version) > note.version:
         return None
@@ -174,87 +177,93 @@ def _note(store: Store, table_id: str) -> DropNote | None:
 
 
 def _is_dropped_in_folder_only(engine: Engine, state: TableState) -> bool:
-    """Whether a folder says that a table was dropped of which a catalog from a backup knows."""
+    """Return whether a table has a drop note and isn't dropped in the catalog, which is from a
+    backup then.
+    """
     entry = state.entry
-    if _note(engine.store_at(entry.location), entry.id) is None:
+    if _current_note(engine.store_at(entry.location), entry.id) is None:
         return False
-    return engine.catalog.of_lake().dropped.find(entry.id) is None  # it was dropped just now
+    return engine.catalog.of_lake().dropped.find(entry.id) is None  # else dropped just now
 
 
 def _log_at(engine: Engine, place: str) -> TableLog:
-    """The log at a place as it stands there, whatever the catalog says."""
+    """Return the log at a place as a path table's, without the catalog's versions."""
     return engine.at(place, TablePath(place)).log
 
 
 def _sound_snapshot(log: TableLog) -> Snapshot | None:
-    """The table that a log has, but for what is at its end and is no commit.
+    """Return the snapshot at a log's newest readable version, ignoring invalid files after it.
 
-    None where there is none, or only what was written into a folder that was being removed. Raises
-    CorruptTable, UnsupportedFeature.
+    Returns None if there is no table, or only files that were written into a folder while it was
+    being removed. Raises CorruptTable, UnsupportedFeature.
     """
     version = newest_readable(log)
     if version is None:
-        log.latest_or_none()  # raises what is wrong
+        log.latest_or_none()  # raises the error of an invalid log
         return None
     return log.snapshot(version)
 
 
 def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> bool:
-    """Whether a log has other versions than the catalog, or is of a table that it doesn't know."""
+    """Return whether a log has other versions than the catalog, or a lake table is missing from
+    the catalog.
+    """
     catalog = engine.catalog.of_lake()
-    # Others may commit meanwhile: a log that is looked at before the catalog isn't ahead of it.
+    # Commits go on meanwhile: a log that is read before the catalog isn't ahead of it for that.
     newest = {
-        one.entry.id: newest_in_log(_log_at(engine, one.entry.location).store, one.published)
-        for one in catalog.recovery.table_states()
+        state.entry.id: newest_in_log(_log_at(engine, state.entry.location).store, state.published)
+        for state in catalog.recovery.table_states()
     }
-    known = catalog.recovery.table_states()
-    for one in known:
-        with report.collecting_errors(one.entry.location):
-            if _has_other_versions(engine, one, newest.get(one.entry.id, -1)):
+    states = catalog.recovery.table_states()
+    for state in states:
+        with report.collecting_errors(state.entry.location):
+            if _has_other_versions(engine, state, newest.get(state.entry.id, -1)):
                 return True
-            if _is_dropped_in_folder_only(engine, one):
+            if _is_dropped_in_folder_only(engine, state):
                 return True
-    for place in _unknown(places, known):
+    for place in _unknown_places(places, states):
         log = _log_at(engine, place)
         try:
             latest = _sound_snapshot(log)
             own = None if latest is None else owner_of(engine, place, latest)
         except (CorruptTable, UnsupportedFeature):
-            continue  # nothing that a recovery could mend
+            continue  # a recovery couldn't repair the log
         if own is None:
             continue
         if own.lake != catalog.lake_id:
-            if report.is_new:  # perhaps its own, and the warehouse's marker was lost as well
+            if report.is_new:  # it may be this lake's: the warehouse's marker may be lost as well
                 report.unknown.append(_other_lake_message(place, own))
             continue
         if _is_dropped(engine, own, log.store):
             continue
         if catalog.at_place(place) is not None:
-            continue  # it came back since the catalog was asked
-        if _note(log.store, own.table) is None:
+            continue  # the table was undropped since the states were read
+        if _current_note(log.store, own.table) is None:
             return True
     return False
 
 
-def _has_other_versions(engine: Engine, one: TableState, newest: int) -> bool:
-    """Whether a table's log has others than the catalog; as `differs_from_catalog`, which see."""
-    store = _log_at(engine, one.entry.location).store
+def _has_other_versions(engine: Engine, state: TableState, newest: int) -> bool:
+    """Return whether a table's log has other versions than the catalog (`differs_from_catalog`)."""
+    store = _log_at(engine, state.entry.location).store
     try:
-        return differs_from_catalog(store, one.head, one.published, one.pending, newest=newest)
+        return differs_from_catalog(
+            store, state.head, state.published, state.pending, newest=newest
+        )
     except CorruptTable:
-        now = engine.catalog.of_lake().recovery.table_states()
-        if any(other.entry.id == one.entry.id for other in now):
+        present = engine.catalog.of_lake().recovery.table_states()
+        if any(other.entry.id == state.entry.id for other in present):
             raise
-        return False  # it was dropped since the catalog was asked, and its folder is removed
+        return False  # the table was dropped since the states were read, its folder removed
 
 
 def _reconcile(session: Session, epoch: int, state: TableState, report: _Report) -> None:
-    """Gives a table that the catalog knows the versions and the name that its log has."""
+    """Make a table's versions, name and drop in the catalog those of its log and folder."""
     engine, entry = session.engine, state.entry
     catalog, log = engine.catalog.of_lake(), _log_at(engine, entry.location)
     if differs_from_catalog(log.store, state.head, state.published, state.pending):
-        still = partial(catalog.recovery.require, epoch)
-        settled = reconcile_log(log, state.head, state.published, state.pending, still)
+        require_epoch = partial(catalog.recovery.require, epoch)
+        settled = reconcile_log(log, state.head, state.published, state.pending, require_epoch)
         catalog.recovery.settle(epoch, entry.id, settled.kept, settled.found)
         report.done += settled.summary
     if state.is_dropped:
@@ -265,7 +274,7 @@ def _reconcile(session: Session, epoch: int, state: TableState, report: _Report)
         with transaction_of(engine, session.number) as transaction:
             transaction.change_name(DroppedTable(id=entry.id, keeps_files=True), {})
         report.done.append(f"{name}: the log at {log.store.url} isn't this table's any more")
-    elif (note := _note(log.store, entry.id)) is not None:
+    elif (note := _current_note(log.store, entry.id)) is not None:
         _drop_again(session, state, note)
         report.done.append(f"{name} is dropped, as its folder says; UNDROP TABLE brings it back")
     elif own.name != name:
@@ -278,7 +287,7 @@ def _reconcile(session: Session, epoch: int, state: TableState, report: _Report)
 
 
 def _drop_again(session: Session, state: TableState, note: DropNote) -> None:
-    """Drops a table of which the catalog forgot that it was dropped; it is kept as long."""
+    """Drop a table again whose drop the catalog lost, with the retention of its note."""
     dropped = DroppedTable(
         id=state.entry.id,
         retention_ms=note.kept_until_ms - note.dropped_ms,
@@ -306,7 +315,10 @@ def _other_lake_message(place: str, own: Membership) -> str:
 def _attach_unknown(
     session: Session, epoch: int, place: str, report: _Report, *, managed: bool
 ) -> None:
-    """Gives a table of the lake that the catalog doesn't know its name again."""
+    """Add a lake table that the catalog doesn't have, under the name that its log has.
+
+    Tables that can't be added are reported as unknown.
+    """
     engine, log = session.engine, _log_at(session.engine, place)
     catalog = engine.catalog.of_lake()
     try:
@@ -331,7 +343,7 @@ def _attach_unknown(
         return
     if _is_dropped(engine, own, log.store):
         return
-    if _note(log.store, own.table) is not None:
+    if _current_note(log.store, own.table) is not None:
         report.unknown.append(_dropped_message(place, own))
         return
     try:
@@ -360,15 +372,15 @@ def _attach_unknown(
     for staged in log.store.list(STAGED_FOLDER):
         match parse_name(staged.path):
             case StagedCommit(version, _) if version <= settled.newest:
-                continue  # another engine's, which is published or wasn't ratified
+                continue  # another engine's commit, which is published or wasn't ratified
         report.unknown.append(
             f"{own.name}: {staged.path} may hold a commit that was ratified and never published"
         )
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Database and table. Raises InvalidRequest for what is no such name."""
-    named = table_of(name)
-    if not isinstance(named, TableName) or len(named.parts) != 2:
+    """Return (database, table) of a name. Raises InvalidRequest for a name of another form."""
+    table_name = table_of(name)
+    if not isinstance(table_name, TableName) or len(table_name.parts) != 2:
         raise InvalidRequest(f"{name!r}: expected database.table")
-    return named.parts[0], named.parts[1]
+    return table_name.parts[0], table_name.parts[1]

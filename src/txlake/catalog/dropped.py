@@ -60,8 +60,8 @@ class DroppedTables:
         """Return the retained dropped table with that id; None if it isn't dropped or not
         retained.
         """
-        found = self._query_entries(_IS_RETAINED & (tables.c.id == table_id))
-        return found[0] if found else None
+        entries = self._query_entries(_IS_RETAINED & (tables.c.id == table_id))
+        return entries[0] if entries else None
 
     def record_drop_note(self, table_id: str, dropped_ms: int) -> bool:
         """Record that a folder holds the note of this drop; return False if it isn't the table's
@@ -87,8 +87,8 @@ class DroppedTables:
         """
         with self._on.writing() as connection:
             counter_rows.lock_sequence(connection)
-            found = self._query(_IS_RETAINED & (tables.c.id == table_id))
-            row = connection.execute(found).first()
+            query = self._query(_IS_RETAINED & (tables.c.id == table_id))
+            row = connection.execute(query).first()
             if row is None or not row.is_over:
                 return False
             connection.execute(
@@ -102,14 +102,15 @@ class DroppedTables:
         none.
         """
         with self._on.reading() as connection:
-            found = fact(connection, _removed(database, name))
-        return None if found is None else int(found)
+            dropped_ms = fact(connection, _removed(database, name))
+        return None if dropped_ms is None else int(dropped_ms)
 
-    def _query_entries(self, which: sa.ColumnElement[bool]) -> list[DroppedEntry]:
+    def _query_entries(self, condition: sa.ColumnElement[bool]) -> list[DroppedEntry]:
         with self._on.reading() as connection:
-            return [_entry(row) for row in connection.execute(self._query(which))]
+            return [_entry(row) for row in connection.execute(self._query(condition))]
 
-    def _query(self, which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def _query(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        """Return the query for the tables that meet a condition, newest drop first."""
         is_of = databases.c.folded_name == tables.c.dropped_from
         return (
             sa.select(
@@ -119,7 +120,7 @@ class DroppedTables:
                 (tables.c.kept_until_ms <= self._on.now()).label("is_over"),
             )
             .select_from(tables.outerjoin(databases, is_of))
-            .where(which)
+            .where(condition)
             .order_by(tables.c.dropped_sequence.desc(), tables.c.id)
         )
 

@@ -189,7 +189,7 @@ class Sessions:
                 if work is not None:
                     work()
             except TxlakeError as error:
-                _log.warning("what a heartbeat does waits for the next one: %s", error)
+                _log.warning("a task of the heartbeat failed until the next one: %s", error)
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         connection.execute(

@@ -56,7 +56,7 @@ _REDSHIFT = "pg_catalog."
 
 
 def view_named(parts: tuple[str, ...]) -> View | None:
-    """Return the view of a name, given as its parts; None when there is none."""
+    """Return the view of a name, given as its parts; None if there is none."""
     name = ".".join(parts).lower()
     if name.startswith(_REDSHIFT):
         name = name.removeprefix(_REDSHIFT)
@@ -65,7 +65,7 @@ def view_named(parts: tuple[str, ...]) -> View | None:
 
 
 def rows_of(parts: tuple[str, ...], entries: EntrySource) -> Rows | None:
-    """Return the present rows of the view of a name; None when there is none."""
+    """Return the present rows of the view of a name, given as its parts; None if there is none."""
     view = view_named(parts)
     return None if view is None else view.read(entries)
 

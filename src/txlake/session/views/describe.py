@@ -1,7 +1,7 @@
 """The results of statements that inspect a table, with the columns of Spark and Delta.
 
 DESCRIBE [EXTENDED], DESCRIBE HISTORY and DETAIL, SHOW TBLPROPERTIES, COLUMNS, PARTITIONS and CREATE
-TABLE. Results are plain values; the session makes DataFrames of them.
+TABLE. Results are plain values, from which the session makes DataFrames.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def detail(table: Snapshot, *, location: str) -> Rows:
 
 
 def all_properties(table: Snapshot) -> dict[str, str]:
-    """Return the table's properties and those that its protocol implies, sorted by key."""
+    """Return the table's properties and those implied by its protocol, sorted by key."""
     protocol = table.protocol
     features = (*(protocol.reader_features or ()), *(protocol.writer_features or ()))
     merged = {
@@ -206,7 +206,7 @@ def all_properties(table: Snapshot) -> dict[str, str]:
 
 
 def properties(table: Snapshot, key: str | None) -> Rows:
-    """Return the result of SHOW TBLPROPERTIES, of all keys or of one."""
+    """Return the result of SHOW TBLPROPERTIES, for all keys, or for `key`."""
     pairs = all_properties(table)
     if key is not None:
         pairs = {key: pairs.get(key, f"Table {table.table} does not have property: {key}")}
@@ -214,7 +214,10 @@ def properties(table: Snapshot, key: str | None) -> Rows:
 
 
 def partitions(table: Snapshot) -> Rows:
-    """Return the result of SHOW PARTITIONS: typed partition columns, a row for each partition."""
+    """Return the result of SHOW PARTITIONS: typed partition columns, a row for each partition.
+
+    Raises InvalidRequest for an unpartitioned table.
+    """
     if not table.partition_columns:
         raise InvalidRequest(
             f"{table.table}: SHOW PARTITIONS needs a partitioned table, and this one isn't"
@@ -301,7 +304,10 @@ def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
 
 
 def describe_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
-    """Return the result of DESCRIBE for one column: name, type and comment."""
+    """Return the result of DESCRIBE for one column: name, type and comment.
+
+    Raises InvalidRequest for an unknown or nested column.
+    """
     if len(path) > 1:
         raise InvalidRequest(
             f"{table.table}: DESCRIBE takes a top-level column, found {column_text(path)}"
@@ -318,9 +324,9 @@ def describe_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
 
 
 def create_statement(table: Snapshot, *, location: str, is_managed: bool = False) -> str:
-    """Return a CREATE TABLE statement for a table like this one, without its rows.
+    """Return a CREATE TABLE statement for a table with the same definition, without its rows.
 
-    It names the table's location, as in Spark, unless the lake chose it.
+    As in Spark, the statement has the table's location, unless the lake chose that (`is_managed`).
     """
     path_table = table.table == location
     name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table

@@ -114,7 +114,7 @@ def _identity(item: Field, table: str) -> RowValues:
     except CorruptTable:
         identity = None
     if identity is None:
-        return {"is_identity": "YES"}  # of an unknown kind
+        return {"is_identity": "YES"}  # the column's identity metadata is invalid
     return {
         "is_identity": "YES",
         "identity_generation": "BY DEFAULT" if identity.allows_explicit else "ALWAYS",

@@ -1,4 +1,4 @@
-"""The conversion of result values to JSON."""
+"""Convert values of results to JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 def json_value(value: object) -> object:
-    """Convert a value for `json.dumps`: decimals and times become texts, bytes base64.
+    """Return a value for `json.dumps`: decimals and times become texts, bytes base64.
 
     A float without a JSON number becomes the text "NaN", "Infinity" or "-Infinity".
     """
@@ -29,9 +29,9 @@ def json_value(value: object) -> object:
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case Mapping():
-            return {str(name): json_value(one) for name, one in value.items()}
+            return {str(name): json_value(item) for name, item in value.items()}
         case list() | tuple():
-            return [json_value(one) for one in value]
+            return [json_value(item) for item in value]
         case _:
             return str(value)
 

@@ -93,7 +93,8 @@ TRANSACTIONS = view(
 )
 """Explicit transactions (BEGIN, `lake.begin` and the like), the oldest first.
 
-`sequence` is the instant that they read, `lost_attempts` how often a concurrent commit came first.
+`sequence` is the instant that a transaction reads, `lost_attempts` how many of its attempts to
+commit lost to a concurrent commit.
 """
 
 COMMITS = view(
@@ -104,4 +105,7 @@ COMMITS = view(
     """,
     _commits,
 )
-"""The latest thousand versions in the order of ratification; `table` is NULL once it is dropped."""
+"""The latest thousand versions in the order of ratification.
+
+`table` is NULL for a dropped table that was removed.
+"""

@@ -1,6 +1,6 @@
 """The HTML with which notebooks show objects: a title, some facts, a table.
 
-Owns the layout and the escaping. Callers pass the values, so nothing here does I/O or fails.
+Owns the layout and the escaping. Callers pass the values; `card` does no I/O and raises nothing.
 """
 
 from __future__ import annotations

@@ -51,14 +51,14 @@ _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double",
 
 
 def frame_result(frame: DataFrame, rows_max: int | None = None) -> Result:
-    """Return the rows of a DataFrame, at most `rows_max`; counts them all if there are more.
+    """Return the rows of a DataFrame, at most `rows_max`; count them all if there are more.
 
-    Raises what Spark raises.
+    Raises Spark's errors.
     """
     schema = frame.schema
     types = [field.dataType for field in schema]
-    named = _columns([(field.name, field.dataType.simpleString()) for field in schema])
-    columns = tuple(replace(one, json=kind.json()) for one, kind in zip(named, types))
+    without_json = _columns([(field.name, field.dataType.simpleString()) for field in schema])
+    columns = tuple(replace(column, json=kind.json()) for column, kind in zip(without_json, types))
     if not columns:
         return Result(columns=(), rows=(), total=0)
     limited = frame if rows_max is None else frame.limit(rows_max + 1)
@@ -69,12 +69,14 @@ def frame_result(frame: DataFrame, rows_max: int | None = None) -> Result:
 
 
 def rows_result(rows: Rows, rows_max: int | None = None) -> Result:
-    """Convert a result that was computed without Spark, at most `rows_max` rows."""
+    """Return a result that was computed without Spark, at most `rows_max` rows."""
     types = [item.type for item in rows.schema]
     if not types:
         return Result(columns=(), rows=(), total=0)
-    named = _columns([(item.name, short_text(item.type)) for item in rows.schema])
-    columns = tuple(replace(one, json=_json_of(kind)) for one, kind in zip(named, types))
+    without_json = _columns([(item.name, short_text(item.type)) for item in rows.schema])
+    columns = tuple(
+        replace(column, json=_json_of(kind)) for column, kind in zip(without_json, types)
+    )
     limited = rows.rows if rows_max is None else rows.rows[:rows_max]
     return Result(
         columns=columns,
@@ -89,25 +91,28 @@ def _json_of(kind: DataType) -> str:
 
 
 def _plain_value(value: object, kind: DataType) -> object:
-    """Convert a value as `_plain`, from the types of `Rows`."""
+    """Return a value of `Rows`, converted as by `_plain`."""
     match kind, value:
         case Array(element, _), list():
-            return [_plain_value(one, element) for one in value]
+            return [_plain_value(item, element) for item in value]
         case Struct(fields), tuple():
-            return {item.name: _plain_value(one, item.type) for item, one in zip(fields, value)}
-        case Map(key, of, _), dict():
+            return {
+                field.name: _plain_value(item, field.type) for field, item in zip(fields, value)
+            }
+        case Map(key_type, value_type, _), dict():
             pairs = [
-                (_plain_value(name, key), _plain_value(one, of)) for name, one in value.items()
+                (_plain_value(key, key_type), _plain_value(item, value_type))
+                for key, item in value.items()
             ]
-            if isinstance(key, Primitive) and key.is_string:
+            if isinstance(key_type, Primitive) and key_type.is_string:
                 return dict(pairs)
-            return [{"key": name, "value": one} for name, one in pairs]
+            return [{"key": key, "value": item} for key, item in pairs]
         case _:
             return value
 
 
 def mappings_result(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Result:
-    """Convert rows that are mappings; a column that a row lacks is null."""
+    """Return the result of rows that are mappings; a column that a row lacks is None."""
     return Result(
         columns=_columns(list(columns.items())),
         rows=[tuple(row.get(name) for name in columns) for row in rows],
@@ -115,12 +120,12 @@ def mappings_result(columns: Mapping[str, str], rows: Sequence[Mapping[str, obje
     )
 
 
-def _columns(named: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
-    """Make repeated names unique by a number: `id`, `id_2`."""
-    all_names = {name for name, _ in named}
+def _columns(names_and_types: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
+    """Return the columns; repeated names get a number: `id`, `id_2`."""
+    all_names = {name for name, _ in names_and_types}
     used: set[str] = set()
     columns = []
-    for name, kind in named:
+    for name, kind in names_and_types:
         unique, number = name, 1
         while unique in used or (number > 1 and unique in all_names):
             number += 1
@@ -131,20 +136,23 @@ def _columns(named: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
 
 
 def _plain(value: object, kind: T.DataType) -> object:
+    """Return a value of Spark's as a plain one, as the module describes."""
     from pyspark.sql import types as T
 
     match kind, value:
         case T.TimestampType(), datetime.datetime():
             return value.astimezone(datetime.UTC)  # PySpark returns the process's own zone
         case T.ArrayType(elementType=element), list():
-            return [_plain(one, element) for one in value]
+            return [_plain(item, element) for item in value]
         case T.StructType(fields=fields), tuple():
-            return {field.name: _plain(one, field.dataType) for field, one in zip(fields, value)}
-        case T.MapType(keyType=key, valueType=of), dict():
-            pairs = [(_plain(name, key), _plain(one, of)) for name, one in value.items()]
-            if isinstance(key, T.StringType):
+            return {field.name: _plain(item, field.dataType) for field, item in zip(fields, value)}
+        case T.MapType(keyType=key_type, valueType=value_type), dict():
+            pairs = [
+                (_plain(key, key_type), _plain(item, value_type)) for key, item in value.items()
+            ]
+            if isinstance(key_type, T.StringType):
                 return dict(pairs)
-            return [{"key": name, "value": one} for name, one in pairs]
+            return [{"key": key, "value": item} for key, item in pairs]
         case T.VariantType(), T.VariantVal():
             return value.toPython()
         case _, bytearray():

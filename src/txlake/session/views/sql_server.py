@@ -145,7 +145,7 @@ _IDENTITY = "delta.identity.start"
 
 
 def _sql_type(kind: DataType) -> _SqlType | None:
-    """Return SQL Server's type for a type; None where it has no counterpart."""
+    """Return SQL Server's type for a type; None if there is none."""
     if not isinstance(kind, Primitive):
         return None
     if kind.decimal is not None:
@@ -211,7 +211,7 @@ def _databases(entries: EntrySource) -> Iterator[RowValues]:
             "is_read_only": False,
             "state": 0,
             "state_desc": "ONLINE",
-            # Every read is of a snapshot, and any transaction may ask for that level.
+            # Every read is of a snapshot, and any transaction can have the level SNAPSHOT.
             "snapshot_isolation_state": 1,
             "snapshot_isolation_state_desc": "ON",
             "is_read_committed_snapshot_on": True,

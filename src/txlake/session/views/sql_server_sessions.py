@@ -2,8 +2,8 @@
 
 Columns and values as documented by Microsoft Learn: "sys.dm_exec_sessions (Transact-SQL)",
 "sys.dm_exec_requests (Transact-SQL)" and "sys.dm_tran_session_transactions (Transact-SQL)". The
-catalog knows of a running statement only if it waits for a lock, has a transaction of its own, or
-reads the view. Columns that a lake has no value for are NULL.
+catalog knows of a running statement only if the statement waits for a lock, has a transaction of
+its own, or reads the view. Columns that a lake has no value for are NULL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The details in SHOW TABLE EXTENDED of a table or view: lines of `key: value`, in Spark's format.
 
-Programs parse them: dbt-spark finds the provider, the kind and the columns there.
+Programs parse the lines: dbt-spark reads the provider, the type and the columns from them.
 """
 
 from __future__ import annotations

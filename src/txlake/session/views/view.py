@@ -26,17 +26,17 @@ class TableLayout(Protocol):
 
     @property
     def schema(self) -> Struct:
-        """Return the columns."""
+        """The columns."""
         ...
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """Return the names of the partition columns."""
+        """The names of the partition columns."""
         ...
 
 
 class EntrySource(Protocol):
-    """The source of the entries that views show; each method returns the present ones."""
+    """The source of the entries that views show; each method returns the present entries."""
 
     def databases(self) -> Sequence[DatabaseEntry]:
         """Return the databases by name."""
@@ -51,7 +51,7 @@ class EntrySource(Protocol):
         ...
 
     def layout(self, table: TableEntry) -> TableLayout | None:
-        """Return the table's layout; None when the table was dropped meanwhile."""
+        """Return the table's layout; None if the table was dropped meanwhile."""
         ...
 
     def own_session(self) -> int | None:
@@ -161,12 +161,12 @@ class View:
 
 
 def view(source: str, columns: str, rows: Callable[[EntrySource], Iterable[RowValues]]) -> View:
-    """Make a view with columns given as DDL text."""
+    """Return a view whose columns are given as DDL text."""
     return View(source, parse_columns(columns), rows)
 
 
 def utc_time(time_ms: int | None) -> datetime.datetime | None:
-    """Convert a time of the catalog, in milliseconds, to a datetime in UTC."""
+    """Return a time of the catalog, in milliseconds, as a datetime in UTC; None for None."""
     if time_ms is None:
         return None
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -215,7 +215,7 @@ def test_it_ends_when_its_holder_is_gone(user: User) -> None:
 def test_an_instant_that_was_pruned_is_refused(user: User) -> None:
     who = entrant(user)
     admitted(user, who)
-    with user.catalog._on.writing() as connection:
+    with user.catalog._database.writing() as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=7))
     with pytest.raises(Unavailable, match="too old"):
         admitted(user, replace(who, is_new=False, sequence=1))
@@ -326,7 +326,7 @@ def test_a_long_history_costs_a_statement_nothing(tmp_path: Path, direct: None) 
         }
         return len(steps)
 
-    with user.catalog._on.reading() as connection:
+    with user.catalog._database.reading() as connection:
         found = connection.connection.driver_connection
     assert isinstance(found, sqlite3.Connection)
     found.set_progress_handler(lambda: steps.append(None), 1)

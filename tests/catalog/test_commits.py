@@ -125,7 +125,7 @@ def test_a_transaction_whose_session_was_ended_is_refused(user: User, url: str) 
     user.create("a")
     transaction_id = user.begin()
     execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
-    on = user.catalog._on
+    on = user.catalog._database
     on.run_shielded(lambda: reap_due(on))
     with pytest.raises(Unavailable, match=ENDED):
         user.ratify(version("a", 1), transaction_id=transaction_id)
@@ -332,7 +332,7 @@ def test_what_one_instant_made(user: User) -> None:
     for unknown in (-1, 4):
         with pytest.raises(InvalidRequest, match=f"no instant {unknown} .* expected 0 to 3"):
             ledger.commits_at(unknown)
-    with user.catalog._on.writing() as connection:
+    with user.catalog._database.writing() as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=3))
     assert ledger.commits_at(3)
     with pytest.raises(Unavailable, match="instant 2 of the lake is too old"):

@@ -79,7 +79,7 @@ def test_a_lost_reply_isnt_looked_for_where_the_catalog_went_back(sqlite_url: st
     catalog = Catalog(sqlite_url, Impatient())
     catalog._fence.newest += 1
     with pytest.raises(OutcomeUnknown, match="restored from a backup"):
-        catalog._on.run_shielded(lambda: catalog.ledger._find_ratified(["t"]))
+        catalog._database.run_shielded(lambda: catalog.ledger._find_ratified(["t"]))
 
 
 def test_what_does_not_follow_is_not_noted_as_published(user: User) -> None:

@@ -103,7 +103,7 @@ def test_a_file_that_a_thread_uses_while_its_process_forks_is_refused(
     begun, done = threading.Event(), threading.Event()
 
     def reads() -> None:
-        with lake.catalog._on.reading():
+        with lake.catalog._database.reading():
             begun.set()
             done.wait(60)
 

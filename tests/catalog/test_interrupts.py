@@ -45,7 +45,11 @@ def test_interrupts_block_no_lake_and_lose_nothing(tmp_path: Path, count: int) -
 def test_no_transaction_is_begun_where_a_signal_may_arrive(sqlite_url: str) -> None:
     catalog = Catalog(sqlite_url, System())
     assert shielding.is_interruptible()
-    for begin in (catalog._on.reading, catalog._on.writing, catalog._on.writing_relaxed):
+    for begin in (
+        catalog._database.reading,
+        catalog._database.writing,
+        catalog._database.writing_relaxed,
+    ):
         with pytest.raises(AssertionError, match="interrupt"):
             begin().__enter__()
     catalog.close()
@@ -97,7 +101,7 @@ class Stop(BaseException):
 @pytest.mark.usefixtures("direct")
 def test_a_connection_on_which_a_thread_was_stopped_is_closed(sqlite_url: str) -> None:
     catalog = Catalog(sqlite_url, System())
-    on = catalog._on
+    on = catalog._database
     used: list[object] = []
 
     def use(error: BaseException | None = None) -> None:
@@ -122,7 +126,7 @@ def test_a_database_in_memory_outlives_a_stopped_thread() -> None:
     catalog = Catalog("sqlite://", System())
 
     def empty() -> None:
-        with catalog._on.writing() as connection:
+        with catalog._database.writing() as connection:
             connection.exec_driver_sql("DELETE FROM txlake_databases")
             raise Stop
 

@@ -122,7 +122,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 def look(by: User) -> None:
     """Somebody needs to know who is dead."""
-    on = by.catalog._on
+    on = by.catalog._database
     on.run_shielded(lambda: reap_due(on))
 
 

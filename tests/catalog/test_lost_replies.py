@@ -64,7 +64,7 @@ def user(url: str) -> Iterator[User]:
 @pytest.fixture
 def line(user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
     """The line of the user's durable transactions."""
-    engine = user.catalog._on._durable
+    engine = user.catalog._database._durable
     line = Line(engine)
     monkeypatch.setattr(engine.dialect, "do_commit", line.commit)
     return line
@@ -96,7 +96,7 @@ def test_looking_is_done_again_when_the_line_fails_again(user: User, line: Line)
     user.create("a")
     line.lost_after = 3
     assert user.write(version("a", 1)).sequence == 2
-    system = user.catalog._on.system
+    system = user.catalog._database.system
     assert isinstance(system, Unwaiting)
     first, second = system.waits
     assert 50 <= first < 100 <= second < 200
@@ -137,7 +137,7 @@ def test_before_the_commit_nothing_is_done_and_nothing_looked_for(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user.create("a", "b")
-    engine = user.catalog._on._durable
+    engine = user.catalog._database._durable
     error = engine.dialect.loaded_dbapi.OperationalError
 
     class Broken:
@@ -168,7 +168,7 @@ def test_a_server_that_closed_idle_connections_is_asked_again(
     catalog = Catalog(f"{postgres_url}&application_name=idle_{uuid.uuid4().hex}", clock)
     user = User(catalog)
     user.create("a")
-    name = catalog._on.url.query["application_name"]
+    name = catalog._database.url.query["application_name"]
     close = (
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
     )

@@ -109,7 +109,7 @@ def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
     for one in gone:
         transactions.abandon(one)
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
         with pytest.raises(Unavailable):
             transactions.end_abandoned()
     assert [entry.id for entry in other.catalog.transactions.entries()] == gone
@@ -169,7 +169,7 @@ def test_leases_can_not_be_renewed_for_a_while(
     def refuse() -> None:
         raise Unavailable("catalog: it rains")
 
-    monkeypatch.setattr(user.catalog._on, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
     user.catalog.sessions.renew()
     assert "were not renewed: catalog: it rains" in caplog.text
     monkeypatch.undo()

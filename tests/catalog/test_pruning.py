@@ -34,7 +34,7 @@ def written(user: User, table_id: str, first: int, last: int, *, publishes: bool
 
 
 def pruned(user: User, kept: int) -> None:
-    Pruner(user.catalog._on, kept).step()
+    Pruner(user.catalog._database, kept).step()
 
 
 def versions(url: str, table_id: str) -> list[object]:
@@ -182,7 +182,7 @@ def test_many_rows_go_in_several_steps(user: User, url: str) -> None:
 def test_what_was_interrupted_is_gone_the_next_time(user: User, url: str) -> None:
     user.create("a")
     written(user, "a", 1, 9)
-    pruner = Pruner(user.catalog._on, 2)
+    pruner = Pruner(user.catalog._database, 2)
     assert pruner._raise_floor()
     assert len(versions(url, "a")) == 10
     written(user, "a", 10, 11)
@@ -193,7 +193,7 @@ def test_what_was_interrupted_is_gone_the_next_time(user: User, url: str) -> Non
 def test_little_is_left_until_it_is_more(user: User, url: str) -> None:
     user.create("a")
     written(user, "a", 1, 109)
-    pruner = Pruner(user.catalog._on, 100)
+    pruner = Pruner(user.catalog._database, 100)
     pruner.step()
     assert floor(url) == 11
     written(user, "a", 110, 118)
@@ -225,14 +225,14 @@ def test_who_prunes_at_the_same_time_lowers_nothing(
         return lock_sequence(connection)
 
     monkeypatch.setattr(pruning, "lock_sequence", later)
-    assert not Pruner(user.catalog._on, 4)._raise_floor()
+    assert not Pruner(user.catalog._database, 4)._raise_floor()
     assert floor(url) == 9
 
 
 def test_who_ratifies_and_pins_between_the_steps(user: User, url: str) -> None:
     user.create("a")
     written(user, "a", 1, 9)
-    pruner = Pruner(user.catalog._on, 1)
+    pruner = Pruner(user.catalog._database, 1)
     assert pruner._raise_floor()
     reader = user.begin()
     assert user.catalog.transactions.pin(reader) == 10
@@ -245,7 +245,7 @@ def test_who_ratifies_and_pins_between_the_steps(user: User, url: str) -> None:
 
 def test_nobody_keeps_less_than_the_newest(user: User) -> None:
     with pytest.raises(InvalidRequest, match=r"commits_kept=0: expected at least 1"):
-        Pruner(user.catalog._on, 0)
+        Pruner(user.catalog._database, 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -377,7 +377,7 @@ def test_a_catalog_that_cannot_be_pruned_now_is_used_all_the_same(
     def refuse() -> None:
         raise Unavailable("catalog: it rains")
 
-    monkeypatch.setattr(sqlite_user.catalog._on, "reading", refuse)
+    monkeypatch.setattr(sqlite_user.catalog._database, "reading", refuse)
     pruned(sqlite_user, 1)
     assert "isn't pruned now: catalog: it rains" in caplog.text
 
@@ -387,7 +387,7 @@ def test_one_look_when_there_is_nothing_to_do(
 ) -> None:
     sqlite_user.create("a")
     for kind in ("writing", "writing_relaxed"):
-        monkeypatch.setattr(sqlite_user.catalog._on, kind, None)
+        monkeypatch.setattr(sqlite_user.catalog._database, kind, None)
     pruned(sqlite_user, 1_000)
 
 
@@ -424,6 +424,6 @@ def test_what_a_clone_shared_goes_with_its_folder(user: User, url: str, keeps_fi
 def test_a_table_that_is_there_shares_on(user: User) -> None:
     user.create("a")
     user.catalog.share("file:///a", ["file:///source"])
-    with user.catalog._on.writing() as connection:
+    with user.catalog._database.writing() as connection:
         place_facts.forget_shared(connection, "a")
     assert user.catalog.shared_with("file:///a") == ("file:///source",)

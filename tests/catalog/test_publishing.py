@@ -157,7 +157,7 @@ def test_a_version_that_another_transaction_made_meanwhile_is_not_vouched_for(
         PublicationNote("a", 1, "another"),
         PublicationNote("gone", 1, transaction_id),
     ]
-    with user.catalog._on.reading() as connection:
+    with user.catalog._database.reading() as connection:
         assert confirmed_versions(connection, notes) == {"a": [VersionRange(1, 1)]}
         assert confirmed_versions(connection, notes[1:]) == {}
 
@@ -201,7 +201,7 @@ def test_without_notes_the_database_is_not_asked(
         raise AssertionError("it is asked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._on, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
         user.catalog.ledger.close()
 
 

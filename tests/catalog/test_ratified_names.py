@@ -211,7 +211,7 @@ def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
         ),
         Ratification(transaction_id=user.begin(), names=(new("a", head=1),)),
     ]
-    on = user.catalog._on
+    on = user.catalog._database
     with on.writing() as connection:
         first, second = Ratifier(on, Fence("catalog")).ratify(connection, requests)
     assert isinstance(first, Ratified)

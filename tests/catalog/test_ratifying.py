@@ -32,7 +32,7 @@ def user(sqlite_user: User) -> User:
 
 def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
-    on = user.catalog._on
+    on = user.catalog._database
     with on.writing() as connection:
         return Ratifier(on, Fence("catalog")).ratify(connection, requests)
 
@@ -184,7 +184,7 @@ def test_a_lost_attempt_is_counted_for_its_transaction_alone(user: User) -> None
 def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> None:
     user.create("a")
     made = user.write(version("a", 1))
-    on = user.catalog._on
+    on = user.catalog._database
     with on.writing() as connection:
         maker = connection.execute(
             sa.select(commits.c.transaction_id).where(commits.c.sequence == made.sequence)

@@ -297,7 +297,7 @@ def test_whose_instant_was_pruned_is_told_alone(user: User, pool: ThreadPoolExec
     on("a", "IX", old, user)
     user.write(version("b", 1))
     user.write(version("c", 1))
-    with user.catalog._on.writing() as connection:
+    with user.catalog._database.writing() as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=2))
     again = replace(old, is_new=False, sequence=1)
     newer = entrant(user, sequence=3)
@@ -418,7 +418,7 @@ def test_the_turn_to_write_comes_before_what_is_held_while_writing(
     who = entrant(user)
     transactions.announce(who.id, user.session)
     publications.defer(who.id, {"a": 1})
-    monkeypatch.setattr(user.catalog._on, "turn", turn)
+    monkeypatch.setattr(user.catalog._database, "turn", turn)
     transactions.register_announced()
     publications.write_deferred()
     assert held == [(False, False)] * 2
@@ -430,7 +430,7 @@ def test_who_asks_while_another_process_writes_is_taken_along(
 ) -> None:
     """The first waits for its turn; the second comes meanwhile."""
     group, told = user.catalog.admissions._group, []
-    with user.catalog._on.turn():
+    with user.catalog._database.turn():
         for number, name in enumerate(("a", "b"), 1):
             told.append(pool.submit(on, name, "IX", entrant(user), user))
             until(lambda: group.waiting == number)  # noqa: B023
@@ -447,7 +447,7 @@ def test_the_newest_instant_is_no_other_counter(user: User, is_reversed: int) ->
         user.begin()
     user.write(version("a", 1))
     user.write(version("b", 1))
-    with user.catalog._on.reading() as connection:
+    with user.catalog._database.reading() as connection:
         connection.exec_driver_sql(f"PRAGMA reverse_unordered_selects={is_reversed}")
         now = newest(connection, ["a", "c"])()
         connection.exec_driver_sql("PRAGMA reverse_unordered_selects=0")

@@ -74,7 +74,7 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
     patched = pytest.MonkeyPatch()
     patched.setattr(Prepared, "_bind", noted)
 
-    engines = {catalog._on._durable, catalog._on._light}
+    engines = {catalog._database._durable, catalog._database._light}
     for engine in engines:
         sa.event.listen(engine, "before_execute", look)
     try:
@@ -147,7 +147,7 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         ["sessions", "sessions", "transactions shared", "tables"],
     ),
     "look for a lost reply": (lambda user: user.catalog.ledger._find_ratified(["1"]), ["sequence"]),
-    "prune": (lambda user: Pruner(user.catalog._on, 1).step(), ["sequence", "floor"]),
+    "prune": (lambda user: Pruner(user.catalog._database, 1).step(), ["sequence", "floor"]),
     "renew leases": (lambda user: user.catalog.sessions.renew(), ["sessions"]),
     "lock": (lock, ["sessions"]),
     "kill": (

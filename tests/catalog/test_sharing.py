@@ -140,7 +140,7 @@ def test_threads_of_a_process_go_in_groups(opened: Callable[[], Catalog]) -> Non
         user.create(f"t{number}", f"u{number}")
     ledger, statements = catalog.ledger, [0]
 
-    @sa.event.listens_for(catalog._on._durable, "commit")
+    @sa.event.listens_for(catalog._database._durable, "commit")
     def count(_connection: sa.Connection) -> None:
         statements[0] += 1
 
@@ -155,7 +155,7 @@ def test_threads_of_a_process_go_in_groups(opened: Callable[[], Catalog]) -> Non
             instants.append(made.sequence)
         return instants
 
-    with catalog._on.writing() as connection:
+    with catalog._database.writing() as connection:
         # While somebody has the sequence, all come together behind the first.
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         pool = ThreadPoolExecutor(8)
@@ -177,7 +177,7 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
     begun = [user.begin() for user in users]
     pool = ThreadPoolExecutor(6)
     commits = version("a", 1), version("b", 1)
-    with catalog._on.writing() as connection:
+    with catalog._database.writing() as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         asked = [
             pool.submit(user.ratify, *commits, transaction_id=transaction_id)
@@ -200,7 +200,7 @@ def test_what_the_database_refuses_of_one_is_not_held_against_the_others(
     operations = ["WRITE", "\0", "WRITE"]
     begun = [user.begin() for user in users]
     pool = ThreadPoolExecutor(3)
-    with catalog._on.writing() as connection:
+    with catalog._database.writing() as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         asked = []
         for number, (user, operation) in enumerate(zip(users, operations, strict=True)):

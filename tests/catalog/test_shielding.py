@@ -54,7 +54,7 @@ class Counter:
     """What is shielded, and what isn't."""
 
     def __init__(self) -> None:
-        self._on = Here()
+        self._database = Here()
         self.seen: list[int] = []
 
     def add(self, number: int, *, twice: bool = False) -> int:
@@ -89,7 +89,7 @@ def test_public_methods_are_carried_out_elsewhere() -> None:
     assert counter.add(1, twice=True) == 2
     assert me not in {counter.where, *counter.seen}
     assert {counter.beside(), counter._own()} == {me}
-    assert counter._on.waits == [True, False]
+    assert counter._database.waits == [True, False]
     assert Counter.add.__name__ == "add"
 
 

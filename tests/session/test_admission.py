@@ -510,11 +510,11 @@ def test_a_name_that_is_too_long_says_so(lake: Offline, sql: str, name: str) -> 
 
 def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
     def rename() -> None:
-        with lake.catalog._on.writing() as connection:
+        with lake.catalog._database.writing() as connection:
             longer = sa.update(tables).where(tables.c.name == "t")
             connection.execute(longer.values(name=LONG, folded_name=LONG))
 
-    lake.catalog._on.run_shielded(rename)
+    lake.catalog._database.run_shielded(rename)
     lake.run(f"ALTER TABLE {LONG} ADD COLUMN x INT; DROP TABLE {LONG}")
     assert [entry.name for entry in lake.catalog.tables("default")] == ["u"]
 

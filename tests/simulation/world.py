@@ -594,10 +594,10 @@ def _empty_catalog(lake: str) -> bytes:
     catalog = Catalog("sqlite://", _FixedSystem())
 
     def named() -> bytes:
-        with catalog._on.writing() as connection:
+        with catalog._database.writing() as connection:
             connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
             made = connection.connection.driver_connection
         assert isinstance(made, sqlite3.Connection)
         return bytes(made.serialize())
 
-    return catalog._on.run_shielded(named)
+    return catalog._database.run_shielded(named)

@@ -101,14 +101,14 @@ class Admissions:
     """Admits statements of one lake, for any number of threads and processes."""
 
     def __init__(
-        self, on: Database, fence: Fence, transactions: Transactions, locks: Locks
+        self, database: Database, fence: Fence, transactions: Transactions, locks: Locks
     ) -> None:
-        self._on = on
+        self._database = database
         self._fence = fence
         self._transactions = transactions
         self._locks = locks
         self._group: GroupCommit[_AdmissionRequest, _Outcome] = GroupCommit(
-            self._admit_batch, turn=on.turn
+            self._admit_batch, turn=database.turn
         )
 
     def admit_without_locks(
@@ -120,7 +120,7 @@ class Admissions:
         Raises as `Fence.check`.
         """
         known = self._fence.newest
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             view = look_up(connection, lookup)()
             requests = required_locks(view)
             if requests is None or self._locks.is_contested(connection, requests):
@@ -184,9 +184,9 @@ class Admissions:
         ids = [request.transaction.id for request in requests]
         with (
             self._transactions.announced_rows(ids) as announced,
-            self._on.writing_relaxed() as connection,
+            self._database.writing_relaxed() as connection,
         ):
-            batch = _Batch(self._on, self._transactions, self._locks, connection, requests)
+            batch = _Batch(self._database, self._transactions, self._locks, connection, requests)
             now = batch.admit(announced)
         if now is not None:
             self._fence.check(now.epoch, now.instant, known=known)
@@ -275,14 +275,14 @@ class _Batch:
 
     def __init__(
         self,
-        on: Database,
+        database: Database,
         transactions: Transactions,
         locks: Locks,
         connection: Connection,
         requests: Sequence[_AdmissionRequest],
     ) -> None:
         self.statements = [_Statement(request) for request in requests]
-        self._on = on
+        self._database = database
         self._transactions = transactions
         self._locks = locks
         self._connection = connection
@@ -349,7 +349,9 @@ class _Batch:
             number_rows = self._transactions.send_registration(self._connection, rows)
             read_results = self._locks.send_requests(self._connection, batches)
             read_view = (
-                None if self._on.has_single_writer else look_up(self._connection, self._lookup)
+                None
+                if self._database.has_single_writer
+                else look_up(self._connection, self._lookup)
             )
             read_newest = newest(self._connection, view.ids)
         rows = number_rows()
@@ -374,7 +376,7 @@ class _Batch:
             waits=statement.request.waits,
         )
         statement.is_settled = statement.locks.waiting is None
-        if not self._on.has_single_writer:
+        if not self._database.has_single_writer:
             self._look_again([statement], look_up(self._connection, self._lookup)())
         return newest(self._connection, statement.view.ids)()
 

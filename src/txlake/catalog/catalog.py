@@ -69,37 +69,37 @@ class Catalog:
     ) -> None:
         self._system = system
         self._default = default_database
-        self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
-        self._fence = Fence(self._on.display_url)
+        self._database = open_database(url, system, busy_timeout_s=busy_timeout_s)
+        self._fence = Fence(self._database.display_url)
         # In an epoch, the id that the warehouse has too; another process's recovery may change it.
         self._checked_lake: tuple[int, str] | None = None
-        pruner = Pruner(self._on, commits_kept)
+        pruner = Pruner(self._database, commits_kept)
         try:
-            if not self._on.run_shielded(self._is_ready):
-                self._on.run_shielded(self._make_ready)
+            if not self._database.run_shielded(self._is_ready):
+                self._database.run_shielded(self._make_ready)
         except BaseException:
-            self._on.close()
+            self._database.close()
             raise
-        self.ledger = CommitLedger(self._on, self._fence)
-        self.sessions = Sessions(self._on, lease_ms, pruner.step)
-        self.transactions = Transactions(self._on, self._fence, self.sessions)
-        self.recovery = Recovery(self._on, self._fence)
-        self.locks = Locks(self._on)
-        self.admissions = Admissions(self._on, self._fence, self.transactions, self.locks)
-        self.journal = Journal(self._on)
-        self.views = Views(self._on, system)
-        self.dropped = DroppedTables(self._on)
-        self.identities = IdentityMarks(self._on)
+        self.ledger = CommitLedger(self._database, self._fence)
+        self.sessions = Sessions(self._database, lease_ms, pruner.step)
+        self.transactions = Transactions(self._database, self._fence, self.sessions)
+        self.recovery = Recovery(self._database, self._fence)
+        self.locks = Locks(self._database)
+        self.admissions = Admissions(self._database, self._fence, self.transactions, self.locks)
+        self.journal = Journal(self._database)
+        self.views = Views(self._database, system)
+        self.dropped = DroppedTables(self._database)
+        self.identities = IdentityMarks(self._database)
 
     @property
     def display_url(self) -> str:
         """The database's URL without its password."""
-        return self._on.display_url
+        return self._database.display_url
 
     @property
     def url(self) -> str:
         """The database's URL for SQLAlchemy, password included: not for messages."""
-        return self._on.url.render_as_string(hide_password=False)
+        return self._database.url.render_as_string(hide_password=False)
 
     def of_lake(self) -> Catalog:
         """Return this catalog."""
@@ -111,7 +111,7 @@ class Catalog:
         known = self._checked_lake
         if known is not None and known[0] == self.epoch:
             return known[1]
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return self._lake(connection) or ""
 
     @property
@@ -121,25 +121,24 @@ class Catalog:
 
     def check_warehouse(self, marked: str, warehouse: str) -> None:
         """Raise InvalidRequest unless the warehouse's marker names this lake."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             epoch, lake_id = epoch_of(connection), self._lake(connection)
         self._checked_lake = (epoch, marked) if lake_id == marked else None
         if lake_id != marked:
             raise InvalidRequest(
                 f"warehouse {warehouse}: it is lake {marked}'s, and catalog "
-                f"{self._on.display_url} is "
-                f"lake {lake_id}'s; connect with the warehouse's own catalog, or rebuild a "
-                "lost one by lake.recover"
+                f"{self._database.display_url} is lake {lake_id}'s; connect with the warehouse's "
+                "own catalog, or rebuild a lost one by lake.recover"
             )
 
     def is_empty(self) -> bool:
         """Return whether the catalog never had a table."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return connection.execute(sa.select(tables.c.id).limit(1)).first() is None
 
     def _is_ready(self) -> bool:
-        with self._on.reading() as connection:
-            if not is_current(self._on, connection):
+        with self._database.reading() as connection:
+            if not is_current(self._database, connection):
                 return False
             self._fence.epoch = epoch_of(connection)
             return (
@@ -148,8 +147,8 @@ class Catalog:
             )
 
     def _make_ready(self) -> None:
-        with self._on.writing() as connection:
-            upgrade(self._on, connection)
+        with self._database.writing() as connection:
+            upgrade(self._database, connection)
             counter_rows.lock_sequence(connection)
             if self._lake(connection) is None:
                 set_fact(connection, _LAKE, self._system.new_id())
@@ -164,9 +163,9 @@ class Catalog:
         lakes.
         """
         self.ledger.close()
-        if not self._on.is_in_memory:
+        if not self._database.is_in_memory:
             self.sessions.stop()
-            self._on.close()
+            self._database.close()
 
     # Databases
 
@@ -182,7 +181,7 @@ class Catalog:
         """Create a database and return whether it is new. Raises InvalidRequest if the name is
         taken.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             if names.database(connection, name) is not None:
                 if if_not_exists:
@@ -192,7 +191,7 @@ class Catalog:
                 connection,
                 self._system.new_id(),
                 name,
-                self._on.now_ms(connection),
+                self._database.now_ms(connection),
                 comment=comment,
                 isolation=isolation,
                 properties=properties or {},
@@ -201,19 +200,19 @@ class Catalog:
 
     def database(self, name: str) -> DatabaseEntry | None:
         """Return the database of that name, in any letter case; None if there is none."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.database(connection, name)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """Return the databases by name; `pattern` is SHOW's, with `*` and `|`."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
             entries = [names.database_entry(row) for row in rows]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
     def set_isolation(self, name: str, isolation: str) -> None:
         """Set a database's isolation level. Raises InvalidRequest if there is no such database."""
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
@@ -223,7 +222,7 @@ class Catalog:
         """Add or replace properties of a database. Raises InvalidRequest if there is no such
         database.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             text = json.dumps({**entry.properties, **properties})
@@ -247,7 +246,7 @@ class Catalog:
     def drop_database(self, name: str) -> None:
         """Remove an empty database. Raises InvalidRequest for any other."""
         self.require_droppable(name)
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             names.lock_tables_of(connection, entry)
@@ -275,52 +274,52 @@ class Catalog:
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """Return the table of that name, in any letter case; None if there is none."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.table(connection, database, name)
 
     def at_place(self, location: str) -> TableEntry | None:
         """Return the table at a place, the store's URL; None if there is none."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.table_at(connection, location)
 
     def managed_outside(self, folder: str) -> str | None:
         """Return the location of a managed table that isn't below this folder; None if all are."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
         """Return whether a dropped table's folder was removed there, is retained, or is to be
         removed.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return place_facts.is_cleared(connection, location)
 
     def share(self, location: str, others: Collection[str]) -> None:
         """Allow the table at a location to have files in other places, as a shallow clone does."""
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             place_facts.share(connection, location, others)
 
     def shared_with(self, location: str) -> tuple[str, ...]:
         """Return the other places in which the table at a location may have files."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return place_facts.shared_with(connection, location)
 
     def unattached(self) -> list[TableEntry]:
         """Return the tables that an older txlake named, whose commits the catalog doesn't have
         yet.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.unattached(connection)
 
     def new_number(self) -> int:
         """Return a number for a table that a transaction creates."""
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             return names.new_number(connection)
 
     def tables(self, database: str) -> list[TableEntry]:
         """Return a database's tables by name. Raises InvalidRequest if there is no such
         database.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return names.tables_of(connection, names.require_database(connection, database))

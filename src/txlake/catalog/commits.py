@@ -138,24 +138,24 @@ class CommitEntry:
 class CommitLedger:
     """`ports.Ledger` on the catalog's database, for any number of threads and processes."""
 
-    def __init__(self, on: Database, fence: Fence) -> None:
-        self._on = on
+    def __init__(self, database: Database, fence: Fence) -> None:
+        self._database = database
         self._fence = fence
-        self._ratifier = Ratifier(on, fence)
+        self._ratifier = Ratifier(database, fence)
         self._group: GroupCommit[Ratification, Ratified | HeadsMoved | TurnTaken] = GroupCommit(
-            self._ratify_batch, turn=on.turn
+            self._ratify_batch, turn=database.turn
         )
-        self._publications = Publications(on, fence)
+        self._publications = Publications(database, fence)
 
     def sequence(self) -> int:
         known = self._fence.newest
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             now = connection.execute(counter_rows.INSTANT).one()
         self._fence.check(now.epoch, now.value, known=known)
         return int(now.value)
 
     def head(self, table_id: str) -> Head | None:
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(_HEAD, {"of": table_id}).all()
             epoch = rows[0].epoch if rows else epoch_of(connection)
         self._fence.check_epoch(epoch)
@@ -167,14 +167,14 @@ class CommitLedger:
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
         known = self._fence.newest
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(_AT, {"of": table_id, "at": sequence}).one()
             require_instant(connection, sequence)
         self._fence.check(row.epoch, row.value, known=known)
         return None if row.version is None else int(row.version)
 
     def oldest_read(self, table_id: str) -> int | None:
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
             version = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
             if version is None:  # the table was added later
@@ -194,10 +194,10 @@ class CommitLedger:
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             # The counter's row is locked first: reservations are made one after the other.
             first = counter_rows.next_number(connection, counter_rows.LOCK, len(table_ids))
-            reap(self._on, connection)
+            reap(self._database, connection)
             session_id = connection.execute(owner.with_for_update(read=True)).scalar()
             if session_id is None:
                 raise ended_error(transaction_id)
@@ -218,7 +218,7 @@ class CommitLedger:
                         "description": "",
                         "mode": "X",
                         "status": "GRANT",
-                        "asked_ms": self._on.now(),
+                        "asked_ms": self._database.now(),
                     }
                     for place, row in enumerate(new)
                 ]
@@ -238,7 +238,7 @@ class CommitLedger:
     def pending_tables(self) -> list[PendingTable]:
         """Return the tables with commits that may not be published yet, dropped ones included."""
         self._publications.write_deferred()
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(_PENDING.join(commits, _OF_PENDING)).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
@@ -246,7 +246,7 @@ class CommitLedger:
         """Return the dropped tables whose rows are not removed yet."""
         self._publications.write_deferred()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(query.where(tables.c.dropped_sequence.is_not(None))).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
@@ -255,7 +255,7 @@ class CommitLedger:
 
         Returns False if another process has already removed the folder.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             return place_facts.note_clearing(connection, table_id)
 
@@ -264,7 +264,7 @@ class CommitLedger:
         published.
         """
         self._publications.write_deferred()
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             counter_rows.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
             names.forget_table(connection, table_id)
@@ -272,14 +272,14 @@ class CommitLedger:
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
         """Return the newest ratified versions, newest first."""
         self._publications.write_deferred()
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(_NEWEST_COMMITS.limit(limit))]
 
     def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[CommitEntry]:
         """Return the versions ratified between two times, both included, newest first."""
         self._publications.write_deferred()
         within = _NEWEST_COMMITS.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(within)]
 
     def commits_at(self, sequence: int) -> list[CommitEntry]:
@@ -288,7 +288,7 @@ class CommitLedger:
         Raises InvalidRequest for an instant that the lake hasn't reached, Unavailable for one that
         was pruned.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             newest = counter_rows.newest_sequence(connection)
             if not 0 <= sequence <= newest:
                 raise InvalidRequest(
@@ -302,7 +302,10 @@ class CommitLedger:
     def _ratify_batch(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []
         try:
-            with self._publications.take_deferred() as notes, self._on.writing() as connection:
+            with (
+                self._publications.take_deferred() as notes,
+                self._database.writing() as connection,
+            ):
                 decisions = self._ratifier.ratify(connection, requests, notes)
         except CommitUnsettled as error:
             decisions = list(self._resolve_unknown(requests, decisions, error))
@@ -345,10 +348,10 @@ class CommitLedger:
         `since`: the instant before which none of them was ratified. The lock on the sequence is
         taken first, so that every transaction that held it before has ended.
         """
-        system, wait_ms = self._on.system, float(_WAIT_MS)
+        system, wait_ms = self._database.system, float(_WAIT_MS)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with self._on.writing() as connection:
+                with self._database.writing() as connection:
                     self._fence.check(epoch_of(connection), counter_rows.lock_sequence(connection))
                     ratified = _read_traces(connection, transaction_ids)
                     require_traces(connection, set(transaction_ids) - set(ratified), since)

@@ -191,9 +191,8 @@ class Database:
     def _exchanged(self, how: str) -> Unavailable:
         return Unavailable(
             f"catalog {self.display_url}: the file was {how} while this process had it open. "
-            "Nothing was "
-            "committed; connect again (txlake.connect). If the catalog was lost, or comes from a "
-            "backup, lake.recover() brings it up to the tables' logs"
+            "Nothing was committed; connect again (txlake.connect). If the catalog was lost, or "
+            "comes from a backup, lake.recover() brings it up to the tables' logs"
         )
 
     def _warn_of_network(self) -> None:

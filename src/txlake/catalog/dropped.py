@@ -45,8 +45,8 @@ class DroppedEntry:
 class DroppedTables:
     """The retained dropped tables of a lake."""
 
-    def __init__(self, on: Database) -> None:
-        self._on = on
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def entries(self) -> list[DroppedEntry]:
         """Return the retained dropped tables, newest drop first, expired ones included."""
@@ -54,7 +54,7 @@ class DroppedTables:
 
     def expired(self) -> list[DroppedEntry]:
         """Return the retained dropped tables whose retention has ended."""
-        return self._query_entries(_IS_RETAINED & (tables.c.kept_until_ms <= self._on.now()))
+        return self._query_entries(_IS_RETAINED & (tables.c.kept_until_ms <= self._database.now()))
 
     def find(self, table_id: str) -> DroppedEntry | None:
         """Return the retained dropped table with that id; None if it isn't dropped or not
@@ -68,14 +68,14 @@ class DroppedTables:
         drop.
         """
         matches = _IS_RETAINED & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(matches).values(is_told=True)
             return connection.execute(changed).rowcount == 1
 
     def clear_drop_note(self, table_id: str) -> None:
         """Record that a folder may hold no drop note any more."""
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(is_told=False))
@@ -85,7 +85,7 @@ class DroppedTables:
 
         The table stays among the ledger's dropped tables until its folder is removed.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             query = self._query(_IS_RETAINED & (tables.c.id == table_id))
             row = connection.execute(query).first()
@@ -101,12 +101,12 @@ class DroppedTables:
         """Return when the most recently removed table of that name was dropped; None if there is
         none.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             dropped_ms = fact(connection, _removed(database, name))
         return None if dropped_ms is None else int(dropped_ms)
 
     def _query_entries(self, condition: sa.ColumnElement[bool]) -> list[DroppedEntry]:
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return [_entry(row) for row in connection.execute(self._query(condition))]
 
     def _query(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -117,7 +117,7 @@ class DroppedTables:
                 tables,
                 databases.c.name.label("database_name"),
                 databases.c.number.label("database_number"),
-                (tables.c.kept_until_ms <= self._on.now()).label("is_over"),
+                (tables.c.kept_until_ms <= self._database.now()).label("is_over"),
             )
             .select_from(tables.outerjoin(databases, is_of))
             .where(condition)

@@ -58,11 +58,10 @@ class Fence:
         newest = self.newest if known is None else known
         if sequence < newest:
             raise CorruptTable(
-                f"catalog {self._display_url}: its newest instant is {sequence}, and this "
-                "process has "
-                f"seen instant {newest}: it was restored from a backup. Nothing was changed; stop "
-                "other writers, connect again, and let lake.recover() bring it up to the tables' "
-                "logs"
+                f"catalog {self._display_url}: its newest instant is {sequence}, and this process "
+                f"has seen instant {newest}: it was restored from a backup. Nothing was changed; "
+                "stop other writers, connect again, and let lake.recover() bring it up to the "
+                "tables' logs"
             )
         self.newest = max(self.newest, sequence)
 
@@ -71,8 +70,7 @@ class Fence:
         if epoch != self.epoch:
             raise Unavailable(
                 f"catalog {self._display_url}: {self._what_happened(epoch)}. Nothing was "
-                "committed; "
-                "connect again (txlake.connect), and run the transaction again"
+                "committed; connect again (txlake.connect), and run the transaction again"
             )
 
     def _what_happened(self, epoch: int) -> str:

@@ -41,10 +41,10 @@ class Origin:
         with _changing:
             if self._file in _inherited:
                 raise InvalidRequest(
-                    f"catalog {display_url}: this process was forked while another thread of "
-                    "its parent "
-                    "used that file, and SQLite's locks can't be relied on here; start processes "
-                    "by multiprocessing's method 'spawn', or fork before threads use the lake"
+                    f"catalog {display_url}: this process was forked while another thread of its "
+                    "parent used that file, and SQLite's locks can't be relied on here; start "
+                    "processes by multiprocessing's method 'spawn', or fork before threads use "
+                    "the lake"
                 )
             _origins.add(self)
 

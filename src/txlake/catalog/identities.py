@@ -20,14 +20,16 @@ from txlake.catalog.shielding import shielded
 class IdentityMarks:
     """`IdentityBook` of one lake."""
 
-    def __init__(self, on: Database) -> None:
-        self._on = on
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
         is_column = _is_column(table_id, column)
         # If a power failure undid a reservation, clients that live on would use its values twice.
         # The clients of a SQLite file are on the host that fails.
-        transaction = self._on.writing_relaxed if self._on.is_sqlite else self._on.writing
+        transaction = (
+            self._database.writing_relaxed if self._database.is_sqlite else self._database.writing
+        )
         with transaction() as connection:
             present = connection.scalar(_mark(is_column))
             if present is None and self._insert_first(connection, table_id, column, last(None)):
@@ -42,14 +44,14 @@ class IdentityMarks:
         """Insert a column's first mark; return False if another transaction has inserted it
         meanwhile.
         """
-        insert = sqlite.insert if self._on.is_sqlite else postgresql.insert
+        insert = sqlite.insert if self._database.is_sqlite else postgresql.insert
         row = insert(identities).values(table_id=table_id, column_digest=column, mark=mark)
         inserted = row.on_conflict_do_nothing().returning(identities.c.mark)
         return connection.execute(inserted).first() is not None
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
         is_column = _is_column(table_id, column) & (identities.c.mark == mark)
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             connection.execute(sa.update(identities).where(is_column).values(mark=earlier))
 
 

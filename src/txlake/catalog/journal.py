@@ -45,8 +45,8 @@ class ConflictEntry:
 class Journal:
     """The conflicts of one lake, of all processes."""
 
-    def __init__(self, on: Database) -> None:
-        self._on = on
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def record(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
         """Record a conflict; log if that fails, as the caller raises the conflict itself."""
@@ -56,7 +56,7 @@ class Journal:
             else json.dumps(asdict(conflict.evidence), default=str)
         )
         try:
-            with self._on.writing_relaxed() as connection:
+            with self._database.writing_relaxed() as connection:
                 about = (
                     sa.select(transactions.c.number, transactions.c.begin_ms, sessions.c.process)
                     .join_from(transactions, sessions)
@@ -64,7 +64,7 @@ class Journal:
                 )
                 number, begin_ms, process = connection.execute(about).first() or (None,) * 3
                 noted = sa.insert(conflicts).values(
-                    time_ms=self._on.now(),
+                    time_ms=self._database.now(),
                     transaction_id=transaction_id,
                     transaction_number=number,
                     begin_ms=begin_ms,
@@ -83,13 +83,13 @@ class Journal:
     def conflicts(self, limit: int = 1_000) -> list[ConflictEntry]:
         """Return the newest conflicts, newest first. Rows of the evidence hold JSON values."""
         query = sa.select(conflicts).order_by(conflicts.c.id.desc()).limit(limit)
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return [_entry(row._mapping) for row in connection.execute(query)]
 
     def conflict(self, number: int) -> ConflictEntry | None:
         """Return the conflict with that id; None if it isn't in the journal."""
         query = sa.select(conflicts).where(conflicts.c.id == number)
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(query).first()
         return None if row is None else _entry(row._mapping)
 

@@ -65,9 +65,9 @@ def deadlock_error(connection: Connection, victim: Queued, cycle: Sequence[Queue
 def own_thread_error(connection: Connection, request: Queued, blocker: Queued) -> Deadlock:
     """Return the error for a request that waits for a transaction of its own thread."""
     return Deadlock(
-        f"{resource_text(connection, request.resource)}: "
-        f"{owner_text(connection, request.owner)} waits for {request.mode.value}, and "
-        f"{owner_text(connection, blocker.owner)} holds {blocker.mode.value}, which this "
+        f"{resource_text(connection, request.resource)}: {owner_text(connection, request.owner)} "
+        f"waits for {request.mode.value}, and {owner_text(connection, blocker.owner)} holds "
+        f"{blocker.mode.value}, which this "
         "thread has used itself: end that transaction first, or in another thread",
         _evidence(connection, request.resource, retry=False, advice=_ANOTHER_THREAD),
     )
@@ -84,9 +84,9 @@ def timeout_error(
         for blocker in ahead
     )
     return LockTimeout(
-        f"{resource_text(connection, request.resource)}: "
-        f"{owner_text(connection, request.owner)} was not granted {request.mode.value} within "
-        f"{timeout_ms} ms: {causes}; end that first, or wait longer: SET LOCK_TIMEOUT"
+        f"{resource_text(connection, request.resource)}: {owner_text(connection, request.owner)} "
+        f"was not granted {request.mode.value} within {timeout_ms} ms: {causes}; end that first, "
+        "or wait longer: SET LOCK_TIMEOUT"
     )
 
 

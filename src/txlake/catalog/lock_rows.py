@@ -106,7 +106,7 @@ def send_queue_query(
 
 
 def read_queue(
-    connection: Connection, on: Database, *, contested: bool = False, living: bool = False
+    connection: Connection, database: Database, *, contested: bool = False, living: bool = False
 ) -> LockQueue:
     """Return the lock requests of all owners.
 
@@ -115,7 +115,7 @@ def read_queue(
         living: without void requests and those of sessions whose lease has expired.
     """
     is_void = locks.c.transaction_id.is_not(None) & transactions.c.state.is_distinct_from(ACTIVE)
-    is_due, is_over = is_void | needs_reaping(on), is_void | is_expired(on)
+    is_due, is_over = is_void | needs_reaping(database), is_void | is_expired(database)
     query = (
         sa.select(*_QUEUE_COLUMNS, transactions.c.number, locks.c.asked_ms, is_due, is_over)
         .join_from(locks, sessions, locks.c.session_id == sessions.c.id)
@@ -138,7 +138,7 @@ def _addition(is_sqlite: bool) -> Prepared:
     return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), columns=columns)
 
 
-def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
+def add(connection: Connection, database: Database, requests: Sequence[Queued]) -> None:
     """Insert new requests."""
     rows = [
         {
@@ -155,7 +155,7 @@ def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> Non
         }
         for request in requests
     ]
-    _addition(on.is_sqlite).run_all(connection, rows)
+    _addition(database.is_sqlite).run_all(connection, rows)
 
 
 def convert(connection: Connection, granted: Queued, mode: LockMode) -> bool:

@@ -91,8 +91,8 @@ class LockResult:
 class Locks:
     """The locks of one catalog. Thread-safe, if each owner is used by one thread at a time."""
 
-    def __init__(self, on: Database) -> None:
-        self._on = on
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._changes = _ChangeSignal()
         # Granted locks by transaction or session: requesting one of them again costs nothing.
         self._granted: dict[str | int, dict[Resource, LockMode]] = {}
@@ -128,7 +128,7 @@ class Locks:
         try:
             while self._not_held(owner, requests):
                 since = self.change_count
-                with self._on.writing_relaxed() as connection:
+                with self._database.writing_relaxed() as connection:
                     result = self.request(connection, owner, requests, waits=timeout_ms != 0)
                 self.remember(owner, result)
                 if result.waiting is None:
@@ -144,15 +144,15 @@ class Locks:
 
     def note_use(self, transaction_id: str) -> None:
         """Record that the calling thread uses the transaction."""
-        self._last_threads[transaction_id] = self._on.caller()
+        self._last_threads[transaction_id] = self._database.caller()
 
     def set_ending_thread(self, transaction_id: str) -> None:
         """Record that only the calling thread ends the transaction."""
-        self._ending_threads[transaction_id] = self._on.caller()
+        self._ending_threads[transaction_id] = self._database.caller()
 
     def release(self, transaction_id: str) -> None:
         """Release a transaction's locks and its turns to commit."""
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             release_locks(connection, [transaction_id])
         self.forget_owner(transaction_id)
 
@@ -160,7 +160,7 @@ class Locks:
         """Release the locks that belong to a session itself, not to a transaction, except those on
         one resource.
         """
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             lock_rows.remove_session_locks(connection, session_id, except_on)
         modes = self._granted.get(session_id, {})
         self._granted[session_id] = {
@@ -186,14 +186,14 @@ class Locks:
     ) -> list[LockEntry]:
         """Return the granted locks that the requests would have to wait for; request nothing."""
         owner = Owner(session=session_id, transaction=transaction_id)
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             blocking = self._blocking(connection, owner, requests)
         return [entry for entry in blocking if entry.status is LockStatus.GRANT]
 
     def entries(self) -> list[LockEntry]:
         """Return the lock requests of living sessions, in the order of the requests."""
-        with self._on.reading() as connection:
-            queue = lock_rows.read_queue(connection, self._on, living=True)
+        with self._database.reading() as connection:
+            queue = lock_rows.read_queue(connection, self._database, living=True)
         return [lock_entry(request, queue) for request in queue.requests]
 
     # Requests
@@ -249,7 +249,7 @@ class Locks:
 
         Raises SQLAlchemy's IntegrityError if a session was removed: raise `lost_error`.
         """
-        lock_rows.add(connection, self._on, granted)
+        lock_rows.add(connection, self._database, granted)
 
     def request(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
@@ -310,7 +310,7 @@ class Locks:
 
     def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
         try:
-            lock_rows.add(connection, self._on, requests)
+            lock_rows.add(connection, self._database, requests)
         except IntegrityError as error:  # the session's row was removed
             raise lost_error(requests[0].owner) from error
 
@@ -322,10 +322,10 @@ class Locks:
 
         Raises Deadlock if the request's owner is the victim, Unavailable if its row was removed.
         """
-        queue = lock_rows.read_queue(connection, self._on, contested=True)
+        queue = lock_rows.read_queue(connection, self._database, contested=True)
         if queue.needs_reaping:
-            reap(self._on, connection)
-            queue = lock_rows.read_queue(connection, self._on, contested=True)
+            reap(self._database, connection)
+            queue = lock_rows.read_queue(connection, self._database, contested=True)
         requests = queue.requests
         request = _current_state(waiting, requests)
         if request.status is LockStatus.VICTIM:
@@ -363,25 +363,25 @@ class Locks:
 
         `since`: the change count before the request was made.
         """
-        system = self._on.system
+        system = self._database.system
         begun_ms = system.monotonic_ms()
         pause_ms = _PAUSE_MS_MIN
         while True:
             jittered_ms = pause_ms * (0.5 + system.random())
             left_ms = timeout_ms - (system.monotonic_ms() - begun_ms)
             self._changes.wait(since, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
-            if self._on.is_interrupted():
+            if self._database.is_interrupted():
                 raise Interrupted
             is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
             since = self._changes.count
-            with self._on.reading() as connection:
+            with self._database.reading() as connection:
                 ahead = self._blockers_of(connection, request)
                 if ahead and is_late:
                     raise self._timeout(connection, request, timeout_ms)
                 is_long = system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS
                 self._require_other_threads(connection, request, ahead, is_long=is_long)
             if not ahead:
-                with self._on.writing_relaxed() as connection:
+                with self._database.writing_relaxed() as connection:
                     lock_rows.lock_queue(connection)
                     is_granted = self._try_grant(connection, request)
                 if is_granted:
@@ -395,7 +395,7 @@ class Locks:
         The list is also empty if `_try_grant` has to look: the request is a deadlock's victim, or
         dead sessions have to be removed.
         """
-        queue = lock_rows.read_queue(connection, self._on, contested=True)
+        queue = lock_rows.read_queue(connection, self._database, contested=True)
         request = _current_state(waiting, queue.requests)
         if queue.needs_reaping or request.status is LockStatus.VICTIM:
             return []
@@ -409,7 +409,7 @@ class Locks:
         For a transaction that this thread used last that is assumed after a long wait, as another
         thread may end it; at once if this thread alone ends it.
         """
-        here = self._on.caller()
+        here = self._database.caller()
         for blocker in ahead:
             transaction_id = blocker.owner.transaction or ""
             if self._last_threads.get(transaction_id) is here and (
@@ -420,12 +420,12 @@ class Locks:
     def withdraw(self, owner: Owner) -> None:
         """Remove the owner's requests that aren't granted."""
         # If the database can't be reached, the rows go with their transaction or session.
-        with contextlib.suppress(Unavailable), self._on.writing_relaxed() as connection:
+        with contextlib.suppress(Unavailable), self._database.writing_relaxed() as connection:
             lock_rows.withdraw(connection, owner)
         self._changes.notify()
 
     def _timeout(self, connection: Connection, request: Queued, timeout_ms: int) -> LockTimeout:
-        queue = lock_rows.read_queue(connection, self._on, contested=True, living=True)
+        queue = lock_rows.read_queue(connection, self._database, contested=True, living=True)
         ahead = blockers(_current_state(request, queue.requests), queue.requests)
         return timeout_error(connection, request, ahead, timeout_ms)
 
@@ -437,7 +437,7 @@ class Locks:
         )()
         if not blocking_requests(owner, requests, queued):
             return []
-        queue = lock_rows.read_queue(connection, self._on, living=True)
+        queue = lock_rows.read_queue(connection, self._database, living=True)
         blocking = blocking_requests(owner, requests, queue.requests)
         return [lock_entry(request, queue) for request in blocking]
 

@@ -72,21 +72,22 @@ def ended_error(transaction_id: str) -> Unavailable:
     )
 
 
-def is_expired(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
+def is_expired(database: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a session's lease expired at least `since_ms` ago."""
-    return sessions.c.lease_ms <= on.lease_now() - since_ms
+    return sessions.c.lease_ms <= database.lease_now() - since_ms
 
 
-def needs_reaping(on: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
+def needs_reaping(database: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
     """Return the SQL condition that `reap` would change a session: its lease expired at least
     `since_ms` ago, or is longer than its length.
     """
     return sa.or_(
-        is_expired(on, since_ms), sessions.c.lease_ms - sessions.c.length_ms > on.lease_now()
+        is_expired(database, since_ms),
+        sessions.c.lease_ms - sessions.c.length_ms > database.lease_now(),
     )
 
 
-def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[int, ...]:
+def reap(database: Database, connection: Connection, *, since_ms: int = 0) -> tuple[int, ...]:
     """Remove dead sessions and void locks; return the numbers of the sessions.
 
     A session is dead if its lease expired at least `since_ms` ago, and, if the clock of leases may
@@ -94,13 +95,15 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
     that is too long is cut.
     """
     due = (
-        sa.select(sessions.c.id, sessions.c.warned, is_expired(on).label("is_over"))
-        .where(needs_reaping(on, since_ms))
+        sa.select(sessions.c.id, sessions.c.warned, is_expired(database).label("is_over"))
+        .where(needs_reaping(database, since_ms))
         .order_by(sessions.c.id)
         .with_for_update()
     )
     rows = connection.execute(due).all()
-    dead = tuple(row.id for row in rows if row.is_over and (row.warned or not on.leases_may_step))
+    dead = tuple(
+        row.id for row in rows if row.is_over and (row.warned or not database.leases_may_step)
+    )
     end_sessions(connection, dead)
     connection.execute(_RELEASE_VOID)
     for row in [row for row in rows if row.id not in dead]:
@@ -108,19 +111,19 @@ def reap(on: Database, connection: Connection, *, since_ms: int = 0) -> tuple[in
         connection.execute(
             sa.update(sessions)
             .where(sessions.c.id == row.id)
-            .values(lease_ms=on.lease_now() + length, warned=row.warned or row.is_over)
+            .values(lease_ms=database.lease_now() + length, warned=row.warned or row.is_over)
         )
     return dead
 
 
-def reap_due(on: Database, since_ms: int = 0) -> None:
+def reap_due(database: Database, since_ms: int = 0) -> None:
     """Call `reap` in a transaction of its own, if a session needs it."""
-    due = sa.select(sessions.c.id).where(needs_reaping(on, since_ms)).limit(1)
-    with on.reading() as connection:
+    due = sa.select(sessions.c.id).where(needs_reaping(database, since_ms)).limit(1)
+    with database.reading() as connection:
         if connection.execute(due).first() is None:
             return
-    with on.writing() as connection:
-        reap(on, connection, since_ms=since_ms)
+    with database.writing() as connection:
+        reap(database, connection, since_ms=since_ms)
 
 
 def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:

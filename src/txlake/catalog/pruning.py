@@ -39,10 +39,10 @@ class Pruner:
     if that is less than 1.
     """
 
-    def __init__(self, on: Database, commits_kept: int) -> None:
+    def __init__(self, database: Database, commits_kept: int) -> None:
         if commits_kept < 1:
             raise InvalidRequest(f"commits_kept={commits_kept}: expected at least 1")
-        self._on = on
+        self._database = database
         self._commits_kept = commits_kept
 
     def step(self) -> None:
@@ -51,7 +51,7 @@ class Pruner:
         Costs two queries if there is nothing to remove.
         """
         try:
-            reap_due(self._on, _DEAD_MS)
+            reap_due(self._database, _DEAD_MS)
             if self._raise_floor():
                 while self._delete_stale():
                     pass
@@ -60,11 +60,11 @@ class Pruner:
 
     def _raise_floor(self) -> bool:
         """Raise the floor if a tenth of `commits_kept` can go; return whether it was raised."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             floor, new = self._floors(connection)
         if new - floor < max(1, self._commits_kept // 10):
             return False
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             lock_sequence(connection)  # no other transaction ratifies or inserts the floor
             floor, new = self._floors(connection)
             if new <= floor:
@@ -83,7 +83,7 @@ class Pruner:
 
     def _delete_stale(self) -> bool:
         """Delete a batch of rows below the floor; return whether there may be more."""
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             # Locked, so that processes prune one after the other: two that delete the same rows
             # would wait for each other row by row.
             floor = int(connection.execute(_floor().with_for_update()).scalar_one())

@@ -128,11 +128,11 @@ def write_steps(connection: Connection, steps: Sequence[PublicationStep]) -> Non
 class Publications:
     """The publication notes of one process. Thread-safe."""
 
-    def __init__(self, on: Database, fence: Fence) -> None:
-        self._on = on
+    def __init__(self, database: Database, fence: Fence) -> None:
+        self._database = database
         self._fence = fence
         self._group: GroupCommit[Mapping[str, VersionRange], bool] = GroupCommit(
-            self._write_batch, turn=on.turn
+            self._write_batch, turn=database.turn
         )
         self._deferred: list[PublicationNote] = []
         self._writing = threading.Lock()  # held while the first deferred notes are being written
@@ -173,9 +173,9 @@ class Publications:
         if not self._deferred:
             return
         with (
-            self._on.turn(),
+            self._database.turn(),
             self.take_deferred() as notes,
-            self._on.writing_relaxed() as connection,
+            self._database.writing_relaxed() as connection,
         ):
             rows = self._lock_tables(connection, {note.table_id for note in notes})
             self._advance(connection, rows, confirmed_versions(connection, notes))
@@ -187,7 +187,7 @@ class Publications:
 
     def _write_later(self) -> None:
         try:
-            self._on.run_shielded(self.write_deferred)
+            self._database.run_shielded(self.write_deferred)
         except TxlakeError as error:
             _log.warning("who opens these tables next notes their publication: %s", error)
 
@@ -196,7 +196,7 @@ class Publications:
         for request in requests:
             for table_id, versions in request.items():
                 by_table.setdefault(table_id, []).append(versions)
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             self._advance(connection, self._lock_tables(connection, by_table), by_table)
         return [True] * len(requests)
 

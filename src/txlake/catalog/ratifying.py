@@ -107,8 +107,8 @@ class _TableState:
 class Ratifier:
     """Decides batches of requests, each in the caller's transaction."""
 
-    def __init__(self, on: Database, fence: Fence) -> None:
-        self.on = on
+    def __init__(self, database: Database, fence: Fence) -> None:
+        self.database = database
         self.fence = fence
         # Locks the sequence too, and reads it after that.
         self.owners = Prepared(
@@ -117,7 +117,7 @@ class Ratifier:
                     transactions.c.id,
                     transactions.c.state,
                     counters.c.value.label("sequence"),
-                    on.now().label("now_ms"),
+                    database.now().label("now_ms"),
                     EPOCH,
                 )
                 .join_from(transactions, counters, counters.c.name == counter_rows.SEQUENCE)
@@ -133,7 +133,7 @@ class Ratifier:
             (locks.c.resource_type == RESERVED_TYPE)
             & (locks.c.entity == tables.c.number)
             & (locks.c.resource_subtype == RESERVED_SUBTYPE)
-            & (~is_expired(on)),
+            & (~is_expired(database)),
         )
         self.tables = Prepared(
             lambda ids: (
@@ -183,7 +183,7 @@ class _Batch:
         requests: Sequence[Ratification],
         notes: Sequence[PublicationNote],
     ) -> None:
-        self._on = queries.on
+        self._database = queries.database
         self._connection = connection
         ids = {commit.table_id for request in requests for commit in request.commits}
         ids.update(table_id for request in requests for table_id in request.unchanged)

@@ -58,13 +58,13 @@ class TableState:
 class Recovery:
     """The catalog's side of recoveries. Only one recovery at a time has the catalog's epoch."""
 
-    def __init__(self, on: Database, fence: Fence) -> None:
-        self._on = on
+    def __init__(self, database: Database, fence: Fence) -> None:
+        self._database = database
         self._fence = fence
 
     def is_unfinished(self) -> bool:
         """Return whether a recovery has begun and not ended."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return fact(connection, _RECOVERING) is not None
 
     def begin(self, lake_id: str, epoch_min: int, session_id: int) -> int:
@@ -76,7 +76,7 @@ class Recovery:
         Raises InvalidRequest if the catalog is another lake's and has tables.
         """
         others = sa.select(sessions.c.id).where(sessions.c.id != session_id).with_for_update()
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             # Sessions are locked before the sequence, as in all transactions that lock both.
             end_sessions(connection, connection.scalars(others.order_by(sessions.c.id)).all())
             sequence = max(counter_rows.lock_sequence(connection), self._fence.newest)
@@ -94,7 +94,7 @@ class Recovery:
         """Raise Unavailable if another recovery has begun. `epoch`: the one that `begin`
         returned.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             self._check(epoch, epoch_of(connection))
 
     def end(self, epoch: int) -> None:
@@ -102,7 +102,7 @@ class Recovery:
 
         `epoch`: the one that `begin` returned. Raises Unavailable if another recovery has begun.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             self._lock(connection, epoch)
             remove_fact(connection, _RECOVERING)
 
@@ -138,7 +138,7 @@ class Recovery:
             )
             .order_by(tables.c.id, commits.c.version)
         )
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
         states = []
         for _, of_table in groupby(rows, lambda row: row.id):
@@ -176,9 +176,9 @@ class Recovery:
 
         Raises Unavailable if another recovery has begun.
         """
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             sequence = self._lock(connection, epoch) + 1
-            now_ms = self._on.now_ms(connection)
+            now_ms = self._database.now_ms(connection)
             of_table = commits.c.table_id == table_id
             connection.execute(sa.delete(commits).where(of_table, commits.c.version > common))
             connection.execute(sa.update(commits).where(of_table).values(content=None))
@@ -190,7 +190,7 @@ class Recovery:
                         "sequence": sequence,
                         "transaction_id": commit.txn_id
                         if commit.txn_id and len(commit.txn_id) <= _ID_LENGTH
-                        else self._on.system.new_id(),
+                        else self._database.system.new_id(),
                         "time_ms": now_ms,
                         "operation": commit.operation and commit.operation[:64],
                     }
@@ -215,9 +215,9 @@ class Recovery:
         self._fence.check_epoch(present)
         if present != epoch:  # another thread of this process, which has the same fence
             raise Unavailable(
-                f"catalog {self._on.display_url}: another lake.recover() of this process has begun "
-                f"(epoch {present}) since this one did (epoch {epoch}); that one goes on, wait for "
-                "it or run lake.recover() again"
+                f"catalog {self._database.display_url}: another lake.recover() of this process has "
+                f"begun (epoch {present}) since this one did (epoch {epoch}); that one goes on, "
+                "wait for it or run lake.recover() again"
             )
 
     def _adopt(self, connection: Connection, lake_id: str) -> None:
@@ -225,8 +225,7 @@ class Recovery:
             return
         if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:
             raise InvalidRequest(
-                f"catalog {self._on.display_url}: it has tables of its own and can't become "
-                "that of "
-                f"lake {lake_id}; give an empty one"
+                f"catalog {self._database.display_url}: it has tables of its own and can't become "
+                f"that of lake {lake_id}; give an empty one"
             )
         set_fact(connection, _LAKE, lake_id)

@@ -26,7 +26,7 @@ _BEFORE_REVISIONS = "txlake_schema"
 _UPGRADE_LOCK = 0x74786C61
 
 
-def is_current(on: Database, connection: Connection) -> bool:
+def is_current(database: Database, connection: Connection) -> bool:
     """Return whether the schema has this txlake's revision; False if there is no schema yet.
 
     Raises InvalidRequest for the schema of a newer txlake, and for one from before the first
@@ -37,20 +37,20 @@ def is_current(on: Database, connection: Connection) -> bool:
         return False
     if revision > REVISION:
         raise InvalidRequest(
-            f"catalog {on.display_url}: its schema has revision {revision}, this txlake knows "
-            f"{REVISION}; upgrade txlake"
+            f"catalog {database.display_url}: its schema has revision {revision}, this txlake "
+            f"knows {REVISION}; upgrade txlake"
         )
     if revision < _FIRST_REVISION:
         raise InvalidRequest(
-            f"catalog {on.display_url}: its schema has revision {revision}, of a txlake that was "
-            "never "
-            f"released, and is not upgraded; the first release's is {_FIRST_REVISION}. Give an "
-            "empty database, and rebuild the catalog from the tables' logs with lake.recover()"
+            f"catalog {database.display_url}: its schema has revision {revision}, of a txlake that "
+            f"was never released, and is not upgraded; the first release's is {_FIRST_REVISION}. "
+            "Give an empty database, and rebuild the catalog from the tables' logs with "
+            "lake.recover()"
         )
     return revision == REVISION
 
 
-def upgrade(on: Database, connection: Connection) -> None:
+def upgrade(database: Database, connection: Connection) -> None:
     """Create or upgrade the relations in the caller's writing transaction.
 
     Raises InvalidRequest as `is_current`, and if Alembic isn't installed.
@@ -60,11 +60,11 @@ def upgrade(on: Database, connection: Connection) -> None:
         from alembic import command
         from alembic.config import Config
     except ModuleNotFoundError as error:
-        raise InvalidRequest(missing_package(f"catalog {on.display_url}", error)) from error
+        raise InvalidRequest(missing_package(f"catalog {database.display_url}", error)) from error
 
-    if not on.is_sqlite:
+    if not database.is_sqlite:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
-    if is_current(on, connection):
+    if is_current(database, connection):
         return
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))

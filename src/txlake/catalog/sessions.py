@@ -62,9 +62,9 @@ class Sessions:
     """
 
     def __init__(
-        self, on: Database, lease_ms: int, upkeep: Callable[[], None] = lambda: None
+        self, database: Database, lease_ms: int, upkeep: Callable[[], None] = lambda: None
     ) -> None:
-        self._on = on
+        self._database = database
         self._upkeep = upkeep
         self._lease_ms = lease_ms
         self._open: set[int] = set()
@@ -83,7 +83,7 @@ class Sessions:
                         .with_for_update()
                     )
                 )
-                .values(lease_ms=on.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
+                .values(lease_ms=database.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
                 .returning(sessions.c.id)
             ),
             "ids",
@@ -95,7 +95,7 @@ class Sessions:
         """Open a session and return its number. The session ends when `holder` is
         garbage-collected.
         """
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             session_id = next_number(connection, SESSION_COUNTER)
             self._insert(connection, session_id)
         with self._changing:
@@ -110,7 +110,7 @@ class Sessions:
         """End a session with its transactions and locks."""
         with self._changing:
             self._open.discard(session_id)
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             end_sessions(connection, [session_id])
         self._resources.forget(session_id)
 
@@ -121,8 +121,8 @@ class Sessions:
 
     def entries(self) -> list[SessionEntry]:
         """Return the living sessions of all processes, ordered by number."""
-        query = sa.select(sessions).where(~is_expired(self._on))
-        with self._on.reading() as connection:
+        query = sa.select(sessions).where(~is_expired(self._database))
+        with self._database.reading() as connection:
             rows = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in rows]
 
@@ -155,7 +155,7 @@ class Sessions:
         if not session_ids:
             return
         try:
-            with self._on.writing_relaxed() as connection:
+            with self._database.writing_relaxed() as connection:
                 renewed = self.send_renewal(connection, session_ids)()
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", session_ids, error)
@@ -177,7 +177,7 @@ class Sessions:
         if not session_ids:
             return
         try:
-            with self._on.writing_relaxed() as connection:
+            with self._database.writing_relaxed() as connection:
                 end_sessions(connection, session_ids)
         except TxlakeError as error:
             _log.warning("sessions %s end when their leases do: %s", session_ids, error)
@@ -189,7 +189,9 @@ class Sessions:
                 if work is not None:
                     work()
             except TxlakeError as error:
-                _log.warning("a task of the heartbeat failed until the next one: %s", error)
+                _log.warning(
+                    "a task of the heartbeat failed, and the next heartbeat repeats it: %s", error
+                )
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         connection.execute(
@@ -198,8 +200,8 @@ class Sessions:
                 host=socket.gethostname(),
                 process=os.getpid(),
                 user_name=_user_name(),
-                begin_ms=self._on.now(),
-                lease_ms=self._on.lease_now() + self._lease_ms,
+                begin_ms=self._database.now(),
+                lease_ms=self._database.lease_now() + self._lease_ms,
                 length_ms=self._lease_ms,
                 warned=False,
             )

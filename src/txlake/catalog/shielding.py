@@ -39,7 +39,7 @@ class Shield(Protocol):
 def shielded(
     *, unshielded: Collection[str] = (), waits: Collection[str] = ()
 ) -> Callable[[Owner], Owner]:
-    """Return a class decorator: the public methods and properties run by `_on`, a `Shield`.
+    """Return a class decorator: the public methods and properties run by `_database`, a `Shield`.
 
     Args:
         unshielded: the names of methods and properties that need no shield.
@@ -60,7 +60,7 @@ def shielded(
 
 
 class _Owner(Protocol):
-    _on: Shield
+    _database: Shield
 
 
 def _shielded(
@@ -68,7 +68,7 @@ def _shielded(
 ) -> Callable[Concatenate[_Owner, P], Value]:
     @wraps(method)
     def wrapped(self: _Owner, /, *args: P.args, **kwargs: P.kwargs) -> Value:
-        return self._on.run_shielded(partial(method, self, *args, **kwargs), waits=waits)
+        return self._database.run_shielded(partial(method, self, *args, **kwargs), waits=waits)
 
     return wrapped
 

@@ -87,20 +87,22 @@ class TransactionEntry:
 class Transactions:
     """The open transactions of one catalog, of all processes."""
 
-    def __init__(self, on: Database, fence: Fence, of: Sessions) -> None:
-        self._on = on
+    def __init__(self, database: Database, fence: Fence, sessions: Sessions) -> None:
+        self._database = database
         self._fence = fence
-        self._sessions = of
+        self._sessions = sessions
         self._begin_group: GroupCommit[dict[str, Any], int] = GroupCommit(
-            self._begin_batch, turn=on.turn
+            self._begin_batch, turn=database.turn
         )
         self._resources: AbandonedResources[str] = AbandonedResources()
         self._announced: dict[str, dict[str, Any]] = {}
         self._registering = threading.Lock()  # taken outside of the database's transactions only
-        of.on_heartbeat(self._end_abandoned)
+        sessions.on_heartbeat(self._end_abandoned)
         self._insertion = Prepared(
             sa.insert(transactions).values(
-                begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
+                begin_ms=database.now(),
+                begin_sequence=NEWEST_SEQUENCE.scalar_subquery(),
+                state=ACTIVE,
             ),
             columns=(*_row("", 0, None, None, False, True), "number"),
         )
@@ -183,10 +185,10 @@ class Transactions:
 
     def register_announced(self) -> None:
         """Register the announced transactions."""
-        with self._on.turn(), self._registering:
+        with self._database.turn(), self._registering:
             rows = list(self._announced.values())
             if rows:
-                with self._on.writing_relaxed() as connection:
+                with self._database.writing_relaxed() as connection:
                     self.register(connection, rows)
             self._forget_announced(rows)
 
@@ -233,7 +235,7 @@ class Transactions:
         """Record the isolation level that an open transaction now has."""
         self.register_announced()
         change = sa.update(transactions).where(transactions.c.id == transaction_id)
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             connection.execute(change.values(isolation=isolation))
 
     def pin(self, transaction_id: str) -> int:
@@ -243,7 +245,7 @@ class Transactions:
         """
         self.register_announced()
         known = self._fence.newest
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             now = connection.execute(INSTANT).one()
             self.set_instant(connection, [transaction_id], now.value)
             self._fence.check(now.epoch, now.value, known=known)
@@ -259,7 +261,7 @@ class Transactions:
     def end(self, transaction_id: str) -> None:
         """End a transaction with its locks and reservations, if it is open."""
         if not self._withdraw(transaction_id):
-            with self._on.writing_relaxed() as connection:
+            with self._database.writing_relaxed() as connection:
                 end_transactions(connection, [transaction_id])
         self._resources.forget(transaction_id)
 
@@ -283,7 +285,7 @@ class Transactions:
             transaction_id for transaction_id in abandoned if not self._withdraw(transaction_id)
         ]
         if registered:
-            with self._on.writing_relaxed() as connection:
+            with self._database.writing_relaxed() as connection:
                 end_transactions(connection, registered)
         for transaction_id in abandoned:
             self._resources.forget(transaction_id)
@@ -298,7 +300,7 @@ class Transactions:
         Returns False if it isn't open.
         """
         self.register_announced()
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             # With the queue locked no request of the transaction is added or granted meanwhile.
             lock_rows.lock_queue(connection)
             change = sa.update(transactions).where(transactions.c.id == transaction_id)
@@ -311,7 +313,7 @@ class Transactions:
         """Raise Unavailable if the transaction was killed."""
         if transaction_id in self._announced:
             return
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             if state_of(connection, transaction_id) == KILLED:
                 raise killed_error(transaction_id)
 
@@ -319,7 +321,7 @@ class Transactions:
         """Raise Unavailable if another session ended or killed the transaction."""
         if transaction_id in self._announced:
             return
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             state = state_of(connection, transaction_id)
         if state is None:
             raise ended_error(transaction_id)
@@ -332,10 +334,10 @@ class Transactions:
         query = (
             sa.select(transactions, sessions.c.host, sessions.c.process, sessions.c.user_name)
             .join_from(transactions, sessions)
-            .where(~is_expired(self._on))
+            .where(~is_expired(self._database))
             .order_by(transactions.c.number)
         )
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in rows]
 
@@ -346,11 +348,11 @@ class Transactions:
         A transaction that isn't among them can't be ratified any more: files that only it could own
         may be deleted.
         """
-        reap_due(self._on)
+        reap_due(self._database)
         query = sa.select(transactions.c.id, transactions.c.begin_ms).where(
             transactions.c.state != KILLED, transactions.c.id != besides
         )
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
         return OpenTransactions(
             ids=frozenset(row.id for row in rows),
@@ -358,7 +360,7 @@ class Transactions:
         )
 
     def _begin_batch(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        with self._on.writing_relaxed() as connection:
+        with self._database.writing_relaxed() as connection:
             return self.register(connection, rows)
 
 

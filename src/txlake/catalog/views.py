@@ -61,20 +61,20 @@ class ViewEntry:
 class Views:
     """The views of one lake."""
 
-    def __init__(self, on: Database, system: System) -> None:
-        self._on = on
+    def __init__(self, database: Database, system: System) -> None:
+        self._database = database
         self._system = system
 
     def find(self, database: str, name: str) -> ViewEntry | None:
         """Return the view of that name, in any letter case; None if there is none."""
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             return find_view(connection, database, name)
 
     def entries(self, database: str) -> list[ViewEntry]:
         """Return a database's views, ordered by name. Raises InvalidRequest if there is no such
         database.
         """
-        with self._on.reading() as connection:
+        with self._database.reading() as connection:
             owner = names.require_database(connection, database)
             query = _VIEWS.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
             return [_entry(row) for row in connection.execute(query)]
@@ -94,11 +94,11 @@ class Views:
         database.
         """
         names.check_name(name)
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
-            now_ms = self._on.now_ms(connection)
+            now_ms = self._database.now_ms(connection)
             connection.execute(
                 sa.insert(views).values(
                     id=self._system.new_id(),
@@ -126,7 +126,7 @@ class Views:
         schema: ViewSchema | None = None,
     ) -> None:
         """Replace a view's query. Raises InvalidRequest if the view was dropped."""
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             self._update(
                 connection,
@@ -142,7 +142,7 @@ class Views:
         database is missing, or the view was dropped.
         """
         names.check_name(name)
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
@@ -152,13 +152,13 @@ class Views:
 
     def _update(self, connection: Connection, view_id: str, **values: object) -> None:
         changed = sa.update(views).where(views.c.id == view_id)
-        now_ms = self._on.now_ms(connection)
+        now_ms = self._database.now_ms(connection)
         if connection.execute(changed.values(**values, modified_ms=now_ms)).rowcount != 1:
             raise InvalidRequest("the view was dropped meanwhile; create it again")
 
     def drop(self, view_id: str) -> None:
         """Drop a view, if it still exists."""
-        with self._on.writing() as connection:
+        with self._database.writing() as connection:
             counter_rows.lock_sequence(connection)
             connection.execute(sa.delete(views).where(views.c.id == view_id))
 

@@ -406,8 +406,7 @@ class UnityLedger:
             if loaded is None or loaded.metadata.table_uuid != change.id:
                 raise OutcomeUnknown(
                     f"{full_name}: whether it was created isn't known; look for it with SHOW "
-                    "TABLES, "
-                    f"and create it again where it isn't there: {error}"
+                    f"TABLES, and create it again where it isn't there: {error}"
                 ) from error
         self.remember(
             KnownTable(

@@ -117,7 +117,6 @@ def _to_options(credentials: Credentials) -> tuple[Mapping[str, str], int]:
             return options, _NEVER_MS if expires_ms is None else expires_ms
         raise InvalidRequest(
             f"the catalog lends {', '.join(sorted(credential.config))}, which can't be used here; "
-            "give "
-            "storage_options"
+            "give storage_options"
         )
     raise InvalidRequest("the catalog lends no credentials; give storage_options")

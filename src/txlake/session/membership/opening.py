@@ -87,11 +87,10 @@ def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:
         return  # another warehouse of the same catalog, and no copy
     raise InvalidRequest(
         f"warehouse {warehouse.url}: catalog {catalog.display_url} has a table of it at "
-        f"{location}: the "
-        "folder was moved or copied, and a catalog keeps its tables' places. Nothing was changed; "
-        "connect to the folder where the tables were, or give this one a new, empty catalog "
-        "(without catalog= remove its _txlake/catalog.db), and let lake.recover() take the tables "
-        "in where they are now"
+        f"{location}: the folder was moved or copied, and a catalog keeps its tables' places. "
+        "Nothing was changed; connect to the folder where the tables were, or give this one a "
+        "new, empty catalog (without catalog= remove its _txlake/catalog.db), and let "
+        "lake.recover() take the tables in where they are now"
     )
 
 

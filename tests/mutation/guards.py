@@ -59,6 +59,7 @@ MODULES = {
         "admission",
         "commits",
         "counter_rows",
+        "drop_rows",
         "group_commit",
         "lock_errors",
         "lock_rows",

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import counter_rows, names, place_facts
+from txlake.catalog import counter_rows, drop_rows, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.group_commit import GroupCommit, Interrupted
@@ -267,7 +267,7 @@ class CommitLedger:
         with self._database.writing_relaxed() as connection:
             counter_rows.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
-            names.forget_table(connection, table_id)
+            drop_rows.forget_table(connection, table_id)
 
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
         """Return the newest ratified versions, newest first."""

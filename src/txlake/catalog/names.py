@@ -17,8 +17,8 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog.counter_rows import next_number
 from txlake.catalog.prepared import Prepared
-from txlake.catalog.relations import databases, identities, tables, views
-from txlake.errors import InvalidRequest, Unavailable
+from txlake.catalog.relations import databases, tables, views
+from txlake.errors import InvalidRequest
 
 NAME_LENGTH_MAX = 255
 """The longest name of a database or table, in characters, as written and in lower case."""
@@ -237,7 +237,7 @@ def add_table(
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
-    _require_no_view(connection, owner, name)
+    require_no_view(connection, owner, name)
     entry = TableEntry(
         id=entry_id,
         number=new_number(connection) if number is None else number,
@@ -277,9 +277,9 @@ def rename_table(
     owner = require_database(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
-    _require_no_view(connection, owner, name)
+    require_no_view(connection, owner, name)
     renamed = connection.execute(
-        _live_update(table_id).values(
+        live_update(table_id).values(
             database_id=owner.id, folded_name=name.lower(), name=name, modified_ms=now_ms
         )
     )
@@ -287,7 +287,8 @@ def rename_table(
         raise dropped_error(connection, table_id)
 
 
-def _require_no_view(connection: Connection, owner: DatabaseEntry, name: str) -> None:
+def require_no_view(connection: Connection, owner: DatabaseEntry, name: str) -> None:
+    """Raise InvalidRequest if a database has a view of that name."""
     named = (views.c.database_id == owner.id) & (views.c.folded_name == name.lower())
     if connection.execute(sa.select(views.c.id).where(named)).first() is not None:
         raise InvalidRequest(f"{owner.name}.{name} is a view; choose another name, or DROP VIEW it")
@@ -296,114 +297,6 @@ def _require_no_view(connection: Connection, owner: DatabaseEntry, name: str) ->
 def new_number(connection: Connection) -> int:
     """Return a new number for a database, table or view."""
     return next_number(connection, _OBJECT)
-
-
-def drop_table(
-    connection: Connection,
-    table_id: str,
-    sequence: int,
-    *,
-    keeps_files: bool = False,
-    dropped_ms: int = 0,
-    retention_ms: int = 0,
-) -> None:
-    """Drop a table at the instant `sequence`: its name is free then.
-
-    Args:
-        keeps_files: the table's folder stays on disk and is no longer the lake's.
-        retention_ms: how long after `dropped_ms` the table can be undropped; 0: not at all.
-
-    Raises InvalidRequest if the table was dropped already.
-    """
-    dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
-    if dropped.rowcount != 1:
-        raise dropped_error(connection, table_id)
-    if retention_ms > 0:
-        owner = sa.select(databases.c.folded_name).where(databases.c.id == tables.c.database_id)
-        retained = sa.update(tables).where(tables.c.id == table_id)
-        connection.execute(
-            retained.values(
-                dropped_ms=dropped_ms,
-                kept_until_ms=dropped_ms + retention_ms,
-                dropped_from=owner.scalar_subquery(),
-                is_told=False,
-            )
-        )
-    if keeps_files:
-        unmanaged = sa.update(tables).where(tables.c.id == table_id)
-        connection.execute(unmanaged.values(managed=False))
-    # A name without an attached table leaves nothing to publish or to remove.
-    connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
-
-
-def undrop_table(
-    connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
-) -> None:
-    """Undrop a retained table, under the name given.
-
-    Raises:
-        InvalidRequest: the name is taken, the database is missing, the table isn't retained any
-            more, or another table is at its place.
-        Unavailable: another process has meanwhile noted the drop in the table's folder.
-    """
-    owner = require_database(connection, database_name)
-    if table(connection, owner.name, name) is not None:
-        raise name_taken_error(owner.name, name)
-    _require_no_view(connection, owner, name)
-    is_it = tables.c.id == table_id
-    if connection.scalar(sa.select(tables.c.is_told).where(is_it)):
-        raise Unavailable(
-            f"UNDROP TABLE {owner.name}.{name}: another process that opened the lake told the "
-            "table's folder meanwhile that it is dropped; try again"
-        )
-    undropped = connection.execute(
-        sa.update(tables)
-        .where(is_it, tables.c.kept_until_ms > now_ms)
-        .values(
-            database_id=owner.id,
-            dropped_sequence=None,
-            dropped_ms=None,
-            kept_until_ms=None,
-            dropped_from=None,
-            modified_ms=now_ms,
-        )
-    )
-    if undropped.rowcount != 1:
-        raise InvalidRequest(
-            f"dropped table {owner.name}.{name} ({table_id}) came back meanwhile, or its time is "
-            "over: SHOW TABLES DROPPED lists what can come back"
-        )
-    here = sa.select(tables.c.location).where(is_it).scalar_subquery()
-    others = (tables.c.location == here) & ~is_it
-    if _exists(connection, others & tables.c.dropped_sequence.is_(None)):
-        raise InvalidRequest(
-            f"{owner.name}.{name} can't come back: another table of the lake is at its place now; "
-            "drop that one first"
-        )
-
-
-def name_taken_error(database_name: str, name: str) -> InvalidRequest:
-    """Return the error of an UNDROP TABLE whose name another table has."""
-    shown = f"{database_name}.{name}"
-    return InvalidRequest(
-        f"UNDROP TABLE {shown}: there is another table of that name; rename it first (ALTER TABLE "
-        f"{shown} RENAME TO ...)"
-    )
-
-
-def forget_table(connection: Connection, table_id: str) -> None:
-    """Remove the row of a dropped table; do nothing for any other table.
-
-    Raises InvalidRequest while commits of the table wait to be published.
-    """
-    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
-    if _exists(connection, dropped & (tables.c.published < tables.c.head)):
-        raise InvalidRequest(
-            f"the last commits of dropped table {table_id} aren't published yet; open the lake "
-            "again, which publishes them"
-        )
-    if connection.execute(sa.delete(tables).where(dropped)).rowcount:
-        connection.execute(sa.delete(identities).where(identities.c.table_id == table_id))
 
 
 def attach_table(
@@ -420,13 +313,13 @@ def attach_table(
         | (tables.c.published < tables.c.head)
         | tables.c.managed  # its folder is about to be removed
     )
-    if _exists(connection, others & tables.c.head.is_not(None) & in_use):
+    if exists(connection, others & tables.c.head.is_not(None) & in_use):
         raise InvalidRequest(
             f"the lake has another table at {location}, or a dropped one there isn't published and "
             "cleared away yet; use that table, or open the lake again"
         )
     attached = connection.execute(
-        _live_update(table_id)
+        live_update(table_id)
         .where(tables.c.head.is_(None))
         .values(head=head, published=head, modified_ms=now_ms)
     )
@@ -513,10 +406,12 @@ _NAMED = Prepared(
 )
 
 
-def _live_update(table_id: str) -> sa.Update:
+def live_update(table_id: str) -> sa.Update:
+    """Return an UPDATE of the table's row that changes no row if the table was dropped."""
     return sa.update(tables).where(tables.c.id == table_id, tables.c.dropped_sequence.is_(None))
 
 
-def _exists(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
+def exists(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
+    """Return whether a row of `tables` meets a condition."""
     query = sa.select(tables.c.id).where(condition).limit(1)
     return connection.execute(query).first() is not None

@@ -14,7 +14,7 @@ from typing import assert_never
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import counter_rows, names
+from txlake.catalog import counter_rows, drop_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended_error, is_expired, killed_error
@@ -335,7 +335,7 @@ class _Batch:
                         self._connection, change.id, change.database, change.name, self._now_ms
                     )
                 case DroppedTable():
-                    names.drop_table(
+                    drop_rows.drop_table(
                         self._connection,
                         change.id,
                         self._sequence + 1,
@@ -354,7 +354,9 @@ class _Batch:
 
     def _undrop_table(self, change: UndroppedTable, transaction_id: str) -> _TableState:
         """Undrop a table, with the head that its log has now if the change gives one."""
-        names.undrop_table(self._connection, change.id, change.database, change.name, self._now_ms)
+        drop_rows.undrop_table(
+            self._connection, change.id, change.database, change.name, self._now_ms
+        )
         table = replace(self._tables[change.id], is_dropped=False)
         if change.head is not None:
             names.set_head(self._connection, change.id, change.head)
@@ -387,7 +389,7 @@ class _Batch:
         if table is not None and not table.is_dropped:
             return table.number
         if table is not None:
-            names.forget_table(self._connection, change.id)
+            drop_rows.forget_table(self._connection, change.id)
         return names.add_table(
             self._connection,
             change.id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txlake.catalog import DroppedEntry, TableEntry
-from txlake.catalog.names import name_taken_error
+from txlake.catalog.drop_rows import name_taken_error
 from txlake.commit.membership import Membership
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest

@@ -74,11 +74,15 @@ class Parties:
 
     def process(self, lease_ms: int = LEASE_MS) -> Process:
         """What one more process has."""
-        on = Database(self.url, System())
-        sessions = Sessions(on, lease_ms)
-        transactions = Transactions(on, Fence(on.display_url), sessions)
+        database = Database(self.url, System())
+        sessions = Sessions(database, lease_ms)
+        transactions = Transactions(database, Fence(database.display_url), sessions)
         made = Process(
-            on=on, sessions=sessions, transactions=transactions, locks=Locks(on), pool=self.pool
+            database=database,
+            sessions=sessions,
+            transactions=transactions,
+            locks=Locks(database),
+            pool=self.pool,
         )
         self.opened.append(made)
         return made
@@ -88,7 +92,7 @@ class Parties:
 class Process:
     """One process's objects on the catalog."""
 
-    on: Database
+    database: Database
     sessions: Sessions
     transactions: Transactions
     locks: Locks
@@ -104,10 +108,10 @@ class Process:
         """Whether somebody new could have the locks at once."""
 
         def look() -> bool:
-            with self.on.reading() as connection:
+            with self.database.reading() as connection:
                 return not self.locks.is_contested(connection, requests)
 
-        return self.on.run_shielded(look)
+        return self.database.run_shielded(look)
 
 
 @contextmanager
@@ -125,7 +129,7 @@ def parties_on(url: str) -> Iterator[Parties]:
             one.locks.forget_owner("")
         made.pool.shutdown()
         for one in made.opened:
-            one.on.close()
+            one.database.close()
 
 
 def until(happened: Callable[[], bool]) -> None:

@@ -125,8 +125,8 @@ def test_a_transaction_whose_session_was_ended_is_refused(user: User, url: str) 
     user.create("a")
     transaction_id = user.begin()
     execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
-    on = user.catalog._database
-    on.run_shielded(lambda: reap_due(on))
+    database = user.catalog._database
+    database.run_shielded(lambda: reap_due(database))
     with pytest.raises(Unavailable, match=ENDED):
         user.ratify(version("a", 1), transaction_id=transaction_id)
     assert isinstance(user.ratify(version("a", 1)), Ratified)

@@ -24,104 +24,104 @@ pytestmark = pytest.mark.usefixtures("direct")
 
 
 @pytest.fixture
-def on(url: str) -> Database:
+def database(url: str) -> Database:
     Catalog(url, System()).close()
     return Database(url, System(), busy_timeout_s=0.05)
 
 
-def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(on: Database) -> None:
-    query = "PRAGMA synchronous" if on.is_sqlite else "SHOW synchronous_commit"
+def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(database: Database) -> None:
+    query = "PRAGMA synchronous" if database.is_sqlite else "SHOW synchronous_commit"
     said = []
-    for transaction in (on.writing, on.writing_relaxed):
+    for transaction in (database.writing, database.writing_relaxed):
         with transaction() as connection:
             said.append(connection.exec_driver_sql(query).scalar())
-    assert said == ([2, 1] if on.is_sqlite else ["on", "off"])
-    on.close()
+    assert said == ([2, 1] if database.is_sqlite else ["on", "off"])
+    database.close()
 
 
-def test_a_reader_sees_one_state(on: Database) -> None:
+def test_a_reader_sees_one_state(database: Database) -> None:
     count = sa.text("SELECT count(*) FROM txlake_facts")
-    with on.reading() as reader:
+    with database.reading() as reader:
         before = reader.execute(count).scalar()
-        with on.writing_relaxed() as connection:
+        with database.writing_relaxed() as connection:
             connection.exec_driver_sql("INSERT INTO txlake_facts VALUES ('a', 'b')")
         assert reader.execute(count).scalar() == before
-    with on.reading() as reader:
+    with database.reading() as reader:
         assert reader.execute(count).scalar() == 1 + (before or 0)
-    on.close()
+    database.close()
 
 
-def test_a_transaction_that_fails_leaves_nothing(on: Database) -> None:
+def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
     def fail() -> None:
-        with on.writing() as connection:
+        with database.writing() as connection:
             connection.exec_driver_sql("DELETE FROM txlake_facts")
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
-    with on.reading() as connection:
+    with database.reading() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM txlake_facts").scalar() == 1
-    on.close()
+    database.close()
 
 
-def test_what_is_sent_together_fails_as_one(on: Database) -> None:
+def test_what_is_sent_together_fails_as_one(database: Database) -> None:
     addition = Prepared(sa.insert(facts), columns=("name", "value"))
 
     def insert(*names: str) -> None:
-        with on.writing() as connection, pipelined(connection):
+        with database.writing() as connection, pipelined(connection):
             for name in names:
                 addition.run(connection, name=name, value="")
 
     with pytest.raises(InvalidRequest, match=r"(?i)unique"):
         insert("a", "lake", "b")
     insert("a", "b")
-    with on.reading() as connection:
+    with database.reading() as connection:
         found = connection.exec_driver_sql("SELECT name FROM txlake_facts ORDER BY name")
         assert list(found.scalars()) == ["a", "b", "lake"]
-    on.close()
+    database.close()
 
 
 def test_a_writer_waits_for_another_no_longer_than_it_is_told(
-    url: str, on: Database, opened: Callable[[], Catalog]
+    url: str, database: Database, opened: Callable[[], Catalog]
 ) -> None:
     quick = Catalog(url, System(), busy_timeout_s=0.05)
-    with on.writing() as connection:
+    with database.writing() as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         with pytest.raises(Unavailable, match="try again"):
             quick.create_database("d")
     quick.create_database("d")
     quick.close()
-    on.close()
+    database.close()
 
 
 def test_threads_of_a_process_wait_for_each_other(tmp_path: object) -> None:
-    on = Database(f"sqlite:///{tmp_path}/catalog.db", System(), busy_timeout_s=0.05)
+    database = Database(f"sqlite:///{tmp_path}/catalog.db", System(), busy_timeout_s=0.05)
     errors: list[Unavailable] = []
 
     def write() -> None:
         try:
-            with on.writing_relaxed():
+            with database.writing_relaxed():
                 pass
         except Unavailable as error:
             errors.append(error)
 
-    with on.writing():
+    with database.writing():
         thread = threading.Thread(target=write)
         thread.start()
         thread.join(120)
     assert "another thread has written for 0.05 s; try again" in str(errors[0])
     write()
     assert len(errors) == 1
-    on.close()
+    database.close()
 
 
-def test_the_clock_is_the_databases(on: Database) -> None:
-    with on.reading() as connection:
-        now_ms = on.now_ms(connection)
-        said = connection.execute(sa.select(on.now())).scalar_one()
+def test_the_clock_is_the_databases(database: Database) -> None:
+    with database.reading() as connection:
+        now_ms = database.now_ms(connection)
+        said = connection.execute(sa.select(database.now())).scalar_one()
     assert now_ms <= said <= now_ms + 60_000
     assert abs(now_ms - System().now_ms()) < 60_000  # this machine's, in these tests
-    on.close()
+    database.close()
 
 
 @pytest.mark.parametrize(

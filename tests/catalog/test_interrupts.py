@@ -101,11 +101,11 @@ class Stop(BaseException):
 @pytest.mark.usefixtures("direct")
 def test_a_connection_on_which_a_thread_was_stopped_is_closed(sqlite_url: str) -> None:
     catalog = Catalog(sqlite_url, System())
-    on = catalog._database
+    database = catalog._database
     used: list[object] = []
 
     def use(error: BaseException | None = None) -> None:
-        with on.writing_relaxed() as connection:
+        with database.writing_relaxed() as connection:
             used.append(connection.connection.driver_connection)
             if error is not None:
                 raise error

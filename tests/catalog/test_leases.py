@@ -122,8 +122,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 def look(by: User) -> None:
     """Somebody needs to know who is dead."""
-    on = by.catalog._database
-    on.run_shielded(lambda: reap_due(on))
+    database = by.catalog._database
+    database.run_shielded(lambda: reap_due(database))
 
 
 def is_open(transaction_id: str, to: User) -> bool:

@@ -79,7 +79,7 @@ def test_what_messages_call_things(process: Process, sqlite_user: User) -> None:
     found = sqlite_user.catalog.find("d", "b")
     assert found is not None
     of, entity = found.database_number, found.number
-    with process.on.reading() as connection:
+    with process.database.reading() as connection:
         called = [
             lock_rows.resource_text(
                 connection,
@@ -98,7 +98,7 @@ def test_what_messages_call_things(process: Process, sqlite_user: User) -> None:
 def test_what_messages_call_owners(process: Process, sqlite_user: User, sqlite_url: str) -> None:
     a = process.party("a")
     execute(sqlite_url, "UPDATE txlake_sessions SET host = 'h', process = 10 + id")
-    with process.on.reading() as connection:
+    with process.database.reading() as connection:
         called = [
             lock_rows.owner_text(connection, owner)
             for owner in (

@@ -64,14 +64,14 @@ def test_what_is_held_already_costs_nothing(
     a = process.party("a")
     a.takes("IX", 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(process.on, "writing_relaxed", None)
+        patch.setattr(process.database, "writing_relaxed", None)
         a.takes("IX", 2, 1)
         a.takes("Sch-S")
         with pytest.raises(TypeError):
             a.takes("Sch-M")
     a.ends()
     with monkeypatch.context() as patch:
-        patch.setattr(process.on, "writing_relaxed", None)
+        patch.setattr(process.database, "writing_relaxed", None)
         with pytest.raises(TypeError):  # not after the end
             a.takes("IX")
 
@@ -81,13 +81,13 @@ def test_one_database_transaction_gets_many_locks(
 ) -> None:
     a = process.party("a")
     asked = []
-    writing_relaxed = process.on.writing_relaxed
+    writing_relaxed = process.database.writing_relaxed
 
     def counted() -> AbstractContextManager[sa.Connection]:
         asked.append("a transaction")
         return writing_relaxed()
 
-    monkeypatch.setattr(process.on, "writing_relaxed", counted)
+    monkeypatch.setattr(process.database, "writing_relaxed", counted)
     a.takes("Sch-S", 1, 2, 3, 4)
     assert len(asked) == 1
 
@@ -394,7 +394,7 @@ def test_a_killed_transaction_gets_no_locks(process: Process) -> None:
 
 
 def lease_ends(process: Process, session: int) -> None:
-    with process.on.writing() as connection:
+    with process.database.writing() as connection:
         over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
         connection.execute(over)
 
@@ -493,5 +493,5 @@ def _turmoil(processes: list[Process], seed: int) -> None:
 
     with ThreadPoolExecutor(5) as pool:
         assert sum(pool.map(work, range(5))) > 0
-    with processes[0].on.reading() as connection:
+    with processes[0].database.reading() as connection:
         assert connection.execute(sa.select(locks.c.id)).all() == []

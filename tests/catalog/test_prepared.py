@@ -21,55 +21,55 @@ AMONG = Prepared(
 
 
 @pytest.fixture
-def on(url: str) -> Database:
+def database(url: str) -> Database:
     """A database of each kind, with the catalog's relations."""
     Catalog(url, System()).close()
     return Database(url, System())
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 1024, 1025, 3000])
-def test_a_list_has_any_length(on: Database, count: int) -> None:
+def test_a_list_has_any_length(database: Database, count: int) -> None:
     names = [f"n{number:04}" for number in range(count)]
-    with on.writing() as connection:
+    with database.writing() as connection:
         ADDITION.run_all(connection, [{"name": name, "value": "v"} for name in names])
-    with on.reading() as connection:
+    with database.reading() as connection:
         found = AMONG.rows(connection, names=names)
         assert [row.name for row in found] == names
         assert AMONG.rows(connection, names=["missing"]) == []
-    on.close()
+    database.close()
 
 
-def test_few_texts_serve_lists_of_all_lengths(on: Database) -> None:
+def test_few_texts_serve_lists_of_all_lengths(database: Database) -> None:
     statement = Prepared(lambda names: sa.select(facts).where(facts.c.name.in_(names)), "names")
-    with on.reading() as connection:
+    with database.reading() as connection:
         for count in range(1, 33):
             statement.rows(connection, names=[str(number) for number in range(count)])
         statement.rows(connection, names=[str(number) for number in range(1500)])
     assert len(statement._texts) == 6
-    on.close()
+    database.close()
 
 
-def test_a_parameter_that_is_missing_is_told(on: Database) -> None:
+def test_a_parameter_that_is_missing_is_told(database: Database) -> None:
     statement = Prepared(sa.select(facts).where(facts.c.name == sa.bindparam("named")))
-    with pytest.raises(Exception, match="named"), on.reading() as connection:
+    with pytest.raises(Exception, match="named"), database.reading() as connection:
         statement.rows(connection)
-    on.close()
+    database.close()
 
 
-def test_constants_are_kept_none_too(on: Database) -> None:
+def test_constants_are_kept_none_too(database: Database) -> None:
     cleared = Prepared(
         sa.insert(databases).values(
             id=sa.bindparam("one"), number=7, folded_name="x", name="X", comment=None, created_ms=1
         )
     )
-    with on.writing() as connection:
+    with database.writing() as connection:
         cleared.run(connection, one="a")
         [row] = Prepared(sa.select(databases).where(databases.c.number == 7)).rows(connection)
     assert (row.id, row.number, row.name, row.comment) == ("a", 7, "X", None)
-    on.close()
+    database.close()
 
 
-def test_values_come_back_as_what_they_are(on: Database) -> None:
+def test_values_come_back_as_what_they_are(database: Database) -> None:
     """A truth value is one on both kinds of database, not SQLite's number."""
     added = Prepared(
         sa.insert(tables),
@@ -79,36 +79,36 @@ def test_values_come_back_as_what_they_are(on: Database) -> None:
         "id": "t", "number": 1, "folded_name": "t", "name": "T", "location": "/t",
         "managed": True, "created_ms": 1, "modified_ms": 2**62,
     }  # fmt: skip
-    with on.writing() as connection:
+    with database.writing() as connection:
         added.run_all(connection, [row])
         [found] = Prepared(sa.select(tables)).rows(connection)
     assert found.managed is True
     assert found.is_told is False
     assert (found.head, found.published, found.modified_ms) == (None, -1, 2**62)
-    on.close()
+    database.close()
 
 
-def test_what_is_sent_together_is_answered_in_its_order(on: Database) -> None:
-    with on.writing() as connection, pipelined(connection):
+def test_what_is_sent_together_is_answered_in_its_order(database: Database) -> None:
+    with database.writing() as connection, pipelined(connection):
         first = AMONG.send(connection, names=["a", "b"])
         ADDITION.run_all(connection, [{"name": name, "value": "1"} for name in ("a", "b")])
         second = AMONG.send(connection, names=["a", "b"])
         assert [row.name for row in second()] == ["a", "b"]
         assert first() == []
-    on.close()
+    database.close()
 
 
-def test_an_error_of_the_driver_is_one_of_the_catalog(on: Database) -> None:
+def test_an_error_of_the_driver_is_one_of_the_catalog(database: Database) -> None:
     statement = Prepared(sa.insert(bare), columns=("transaction_id", "sequence", "time_ms"))
     row = {"transaction_id": "a", "sequence": 1, "time_ms": 1}
 
     def twice() -> None:
-        with on.writing() as connection:
+        with database.writing() as connection:
             statement.run(connection, **row)
             statement.run(connection, **row)
 
     with pytest.raises(InvalidRequest, match=r"(?i)unique"):
         twice()
-    with on.reading() as connection:
+    with database.reading() as connection:
         assert Prepared(sa.select(bare)).rows(connection) == []
-    on.close()
+    database.close()

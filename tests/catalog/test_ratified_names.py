@@ -211,9 +211,9 @@ def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
         ),
         Ratification(transaction_id=user.begin(), names=(new("a", head=1),)),
     ]
-    on = user.catalog._database
-    with on.writing() as connection:
-        first, second = Ratifier(on, Fence("catalog")).ratify(connection, requests)
+    database = user.catalog._database
+    with database.writing() as connection:
+        first, second = Ratifier(database, Fence("catalog")).ratify(connection, requests)
     assert isinstance(first, Ratified)
     assert isinstance(second, InvalidRequest)
     [left] = user.catalog.ledger.pending_tables()

@@ -32,9 +32,9 @@ def user(sqlite_user: User) -> User:
 
 def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
-    on = user.catalog._database
-    with on.writing() as connection:
-        return Ratifier(on, Fence("catalog")).ratify(connection, requests)
+    database = user.catalog._database
+    with database.writing() as connection:
+        return Ratifier(database, Fence("catalog")).ratify(connection, requests)
 
 
 def hold(user: User, transaction_id: str, resource: Resource) -> None:
@@ -184,8 +184,8 @@ def test_a_lost_attempt_is_counted_for_its_transaction_alone(user: User) -> None
 def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> None:
     user.create("a")
     made = user.write(version("a", 1))
-    on = user.catalog._database
-    with on.writing() as connection:
+    database = user.catalog._database
+    with database.writing() as connection:
         maker = connection.execute(
             sa.select(commits.c.transaction_id).where(commits.c.sequence == made.sequence)
         ).scalar_one()
@@ -193,5 +193,5 @@ def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> No
             sa.select(commits.c.transaction_id).where(commits.c.version == 0)
         ).scalar_one()
         notes = [PublicationNote("a", 0, first), PublicationNote("a", 1, maker)]
-        assert Ratifier(on, Fence("catalog")).ratify(connection, [], notes) == []
+        assert Ratifier(database, Fence("catalog")).ratify(connection, [], notes) == []
     assert user.catalog.ledger.head("a") == Head(version=1)

@@ -92,7 +92,7 @@ def entrant(user: User, **given: object) -> StatementTransaction:
     return replace(who, **given)  # type: ignore[arg-type]
 
 
-def on(
+def database(
     table: str, mode: str, who: StatementTransaction, user: User, timeout_ms: int = 0
 ) -> Admission:
     """What a statement on a table is told that needs such a lock."""
@@ -112,7 +112,7 @@ def _table(number: int) -> Resource:
 def test_each_gets_its_own(user: User, pool: ThreadPoolExecutor, rounds: list[int]) -> None:
     whos = [entrant(user, explicit=name != "c") for name in NAMES]
     user.write(version("b", 1))
-    works = [lambda n=n, who=who: on(n, "IX", who, user) for n, who in zip(NAMES, whos)]
+    works = [lambda n=n, who=who: database(n, "IX", who, user) for n, who in zip(NAMES, whos)]
     told = [future.result(60) for future in at_once(user, pool, works)]
     assert rounds == [1, 3]
     for name, one in zip(NAMES, told):
@@ -132,9 +132,9 @@ def test_who_stands_in_the_way_of_those_after_it(
 ) -> None:
     first, second, third = (entrant(user) for _ in range(3))
     works = [
-        lambda: on("a", "Sch-M", first, user),
-        lambda: on("a", "IX", second, user),
-        lambda: on("b", "IX", third, user),
+        lambda: database("a", "Sch-M", first, user),
+        lambda: database("a", "IX", second, user),
+        lambda: database("b", "IX", third, user),
     ]
     told = at_once(user, pool, works)
     assert told[0].result(60).is_granted
@@ -149,8 +149,8 @@ def test_who_stands_in_the_way_of_those_after_it(
 def test_who_has_to_wait_gets_it_when_the_other_ends(user: User, pool: ThreadPoolExecutor) -> None:
     first, second = entrant(user), entrant(user)
     works = [
-        lambda: on("a", "Sch-M", first, user),
-        lambda: on("a", "IX", second, user, timeout_ms=-1),
+        lambda: database("a", "Sch-M", first, user),
+        lambda: database("a", "IX", second, user, timeout_ms=-1),
     ]
     told = at_once(user, pool, works)
     assert told[0].result(60).is_granted
@@ -163,10 +163,10 @@ def test_who_has_to_wait_gets_it_when_the_other_ends(user: User, pool: ThreadPoo
 
 def test_nobody_overtakes_who_asked_before(user: User, pool: ThreadPoolExecutor) -> None:
     holder, second, third = (entrant(user) for _ in range(3))
-    on("a", "IX", holder, user)
+    database("a", "IX", holder, user)
     works = [
-        lambda: on("a", "Sch-M", second, user, timeout_ms=-1),
-        lambda: on("a", "IX", third, user),
+        lambda: database("a", "Sch-M", second, user, timeout_ms=-1),
+        lambda: database("a", "IX", third, user),
     ]
     told = at_once(user, pool, works)
     with pytest.raises(LockTimeout, match=second.id):
@@ -178,10 +178,13 @@ def test_nobody_overtakes_who_asked_before(user: User, pool: ThreadPoolExecutor)
 
 def test_what_one_holds_already_is_not_in_its_way(user: User, pool: ThreadPoolExecutor) -> None:
     who = entrant(user)
-    on("a", "IX", who, user)
+    database("a", "IX", who, user)
     user.catalog.locks._granted.clear()  # as where the reply was lost
     again = replace(who, is_new=False, sequence=1)
-    works = [lambda: on("a", "IX", again, user), lambda: on("b", "IX", entrant(user), user)]
+    works = [
+        lambda: database("a", "IX", again, user),
+        lambda: database("b", "IX", entrant(user), user),
+    ]
     for one in at_once(user, pool, works):
         assert one.result(60).is_granted
     assert len(user.catalog.locks.entries()) == 2
@@ -198,7 +201,7 @@ def test_who_is_refused_is_told_alone(
     admit = user.catalog.admissions.admit
     works = [
         lambda: admit(bad, LookupRequest(), refuses, timeout_ms=0),
-        lambda: on("a", "IX", who, user),
+        lambda: database("a", "IX", who, user),
     ]
     told = at_once(user, pool, works)
     assert told[1].result(60).is_granted
@@ -220,7 +223,7 @@ def test_who_needs_nothing_or_more_is_told_with_the_others(
         lambda: admit(entrant(user), asked, lambda _: None, timeout_ms=0),
         lambda: admit(known, asked, lambda _: None, timeout_ms=0),
         lambda: admit(older, asked, lambda _: None, timeout_ms=0),
-        lambda: on("a", "IX", who, user),
+        lambda: database("a", "IX", who, user),
     ]
     told = [future.result(60) for future in at_once(user, pool, works)]
     assert [(one.is_granted, one.is_known, one.view.instant) for one in told] == [
@@ -270,21 +273,24 @@ def test_how_often_names_are_looked_at(
 
 
 def test_who_has_no_session_any_more_is_told(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_connection: sa.Connection, _on: Database, _given: Sequence[object]) -> None:
+    def fails(_connection: sa.Connection, _database: Database, _given: Sequence[object]) -> None:
         raise IntegrityError("INSERT", None, Exception("FOREIGN KEY"))
 
     monkeypatch.setattr(lock_rows, "add", fails)
     who = entrant(user)
     with pytest.raises(Unavailable, match=f"transaction {who.id} .* has no locks any more"):
-        on("a", "IX", who, user)
+        database("a", "IX", who, user)
 
 
 def test_who_was_killed_is_told_alone(user: User, other: User, pool: ThreadPoolExecutor) -> None:
     who = entrant(user)
-    on("a", "IX", who, user)
+    database("a", "IX", who, user)
     other.catalog.transactions.kill(who.id)
     again = replace(who, is_new=False, sequence=1)
-    works = [lambda: on("b", "IX", again, user), lambda: on("c", "IX", entrant(user), user)]
+    works = [
+        lambda: database("b", "IX", again, user),
+        lambda: database("c", "IX", entrant(user), user),
+    ]
     told = at_once(user, pool, works)
     assert told[1].result(60).is_granted
     with pytest.raises(Unavailable, match="was killed"):
@@ -294,14 +300,14 @@ def test_who_was_killed_is_told_alone(user: User, other: User, pool: ThreadPoolE
 @pytest.mark.usefixtures("direct")
 def test_whose_instant_was_pruned_is_told_alone(user: User, pool: ThreadPoolExecutor) -> None:
     old = entrant(user)
-    on("a", "IX", old, user)
+    database("a", "IX", old, user)
     user.write(version("b", 1))
     user.write(version("c", 1))
     with user.catalog._database.writing() as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=2))
     again = replace(old, is_new=False, sequence=1)
     newer = entrant(user, sequence=3)
-    works = [lambda: on("b", "IX", again, user), lambda: on("b", "IX", newer, user)]
+    works = [lambda: database("b", "IX", again, user), lambda: database("b", "IX", newer, user)]
     told = at_once(user, pool, works)
     assert told[1].result(60).view.versions == {"b": 1}
     with pytest.raises(Unavailable, match="too old"):
@@ -311,10 +317,13 @@ def test_whose_instant_was_pruned_is_told_alone(user: User, pool: ThreadPoolExec
 
 def test_each_reads_its_own_instant(user: User, pool: ThreadPoolExecutor) -> None:
     first = entrant(user)
-    on("a", "IX", first, user)
+    database("a", "IX", first, user)
     user.write(version("b", 1))
     again = replace(first, is_new=False, sequence=1)
-    works = [lambda: on("b", "IX", again, user), lambda: on("b", "IX", entrant(user), user)]
+    works = [
+        lambda: database("b", "IX", again, user),
+        lambda: database("b", "IX", entrant(user), user),
+    ]
     told = [future.result(60).view for future in at_once(user, pool, works)]
     assert [(one.instant, one.versions) for one in told] == [(1, {"b": 0}), (2, {"b": 1})]
 
@@ -324,14 +333,16 @@ def test_where_one_has_no_session_any_more_each_asks_alone(
 ) -> None:
     add = lock_rows.add
 
-    def fails_for_several(connection: sa.Connection, on: Database, given: Sequence[object]) -> None:
+    def fails_for_several(
+        connection: sa.Connection, database: Database, given: Sequence[object]
+    ) -> None:
         if len(given) > 1:
             raise IntegrityError("INSERT", None, Exception("FOREIGN KEY"))
-        add(connection, on, given)  # type: ignore[arg-type]
+        add(connection, database, given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lock_rows, "add", fails_for_several)
     whos = [entrant(user), entrant(user)]
-    works = [lambda n=n, who=who: on(n, "IX", who, user) for n, who in zip(NAMES, whos)]
+    works = [lambda n=n, who=who: database(n, "IX", who, user) for n, who in zip(NAMES, whos)]
     for one in at_once(user, pool, works):
         assert one.result(60).is_granted
     assert rounds == [1, 2, 1, 1]
@@ -357,7 +368,7 @@ def test_where_the_thread_that_does_it_is_stopped_the_others_ask_again(
         whos = [replace(who, is_new=False) for who in whos]
         for who in whos:
             user.catalog.transactions.announce(who.id, user.session)
-    works = [lambda n=n, who=who: on(n, "IX", who, user) for n, who in zip(NAMES, whos)]
+    works = [lambda n=n, who=who: database(n, "IX", who, user) for n, who in zip(NAMES, whos)]
     told = at_once(user, pool, works)
     ends = [future.exception(60) for future in told]
     assert sorted(map(str, map(type, ends))) == ["<class 'NoneType'>", "<class 'SystemExit'>"]
@@ -382,7 +393,7 @@ def test_what_a_statement_asks_of_the_database(user: User, monkeypatch: pytest.M
 
     def cost(who: StatementTransaction) -> int:
         sent.clear()
-        assert on("a", "IX", who, user).is_granted
+        assert database("a", "IX", who, user).is_granted
         return len(sent)
 
     begin = 1
@@ -432,7 +443,7 @@ def test_who_asks_while_another_process_writes_is_taken_along(
     group, told = user.catalog.admissions._group, []
     with user.catalog._database.turn():
         for number, name in enumerate(("a", "b"), 1):
-            told.append(pool.submit(on, name, "IX", entrant(user), user))
+            told.append(pool.submit(database, name, "IX", entrant(user), user))
             until(lambda: group.waiting == number)  # noqa: B023
     assert all(one.result(60).is_granted for one in told)
     assert rounds == [2]

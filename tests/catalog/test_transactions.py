@@ -136,15 +136,15 @@ def test_a_session_that_was_closed_is_not_ended_again(
 
 
 def test_a_heartbeat_keeps_no_transactions(sqlite_url: str) -> None:
-    on = Database(sqlite_url, System())
-    sessions = Sessions(on, 30_000)
-    transactions = Transactions(on, Fence("a catalog"), sessions)
+    database = Database(sqlite_url, System())
+    sessions = Sessions(database, 30_000)
+    transactions = Transactions(database, Fence("a catalog"), sessions)
     gone = weakref.ref(transactions)
     del transactions
     gc.collect()
     assert gone() is None
     sessions.renew()
-    on.close()
+    database.close()
 
 
 def test_without_abandoned_ones_the_database_is_not_asked(

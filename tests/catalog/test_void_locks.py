@@ -47,7 +47,7 @@ def test_they_count_for_nothing_and_are_removed_by_who_meets_them(
 def test_a_waiter_goes_on_when_the_holder_is_gone(process: Process, script: Script) -> None:
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-M", 1)
-    url = process.on.url.render_as_string(hide_password=False)
+    url = process.database.url.render_as_string(hide_password=False)
     script.then(lambda: execute(url, KILLED))
     b.takes("IX", 1, timeout_ms=-1)
     assert held_by(b) == [(1, LockMode.IX, GRANT)]
@@ -60,10 +60,10 @@ def test_a_sessions_own_locks_are_not_void(process: Process) -> None:
     process.transactions.kill("a")
 
     def look() -> None:
-        with process.on.writing() as connection:
-            reap(process.on, connection)
+        with process.database.writing() as connection:
+            reap(process.database, connection)
 
-    process.on.run_shielded(look)
+    process.database.run_shielded(look)
     assert process.locks.blocking_locks(b.session, "b", wants("X", 1)) != []
 
 
@@ -134,7 +134,7 @@ def _killing(parties: Parties, process: Process, asking: Connection) -> Any:
     answer = parties.pool.submit(process.transactions.kill, "a")
 
     def waits() -> bool:
-        with process.on.reading() as connection:
+        with process.database.reading() as connection:
             return connection.exec_driver_sql(query).first() is not None
 
     until(lambda: answer.done() or waits())

@@ -90,22 +90,26 @@ class ScriptedSignal(_ChangeSignal):
 @contextmanager
 def scripted_on(url: str, script: Script) -> Iterator[Process]:
     """A process whose locks are waited for by the script."""
-    on = ScriptedDatabase(url, ScriptedSystem(script))
-    of = Sessions(on, LEASE_MS)
-    locks = Locks(on)
+    database = ScriptedDatabase(url, ScriptedSystem(script))
+    of = Sessions(database, LEASE_MS)
+    locks = Locks(database)
     locks._changes = ScriptedSignal(script)
-    transactions = Transactions(on, Fence(on.display_url), of)
+    transactions = Transactions(database, Fence(database.display_url), of)
     process = Process(
-        on=on, sessions=of, transactions=transactions, locks=locks, pool=ThreadPoolExecutor(1)
+        database=database,
+        sessions=of,
+        transactions=transactions,
+        locks=locks,
+        pool=ThreadPoolExecutor(1),
     )
     try:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(locks_module, "_PAUSE_MS_MAX", 1_000.0)  # few looks, for a long wait
             yield process
     finally:
-        on.noted = 0
+        database.noted = 0
         of.stop()
-        on.close()
+        database.close()
 
 
 def held_by(party: Party) -> list[tuple[int, LockMode, LockStatus]]:
@@ -116,5 +120,5 @@ def held_by(party: Party) -> list[tuple[int, LockMode, LockStatus]]:
 def lease_ends(process: Process, session: int) -> None:
     """A session wasn't heard of for longer than its lease."""
     over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
-    with process.on.writing() as connection:
+    with process.database.writing() as connection:
         connection.execute(over)

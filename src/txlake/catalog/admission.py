@@ -205,8 +205,11 @@ class _AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The outcome of a request. `locks`: None if none were requested; no `admission`: request
-    again.
+    """The outcome of a request.
+
+    Attributes:
+        admission: None if the statement has to be requested again.
+        locks: None if no locks were requested.
     """
 
     admission: Admission | None
@@ -239,9 +242,9 @@ class _Statement:
         return self.request.transaction
 
     @property
-    def asks(self) -> bool:
-        """Whether locks are requested; an empty request checks that the transaction is still
-        open.
+    def requests_locks(self) -> bool:
+        """Whether the statement requests locks; an empty request checks that the transaction is
+        still open.
         """
         return self.requests is not None and (bool(self.requests) or not self.transaction.is_new)
 
@@ -251,8 +254,8 @@ class _Statement:
         reads = self.transaction.sequence is None and self.transaction.pins
         return reads and self.is_settled and bool(self.view.tables or self.view.places)
 
-    def look(self, view: CatalogView) -> None:
-        """Take the view and compute the required locks."""
+    def use_view(self, view: CatalogView) -> None:
+        """Set the statement's view and compute the required locks."""
         self.view = view
         self.requests = self.request.required_locks(view)
 
@@ -300,34 +303,42 @@ class _Batch:
         with pipelined(self._connection):
             read_view = look_up(self._connection, self._lookup)
         view = read_view()
-        self._look(self.statements, view)
-        asking = [statement for statement in self.statements if statement.asks]
+        self._use_view(self.statements, view)
+        requesting = [statement for statement in self.statements if statement.requests_locks]
         rows = [
             *announced,
-            *(statement.transaction.row for statement in asking if statement.transaction.is_new),
+            *(
+                statement.transaction.row
+                for statement in requesting
+                if statement.transaction.is_new
+            ),
         ]
-        if not asking:
+        if not requesting:
             self._transactions.register(self._connection, rows)
             return None
-        rows, now = self._request_locks(asking, rows, view)
-        if self._is_alone and asking[0].locks is None:
+        rows, now = self._request_locks(requesting, rows, view)
+        if self._is_alone and requesting[0].locks is None:
             self._transactions.insert(self._connection, rows)
-            rows, now = [], self._request_alone(asking[0])
+            rows, now = [], self._request_alone(requesting[0])
         self._set_versions(now)
         self._write(rows, now.instant)
         return now
 
-    def _look(self, statements: Sequence[_Statement], view: CatalogView) -> None:
+    def _use_view(self, statements: Sequence[_Statement], view: CatalogView) -> None:
+        """Set the statements' view.
+
+        A statement whose locks can't be computed is set apart; if it is alone, its error is raised.
+        """
         for statement in statements:
             try:
-                statement.look(view if self._is_alone else view.part(statement.request.lookup))
+                statement.use_view(view if self._is_alone else view.part(statement.request.lookup))
             except Exception:
                 if self._is_alone:
                     raise
                 statement.is_apart = True
 
     def _request_locks(
-        self, asking: Sequence[_Statement], rows: list[dict[str, Any]], view: CatalogView
+        self, requesting: Sequence[_Statement], rows: list[dict[str, Any]], view: CatalogView
     ) -> tuple[list[dict[str, Any]], Newest]:
         """Request all locks; return the new transactions' rows with numbers, and the newest
         versions.
@@ -343,7 +354,7 @@ class _Batch:
                 statement.requests or (),
                 statement.transaction.id in new,
             )
-            for statement in asking
+            for statement in requesting
         ]
         with pipelined(self._connection):
             number_rows = self._transactions.send_registration(self._connection, rows)
@@ -355,13 +366,15 @@ class _Batch:
             )
             read_newest = newest(self._connection, view.ids)
         rows = number_rows()
-        for statement, result in zip(asking, read_results()):
+        for statement, result in zip(requesting, read_results()):
             statement.locks, statement.is_settled = result, result is not None
             statement.is_apart = result is None and not self._is_alone
             statement.grants = () if result is None else result.granted
         if read_view is not None:
-            self._look_again([statement for statement in asking if statement.grants], read_view())
-        for statement in asking:
+            self._use_second_view(
+                [statement for statement in requesting if statement.grants], read_view()
+            )
+        for statement in requesting:
             statement.is_settled = statement.is_settled and statement.view.ids <= view.ids
         return rows, read_newest()
 
@@ -377,13 +390,13 @@ class _Batch:
         )
         statement.is_settled = statement.locks.waiting is None
         if not self._database.has_single_writer:
-            self._look_again([statement], look_up(self._connection, self._lookup)())
+            self._use_second_view([statement], look_up(self._connection, self._lookup)())
         return newest(self._connection, statement.view.ids)()
 
-    def _look_again(self, statements: Sequence[_Statement], view: CatalogView) -> None:
-        """Compute the required locks again; a statement whose locks have changed isn't settled."""
+    def _use_second_view(self, statements: Sequence[_Statement], view: CatalogView) -> None:
+        """Compute the required locks again; a statement whose locks change isn't settled."""
         before = [statement.requests for statement in statements]
-        self._look(statements, view)
+        self._use_view(statements, view)
         for statement, requests in zip(statements, before):
             statement.is_settled = statement.is_settled and statement.requests == requests
 

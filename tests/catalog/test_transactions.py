@@ -116,7 +116,7 @@ def test_a_heartbeat_ends_what_nobody_holds(
     with monkeypatch.context() as patched:
         patched.setattr(user.catalog._database, "writing_relaxed", refuse)
         sessions.renew()
-    assert "waits for the next one" in caplog.text
+    assert "the next heartbeat repeats it" in caplog.text
     sessions.renew()
     assert living(transactions) == set()
     assert session in {one.id for one in sessions.entries()}

@@ -155,7 +155,7 @@ class _Worker:
         the lake.
         """
         catalog = session.engine.catalog.of_lake()
-        if session.engine.lost is not None:
+        if session.engine.recovery_required is not None:
             return False
         for entry in catalog.tables("default"):
             try:

@@ -12,8 +12,8 @@ from txlake.session.transaction import Transaction
 
 def refuse_lost(engine: Engine) -> None:
     """Raise InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
-    if engine.lost is not None:
-        raise type(engine.lost.error)(str(engine.lost.error))
+    if engine.recovery_required is not None:
+        raise type(engine.recovery_required.error)(str(engine.recovery_required.error))
 
 
 def handle_entry(handle: Handle) -> TableEntry:

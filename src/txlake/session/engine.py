@@ -85,13 +85,13 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class RecoveryRequired:
     """The reason why a lake can't be used before its catalog is recovered.
 
     Attributes:
-        lake: the id that the catalog is to have.
-        epoch: the newest that the lake has had; the recovered catalog gets a later one.
-        error: what statements raise until then.
+        lake: the lake's id, which the recovered catalog gets.
+        epoch: the newest epoch that the lake has had; the recovered catalog gets a later one.
+        error: the error that statements raise before the recovery.
     """
 
     lake: str
@@ -99,39 +99,39 @@ class Lost:
     error: TxlakeError
 
     @staticmethod
-    def new(shown: str, warehouse: str, lake: str, epoch: int) -> Lost:
+    def new(display_url: str, warehouse: str, lake: str, epoch: int) -> RecoveryRequired:
         """Return the reason for an empty catalog in place of the lake's own."""
-        return Lost(
+        return RecoveryRequired(
             lake,
             epoch,
             InvalidRequest(
-                f"catalog {shown} is new, and {warehouse} is the warehouse of lake {lake}, whose "
-                "catalog knows its tables: give that catalog, or, when it is lost, rebuild it from "
-                "the tables' logs with lake.recover()"
+                f"catalog {display_url} is new, and {warehouse} is the warehouse of lake {lake}, "
+                "whose catalog knows its tables: give that catalog, or, when it is lost, rebuild "
+                "it from the tables' logs with lake.recover()"
             ),
         )
 
     @staticmethod
-    def older(shown: str, lake: str, found: int, epoch: int) -> Lost:
+    def older(display_url: str, lake: str, catalog_epoch: int, epoch: int) -> RecoveryRequired:
         """Return the reason for a catalog from before a recovery."""
-        return Lost(
+        return RecoveryRequired(
             lake,
             epoch,
             CorruptTable(
-                f"catalog {shown} has epoch {found}, and its lake has had epoch {epoch}: it is a "
-                "copy from before a recovery. Give the recovered catalog, or bring this one up to "
-                "the tables' logs with lake.recover()"
+                f"catalog {display_url} has epoch {catalog_epoch}, and its lake has had epoch "
+                f"{epoch}: it is a copy from before a recovery. Give the recovered catalog, or "
+                "bring this one up to the tables' logs with lake.recover()"
             ),
         )
 
     @staticmethod
-    def unfinished(shown: str, lake: str, epoch: int) -> Lost:
+    def unfinished(display_url: str, lake: str, epoch: int) -> RecoveryRequired:
         """Return the reason for a recovery that is running or was interrupted."""
-        return Lost(
+        return RecoveryRequired(
             lake,
             epoch,
             CorruptTable(
-                f"catalog {shown}: a recovery has begun and didn't end; connect again when "
+                f"catalog {display_url}: a recovery has begun and didn't end; connect again when "
                 "lake.recover() has ended in the process that runs it, or run it again"
             ),
         )
@@ -142,7 +142,7 @@ class _State:
     """The state that all engines of one lake in this process share."""
 
     is_closed: bool = False
-    lost: Lost | None = None
+    recovery_required: RecoveryRequired | None = None
 
 
 @dataclass(kw_only=True)
@@ -193,13 +193,13 @@ class Engine:
         return self._state.is_closed
 
     @property
-    def lost(self) -> Lost | None:
+    def recovery_required(self) -> RecoveryRequired | None:
         """The reason why the catalog has to be recovered first, if it has to."""
-        return self._state.lost
+        return self._state.recovery_required
 
-    @lost.setter
-    def lost(self, lost: Lost | None) -> None:
-        self._state.lost = lost
+    @recovery_required.setter
+    def recovery_required(self, required: RecoveryRequired | None) -> None:
+        self._state.recovery_required = required
 
     @property
     def spark(self) -> SparkSession:

@@ -15,7 +15,7 @@ from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
 from txlake.session.catalog_access import transaction_of
-from txlake.session.engine import Lost
+from txlake.session.engine import RecoveryRequired
 from txlake.session.membership import attachment
 from txlake.session.membership.attachment import attach_unattached
 from txlake.session.membership.dropping import finish_interrupted
@@ -59,10 +59,10 @@ def test_without_a_lake_there_is_no_catalog(lake: Offline) -> None:
 
 
 def test_a_lake_whose_catalog_is_lost_takes_no_statement(lake: Offline) -> None:
-    lake.engine.lost = Lost.new("catalog", "place", "another", 1)
+    lake.engine.recovery_required = RecoveryRequired.new("catalog", "place", "another", 1)
     with pytest.raises(InvalidRequest, match=r"lake\.recover"):
         lake.run("CREATE TABLE t (id INT)")
-    lake.engine.lost = None
+    lake.engine.recovery_required = None
     lake.run("CREATE TABLE t (id INT)")
 
 

@@ -26,7 +26,7 @@ def test_the_first_catalog_marks_the_warehouse() -> None:
     open_lake(lake.session)
     assert read_marker(lake.engine.warehouse) == Marker(lake.catalog.lake_id, 1)
     open_lake(lake.session)
-    assert lake.engine.lost is None
+    assert lake.engine.recovery_required is None
 
 
 def test_opening_finishes_what_was_left() -> None:
@@ -48,8 +48,8 @@ def test_an_empty_catalog_on_another_lakes_warehouse_is_a_lost_one() -> None:
     open_lake(first.session)
     second = Offline(first.place)
     open_lake(second.session)
-    assert second.engine.lost is not None
-    assert second.engine.lost.lake == first.catalog.lake_id
+    assert second.engine.recovery_required is not None
+    assert second.engine.recovery_required.lake == first.catalog.lake_id
 
 
 def test_a_catalog_with_tables_does_not_open_another_lakes_warehouse() -> None:
@@ -101,7 +101,7 @@ def test_another_path_to_the_same_folder_opens_the_lake(tmp_path: Path) -> None:
     with closing(Catalog(f"sqlite:///{tmp_path}/origin/catalog.db", System())) as catalog:
         lake = Offline(str(tmp_path / "link"), catalog)
         open_lake(lake.session)
-        assert lake.engine.lost is None
+        assert lake.engine.recovery_required is None
 
 
 def test_an_external_table_may_have_the_name_of_a_folder_here(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_of_two_that_mark_one_warehouse_the_first_is_right() -> None:
 
     lake.instead["put_if_absent"] = other_was_first
     open_lake(lake.session)
-    assert lake.engine.lost is not None
-    assert lake.engine.lost.lake == "the other"
+    assert lake.engine.recovery_required is not None
+    assert lake.engine.recovery_required.lake == "the other"
 
 
 def test_a_marker_whose_reply_and_bytes_are_lost_is_told() -> None:
@@ -148,7 +148,7 @@ def test_opening_again_writes_no_marker() -> None:
     open_lake(lake.session)
     lake.failing.add("put")
     open_lake(lake.session)
-    assert lake.engine.lost is None
+    assert lake.engine.recovery_required is None
 
 
 def test_where_a_lake_that_isnt_in_a_folder_has_its_tables_is_its_own_affair() -> None:
@@ -165,7 +165,7 @@ def test_where_a_lake_that_isnt_in_a_folder_has_its_tables_is_its_own_affair() -
         )
         transaction.change_name(elsewhere, {})
     open_lake(lake.session)
-    assert lake.engine.lost is None
+    assert lake.engine.recovery_required is None
 
 
 def test_a_catalog_may_have_a_second_warehouse(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_a_catalog_may_have_a_second_warehouse(tmp_path: Path) -> None:
     first.run("CREATE TABLE t (id INT)")
     second = Offline(str(tmp_path / "second"), first.catalog)
     open_lake(second.session)
-    assert second.engine.lost is None
+    assert second.engine.recovery_required is None

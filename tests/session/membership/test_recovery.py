@@ -79,7 +79,7 @@ def test_without_a_marker_the_lake_is_a_new_one() -> None:
     lake = Offline()
     report = recover(lake.session, ())
     assert report.tables == ()
-    assert lake.engine.lost is None
+    assert lake.engine.recovery_required is None
 
 
 def test_a_lake_whose_marker_and_catalog_are_lost_says_how_to_mark_it(lake: Offline) -> None:

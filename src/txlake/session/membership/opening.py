@@ -13,7 +13,7 @@ from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.engine import Lost
+from txlake.session.engine import RecoveryRequired
 from txlake.session.membership.attachment import attach_unattached
 from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.session import Session
@@ -37,7 +37,8 @@ class Marker:
 def open_lake(session: Session) -> None:
     """Prepare a session's lake for statements.
 
-    If the catalog has to be recovered first, sets `engine.lost`: statements are refused then.
+    If the catalog has to be recovered first, `engine.recovery_required` is set: statements are
+    refused then.
 
     Raises InvalidRequest if the warehouse is another lake's or was copied, Unavailable if the
     warehouse or the catalog can't be reached.
@@ -51,14 +52,20 @@ def open_lake(session: Session) -> None:
     if marker.lake != own.lake:
         if not catalog.is_empty():
             catalog.check_warehouse(marker.lake, warehouse.url)
-        engine.lost = Lost.new(catalog.display_url, warehouse.url, marker.lake, marker.epoch)
+        engine.recovery_required = RecoveryRequired.new(
+            catalog.display_url, warehouse.url, marker.lake, marker.epoch
+        )
         return
     _require_not_copied(catalog, warehouse)
     if marker.epoch > own.epoch:
-        engine.lost = Lost.older(catalog.display_url, marker.lake, own.epoch, marker.epoch)
+        engine.recovery_required = RecoveryRequired.older(
+            catalog.display_url, marker.lake, own.epoch, marker.epoch
+        )
         return
     if catalog.recovery.is_unfinished():
-        engine.lost = Lost.unfinished(catalog.display_url, marker.lake, own.epoch)
+        engine.recovery_required = RecoveryRequired.unfinished(
+            catalog.display_url, marker.lake, own.epoch
+        )
         return
     if marker.epoch < own.epoch:  # a recovery was interrupted before it wrote the marker
         write_marker(warehouse, own)

@@ -27,7 +27,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER, StagedCommit, parse_name
 from txlake.session.catalog_access import transaction_of
-from txlake.session.engine import Engine, Lost
+from txlake.session.engine import Engine, RecoveryRequired
 from txlake.session.membership.drop_note import DropNote, read_drop_note
 from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.membership.opening import MARKER, Marker, read_marker, write_marker
@@ -75,15 +75,17 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     assert warehouse is not None
     places = {engine.store_at(place).url: False for place in locations}
     places = dict.fromkeys(_tables_below(warehouse), True) | places
-    lost = engine.lost
+    required = engine.recovery_required
     report = _Report(is_new=catalog.is_empty())
-    if lost is None and not _is_at_odds(engine, places, report):
+    if required is None and not _is_at_odds(engine, places, report):
         return report.result()
     marker = read_marker(warehouse)
-    lake = catalog.lake_id if lost is None else lost.lake
+    lake = catalog.lake_id if required is None else required.lake
     newest = max(catalog.epoch, 0 if marker is None else marker.epoch)
     epoch = catalog.recovery.begin(lake, newest + 1, session.number())
-    engine.lost = lost or Lost.unfinished(catalog.display_url, lake, epoch)
+    engine.recovery_required = required or RecoveryRequired.unfinished(
+        catalog.display_url, lake, epoch
+    )
     write_marker(warehouse, Marker(lake, epoch))
     report = _Report(is_new=report.is_new, is_needed=True)
     states = catalog.recovery.table_states()
@@ -94,7 +96,7 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
         with report.collecting_errors(place):
             _attach_unknown(session, epoch, place, report, managed=places[place])
     catalog.recovery.end(epoch)
-    engine.lost = None
+    engine.recovery_required = None
     engine.forget_all()
     finish_interrupted(engine)
     return report.result()

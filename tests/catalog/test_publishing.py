@@ -127,7 +127,7 @@ def test_what_cannot_be_written_when_it_ends_is_logged(
     monkeypatch.setattr(user.catalog._fence, "epoch", 7)
     with caplog.at_level(logging.WARNING):
         user.catalog.ledger.close()
-    assert "who opens these tables next notes their publication" in caplog.text
+    assert "publications are recorded when the tables are next opened" in caplog.text
     assert pending(other) == [1]
 
 

@@ -1,8 +1,8 @@
 """Tracking of resources whose owner may be garbage-collected without closing them.
 
-A finalizer would run at once, and Python drops the exceptions of finalizers: a KeyboardInterrupt
-there would be lost, and the resource kept for ever. So nothing runs when an owner is collected; the
-owner is looked at later, when `abandoned` is called.
+A finalizer would run immediately, and Python drops the exceptions of finalizers: a
+KeyboardInterrupt in one would be lost, and the resource never closed. So nothing runs when an owner
+is collected; `abandoned` finds such owners later.
 """
 
 from __future__ import annotations

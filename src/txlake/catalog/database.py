@@ -142,7 +142,7 @@ class Database:
     def turn(self) -> AbstractContextManager[object]:
         """Return this process's turn to write, which `writing` and `writing_relaxed` take too.
 
-        Take it before any lock that is held while one of them is open.
+        Take the turn before any lock that is held during such a transaction.
         """
         return self._writing_turn
 

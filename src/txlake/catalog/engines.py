@@ -189,7 +189,7 @@ class Liveness:
         try:
             dialect.do_ping(connection)
         except dialect.loaded_dbapi.Error as error:
-            raise InvalidatePoolError from error  # the others came before the server went away too
+            raise InvalidatePoolError from error  # the pool's other connections are lost as well
 
 
 def _pool(busy_timeout_s: float) -> dict[str, Any]:

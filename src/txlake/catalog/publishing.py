@@ -189,7 +189,7 @@ class Publications:
         try:
             self._database.run_shielded(self.write_deferred)
         except TxlakeError as error:
-            _log.warning("who opens these tables next notes their publication: %s", error)
+            _log.warning("publications are recorded when the tables are next opened: %s", error)
 
     def _write_batch(self, requests: Sequence[Mapping[str, VersionRange]]) -> Sequence[bool]:
         by_table: dict[str, list[VersionRange]] = {}

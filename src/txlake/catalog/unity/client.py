@@ -179,7 +179,7 @@ class UnityClient:
             from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
         except ImportError as error:
             raise InvalidRequest(
-                'a Unity Catalog is asked by urllib3, which is missing: pip install "txlake[unity]"'
+                'a Unity Catalog needs urllib3, which is missing: pip install "txlake[unity]"'
             ) from error
 
         url = f"{root or self.url}{path}" + (f"?{urlencode(query)}" if query else "")

@@ -22,7 +22,7 @@ def upgrade() -> None:
 
 
 def _make_lake() -> None:
-    # Those from before Alembic refuse the catalog by this number.
+    # By this number, versions of txlake from before Alembic refuse the catalog.
     schema = op.create_table("txlake_schema", sa.Column("version", sa.Integer, nullable=False))
     op.bulk_insert(schema, [{"version": 3}])
     op.create_table(

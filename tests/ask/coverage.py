@@ -1,4 +1,4 @@
-"""Counts which types, writers, operators and features met which ways, and says what was not met."""
+"""Coverage: the types, writers, operators and features that each way has met."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS: Mapping[str, Sequence[str]] = {
 
 
 def lines(reached: Reached) -> Iterator[str]:
-    """A table for each topic: a line for each row, its fewest and its most questions by a way."""
+    """Yield a table for each topic, with the fewest and the most questions of a way in each row."""
     for topic, names in _ROWS.items():
         yield f"{topic} x way (questions, the fewest and the most of a way):"
         for name in names:
@@ -38,7 +38,7 @@ def lines(reached: Reached) -> Iterator[str]:
 
 
 def empty(reached: Reached) -> list[str]:
-    """The cells that no question reached, though one could."""
+    """Return the cells that no question reached, though one could."""
     missing = [
         f"{topic} {name}, way {way}"
         for topic, names in _ROWS.items()

@@ -1,10 +1,10 @@
-"""The texts of conditions that are drawn as they are, by the type of their column."""
+"""The forms of conditions, by the type of their column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-# Operator, its text, and whether it may fail: {c} a column, {v} a value of its type, {op} =, < ...
+# Operator, text, whether evaluation may fail: {c} a column, {v} a value of its type, {op} =, < ...
 FUNCTIONS: Mapping[str, Sequence[tuple[str, str, bool]]] = {
     "number": (
         ("abs", "abs({c}) {op} abs({v})", True),
@@ -102,9 +102,9 @@ FUNCTIONS: Mapping[str, Sequence[tuple[str, str, bool]]] = {
         ("binary greatest", "greatest({c}, {v}) = {c}", False),
     ),
 }
-# Texts that parsers read in different ways, and whether they may fail: <c> a column, <v> and <w>
-# values of its type.
-SPELLED: Mapping[str, Sequence[tuple[str, bool]]] = {
+# Texts with difficult syntax, and whether evaluation may fail: <c> a column, <v> and <w> values of
+# its type.
+SPELLINGS: Mapping[str, Sequence[tuple[str, bool]]] = {
     "any": (
         ("NOT <c> = <v>", False),
         ("! <c> = <v>", False),
@@ -269,8 +269,9 @@ NESTED: Mapping[str, Sequence[tuple[str, str, bool]]] = {
         ("to_json", "to_json({c}) = to_json({v})", False),
     ),
 }
-# What a column is set to: {c} itself, {d} another of its group, {v} a value of its type.
-ASSIGNED: Mapping[str, Sequence[str]] = {
+# Expressions that UPDATE assigns to a column: {c} itself, {d} another column of its group, {v} a
+# value of its type.
+ASSIGNMENTS: Mapping[str, Sequence[str]] = {
     "number": (
         *("{c} + 1", "{c} - 1", "{c} * 2", "{c} / 2", "-{c}", "{c} + {d}", "{c} - {d}"),
         *("{c} * {d}", "{d}", "{v}", "5", "1.5", "1e0", "-0.0D", "NULL", "abs({c})", "{c} * 1.5D"),

@@ -1,4 +1,4 @@
-"""The types of the drawn columns: values at their edges, and the SQL that means each of them."""
+"""The types of random columns: their edge values, and the SQL text of each value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 NAN, INFINITY = float("nan"), float("inf")
-_CUT = "x" * 32  # as long as the texts of statistics are cut to
+_CUT = "x" * 32  # the length to which statistics truncate texts
 _LAST = "\U0010ffff"
 
 
@@ -23,9 +23,9 @@ class Kind:
 
     Attributes:
         sql: its SQL type, which is also its name here.
-        group: kinds of one group are compared with each other without a cast.
-        literal: the SQL text of a value that isn't None, of exactly this type.
-        partitions: whether a table may be partitioned by it.
+        group: types of one group are compared with each other without a cast.
+        literal: returns the SQL text of a value other than None, of exactly this type.
+        partitions: a table may be partitioned by it.
         wider: the types that ALTER TABLE may change it to.
     """
 
@@ -40,7 +40,7 @@ class Kind:
 
 
 def quoted(text: str) -> str:
-    """A text as a SQL literal, under the default settings."""
+    """Return a text as a SQL literal under the default settings."""
     shown = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{shown}'"
 
@@ -73,7 +73,7 @@ def _bigint(value: int) -> str:
 
 
 def time_text(value: datetime) -> str:
-    """A time as a literal has it, with the zone where it has one."""
+    """Return a time as in a literal, with the zone if it has one."""
     zone = "" if value.tzinfo is None else "Z"
     fraction = f".{value.microsecond:06}" if value.microsecond else ""
     return (
@@ -83,7 +83,7 @@ def time_text(value: datetime) -> str:
 
 
 def _single(value: float) -> float:
-    """The nearest single-precision number."""
+    """Return the nearest single-precision number."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
@@ -294,7 +294,7 @@ _ALL = (
     ),
 )
 KINDS: Mapping[str, Kind] = {kind.sql: kind for kind in _ALL}
-# What columns may become by ALTER TABLE, beside the kinds that they begin as.
+# A type that columns get by ALTER TABLE only.
 DECIMAL_WIDE = Kind(
     "DECIMAL(12,4)",
     pa.decimal128(12, 4),
@@ -306,10 +306,10 @@ EVERY: Mapping[str, Kind] = {**KINDS, DECIMAL_WIDE.sql: DECIMAL_WIDE}
 
 
 def literal(sql: str, value: Any) -> str:
-    """The SQL text of a value of this type."""
+    """Return the SQL text of a value of this type."""
     return f"CAST(NULL AS {sql})" if value is None else EVERY[sql].literal(value)
 
 
-def drawn(luck: Random, kind: Kind, pool: Sequence[Any], nulls: float) -> Any:
-    """A value of the pool, now and then NULL."""
-    return None if luck.random() < nulls else luck.choice(pool)
+def random_value(rng: Random, kind: Kind, pool: Sequence[Any], nulls: float) -> Any:
+    """Return a value of the pool, or NULL with the likelihood `nulls`."""
+    return None if rng.random() < nulls else rng.choice(pool)

@@ -1,4 +1,4 @@
-"""Makes the drawn tables: each writer puts rows into a folder, and the lake does the rest."""
+"""Creates random tables: each writer puts rows into a folder, and the lake does the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltalake import WriterProperties, write_deltalake
 from pyspark.sql.types import StructType
 
 from tests.ask.kinds import literal
-from tests.ask.tables import ID, MARK, OWN_WRITERS, Plan, Row, Step, arrow_of
+from tests.ask.tables import ID, MARK, OWN_WRITERS, Plan, Row, Step, as_arrow
 from txlake.protocol.paths import escape_partition
 from txlake.session.command import AsRows
 
@@ -30,13 +30,13 @@ _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A table that is there.
+class CreatedTable:
+    """A table that exists.
 
     Attributes:
-        sql: what statements call it.
-        call: what methods call it.
-        folder: where it lies.
+        sql: its name in statements.
+        call: its name in method calls.
+        folder: its folder.
     """
 
     plan: Plan
@@ -45,8 +45,8 @@ class Made:
     folder: Path
 
 
-class Maker:
-    """Makes tables for a lake, and takes them away."""
+class TableMaker:
+    """Creates tables in a lake, and drops them."""
 
     def __init__(self, lake: Lake, scratch: Path, spark: SparkSession | None = None) -> None:
         self._spark = spark
@@ -55,16 +55,16 @@ class Maker:
         self._count = 0
 
     def memory(self, plan: Plan) -> DataFrame:
-        """The table's rows in Spark's memory: no reader has anything to skip there."""
-        return self._frame(plan, arrow_of(plan, plan.rows, later=True), later=True)
+        """Return the table's rows in Spark's memory, where no reader can skip anything."""
+        return self._frame(plan, as_arrow(plan, plan.rows, widened=True), widened=True)
 
     @contextmanager
-    def table(self, plan: Plan) -> Iterator[Made]:
-        """The table, until the block ends."""
+    def table(self, plan: Plan) -> Iterator[CreatedTable]:
+        """Create the table, and drop it at the end of this block."""
         self._count += 1
         name = f"t{self._count}"
         folder = self._scratch / "tables" / name
-        made = Made(
+        table = CreatedTable(
             plan,
             f"delta.`{folder}`" if plan.is_path else name,
             str(folder) if plan.is_path else name,
@@ -72,13 +72,13 @@ class Maker:
         )
         try:
             if plan.writer in OWN_WRITERS:
-                self._create(made, name)
-            self._write(made)
+                self._create(table, name)
+            self._write(table)
             if not plan.is_path and plan.writer not in OWN_WRITERS:
                 self._lake.attach(str(folder), name)
             for step in plan.steps:
-                self._step(made, step)
-            yield made
+                self._step(table, step)
+            yield table
         finally:
             if not plan.is_path:
                 with suppress(Exception):
@@ -88,8 +88,8 @@ class Maker:
     def _run(self, text: str) -> None:
         self._lake._answered(text, None, AsRows())  # without Spark where it can be
 
-    def _create(self, made: Made, name: str) -> None:
-        plan = made.plan
+    def _create(self, table: CreatedTable, name: str) -> None:
+        plan = table.plan
         columns = ", ".join(
             [
                 f"{ID} INT",
@@ -100,51 +100,51 @@ class Maker:
         parts = ", ".join(f"`{one}`" for one in plan.partition_by)
         properties = ", ".join(f"'{key}' = '{one}'" for key, one in plan.properties.items())
         self._run(
-            f"CREATE TABLE {made.sql} ({columns}) USING DELTA"
+            f"CREATE TABLE {table.sql} ({columns}) USING DELTA"
             + (f" PARTITIONED BY ({parts})" if parts else "")
-            + ("" if plan.is_path else f" LOCATION '{made.folder}'")
+            + ("" if plan.is_path else f" LOCATION '{table.folder}'")
             + f" TBLPROPERTIES ({properties})"
         )
 
-    def _write(self, made: Made) -> None:
-        plan = made.plan
+    def _write(self, table: CreatedTable) -> None:
+        plan = table.plan
         for place, (writer, rows) in enumerate(plan.chunks):
             if place == plan.widened_before:
                 for column in plan.columns:
-                    if column.later is not None:
+                    if column.widened is not None:
                         self._run(
-                            f"ALTER TABLE {made.sql} ALTER COLUMN {column.quoted} "
-                            f"TYPE {column.later}"
+                            f"ALTER TABLE {table.sql} ALTER COLUMN {column.quoted} "
+                            f"TYPE {column.widened}"
                         )
-            later = plan.widened_before is not None and place >= plan.widened_before
+            widened = plan.widened_before is not None and place >= plan.widened_before
             if rows or place == 0:
-                _WRITES[writer](self, made, rows, later)
+                _WRITES[writer](self, table, rows, widened)
         if plan.writer in ("pyarrow", "duckdb"):
             types = {column.name: column.sql for column in plan.columns}
             parts = ", ".join(f"`{one}` {types[one]}" for one in plan.partition_by)
             self._run(
-                f"CONVERT TO DELTA parquet.`{made.folder}`"
+                f"CONVERT TO DELTA parquet.`{table.folder}`"
                 + (f" PARTITIONED BY ({parts})" if parts else "")
             )
 
-    def _step(self, made: Made, step: Step) -> None:
+    def _step(self, table: CreatedTable, step: Step) -> None:
         ids = ", ".join(map(str, step.ids))
         match step.what:
             case "delete":
-                self._run(f"DELETE FROM {made.sql} WHERE {ID} IN ({ids})")
+                self._run(f"DELETE FROM {table.sql} WHERE {ID} IN ({ids})")
             case "update":
-                self._run(f"UPDATE {made.sql} SET {MARK} = 0 WHERE {ID} IN ({ids})")
+                self._run(f"UPDATE {table.sql} SET {MARK} = 0 WHERE {ID} IN ({ids})")
             case "optimize":
-                self._run(f"OPTIMIZE {made.sql}")
+                self._run(f"OPTIMIZE {table.sql}")
             case "checkpoint":
                 self._run(
-                    f"ALTER TABLE {made.sql} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+                    f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
                 )
             case other:
                 raise ValueError(f"no step {other}")
 
-    def _frame(self, plan: Plan, rows: pa.Table, *, later: bool) -> DataFrame:
-        types = [(one.name, one.kind.sql if later else one.sql) for one in plan.columns]
+    def _frame(self, plan: Plan, rows: pa.Table, *, widened: bool) -> DataFrame:
+        types = [(one.name, one.kind.sql if widened else one.sql) for one in plan.columns]
         fields = [(ID, "INT"), *types, (MARK, "INT")]
         schema = ", ".join(f"`{name}` {sql}" for name, sql in fields)
         typed = StructType.fromDDL(schema)
@@ -154,92 +154,92 @@ class Maker:
 
     # The writers
 
-    def _values(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        plan = made.plan
-        types = {one.name: one.kind.sql if later else one.sql for one in plan.columns}
+    def _values(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        plan = table.plan
+        types = {one.name: one.kind.sql if widened else one.sql for one in plan.columns}
         types = {ID: "INT", **types, MARK: "INT"}
         shown = (f"({', '.join(_text(types[name], row[name]) for name in types)})" for row in rows)
-        self._run(f"INSERT INTO {made.sql} VALUES {', '.join(shown)}")
+        self._run(f"INSERT INTO {table.sql} VALUES {', '.join(shown)}")
 
-    def _insert(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        table = arrow_of(made.plan, rows, later=later)
-        self._frame(made.plan, table, later=later).createOrReplaceTempView("asked_rows")
+    def _insert(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        data = as_arrow(table.plan, rows, widened=widened)
+        self._frame(table.plan, data, widened=widened).createOrReplaceTempView("asked_rows")
         try:
-            self._run(f"INSERT INTO {made.sql} SELECT * FROM asked_rows")
+            self._run(f"INSERT INTO {table.sql} SELECT * FROM asked_rows")
         finally:
             assert self._spark is not None
             self._spark.catalog.dropTempView("asked_rows")
 
-    def _spark_frame(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        table = arrow_of(made.plan, rows, later=later)
-        self._lake.write(self._frame(made.plan, table, later=later), made.call, "append")
+    def _spark_frame(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        data = as_arrow(table.plan, rows, widened=widened)
+        self._lake.write(self._frame(table.plan, data, widened=widened), table.call, "append")
 
-    def _arrow(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        self._lake.write(arrow_of(made.plan, rows, later=later), made.call, "append")
+    def _arrow(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        self._lake.write(as_arrow(table.plan, rows, widened=widened), table.call, "append")
 
-    def _delta_rs(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        group = made.plan.group_rows
+    def _delta_rs(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        group = table.plan.group_rows
         options: dict[str, Any] = {}
         if group is not None:
             options["writer_properties"] = WriterProperties(max_row_group_size=group)
         write_deltalake(
-            made.folder,
-            arrow_of(made.plan, rows, later=later),
+            table.folder,
+            as_arrow(table.plan, rows, widened=widened),
             mode="append",
-            partition_by=list(made.plan.partition_by) or None,
+            partition_by=list(table.plan.partition_by) or None,
             **options,
         )
 
-    def _polars(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        options = {"partition_by": list(made.plan.partition_by)} if made.plan.partition_by else {}
-        frame = pl.from_arrow(arrow_of(made.plan, rows, later=later))
+    def _polars(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        options = {"partition_by": list(table.plan.partition_by)} if table.plan.partition_by else {}
+        frame = pl.from_arrow(as_arrow(table.plan, rows, widened=widened))
         assert isinstance(frame, pl.DataFrame)
-        frame.write_delta(str(made.folder), mode="append", delta_write_options=options)
+        frame.write_delta(str(table.folder), mode="append", delta_write_options=options)
 
-    def _pyarrow(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        plan = made.plan
-        table = arrow_of(plan, rows, later=later)
+    def _pyarrow(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        plan = table.plan
+        data = as_arrow(plan, rows, widened=widened)
         folders: dict[str, list[int]] = {}
         for place, row in enumerate(rows):
             folders.setdefault(_folder(plan, row), []).append(place)
         for folder, places in folders.items():
-            target = made.folder / folder
+            target = table.folder / folder
             target.mkdir(parents=True, exist_ok=True)
             pq.write_table(
-                table.take(places).drop_columns(list(plan.partition_by)),
+                data.take(places).drop_columns(list(plan.partition_by)),
                 target / f"{rows[places[0]][ID]:05}.parquet",
                 row_group_size=plan.group_rows,
                 write_page_index=plan.group_rows != 7,
                 data_page_size=None if plan.group_rows is None else 16,
             )
 
-    def _duckdb(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        made.folder.mkdir(parents=True, exist_ok=True)
-        table = arrow_of(made.plan, rows, later=later)
+    def _duckdb(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        table.folder.mkdir(parents=True, exist_ok=True)
+        data = as_arrow(table.plan, rows, widened=widened)
         with duckdb.connect(config={"threads": 1}) as duck:
-            duck.register("drawn", table)
-            target = made.folder / f"{rows[0][ID]:05}.parquet"
+            duck.register("drawn", data)
+            target = table.folder / f"{rows[0][ID]:05}.parquet"
             duck.execute(f"COPY (SELECT * FROM drawn) TO '{target}' (FORMAT parquet)")
 
-    def _delta_spark(self, made: Made, rows: Sequence[Row], later: bool) -> None:
-        plan = made.plan
-        table = arrow_of(plan, rows, later=later)
-        writer = self._frame(plan, table, later=later).write.format("delta").mode("append")
+    def _delta_spark(self, table: CreatedTable, rows: Sequence[Row], widened: bool) -> None:
+        plan = table.plan
+        data = as_arrow(plan, rows, widened=widened)
+        writer = self._frame(plan, data, widened=widened).write.format("delta").mode("append")
         if plan.partition_by:
             writer = writer.partitionBy(*plan.partition_by)
-        writer.options(**plan.properties).save(str(made.folder))
+        writer.options(**plan.properties).save(str(table.folder))
 
 
-_WRITES: Mapping[str, Callable[[Maker, Made, Sequence[Row], bool], None]] = {
-    "values": Maker._values,
-    "insert": Maker._insert,
-    "spark-frame": Maker._spark_frame,
-    "arrow": Maker._arrow,
-    "delta-rs": Maker._delta_rs,
-    "polars": Maker._polars,
-    "pyarrow": Maker._pyarrow,
-    "duckdb": Maker._duckdb,
-    "delta-spark": Maker._delta_spark,
+_WRITES: Mapping[str, Callable[[TableMaker, CreatedTable, Sequence[Row], bool], None]] = {
+    "values": TableMaker._values,
+    "insert": TableMaker._insert,
+    "spark-frame": TableMaker._spark_frame,
+    "arrow": TableMaker._arrow,
+    "delta-rs": TableMaker._delta_rs,
+    "polars": TableMaker._polars,
+    "pyarrow": TableMaker._pyarrow,
+    "duckdb": TableMaker._duckdb,
+    "delta-spark": TableMaker._delta_spark,
 }
 
 
@@ -248,7 +248,7 @@ def _text(sql: str, value: Any) -> str:
 
 
 def _folder(plan: Plan, row: Row) -> str:
-    """The folder of a row, by Hive's rules, for types that have plain texts."""
+    """Return the folder of a row by Hive's rules, for types with plain texts."""
     parts = []
     for name in plan.partition_by:
         value = row[name]

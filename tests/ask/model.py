@@ -1,4 +1,4 @@
-"""What the log's predicates mean, row by row in Python: the reference where no Spark is at hand."""
+"""The meaning of the log's predicates, row by row in Python: the reference without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from txlake.log.predicates import (
 )
 from txlake.protocol.times import FarTime, micros_of
 
-_COMPARED: Mapping[Operator, Callable[[Any, Any], bool]] = {
+_COMPARISONS: Mapping[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: lambda one, other: one == other,
     Operator.SAME: lambda one, other: one == other,
     Operator.NOT_EQUAL: lambda one, other: one != other,
@@ -33,41 +33,39 @@ _COMPARED: Mapping[Operator, Callable[[Any, Any], bool]] = {
 
 
 class NotModelled(Exception):
-    """A part of the predicate is Spark's to evaluate."""
+    """Spark has to evaluate a part of the predicate."""
 
 
-def holds(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
-    """Whether a bound predicate is true of a row; None where that is unknown, as SQL means it.
+def evaluate(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
+    """Return whether a bound predicate is true of a row; None for unknown.
 
-    NaN is equal to itself and greater than all else, texts are ordered by their code points.
-    Raises NotModelled.
+    NaN equals itself and is greater than every number; texts are ordered by code points. Raises
+    NotModelled.
     """
     match predicate:
         case Always(value):
             return value
         case Not(part):
-            found = holds(part, row)
+            found = evaluate(part, row)
             return None if found is None else not found
         case And(parts):
-            return _joined([holds(part, row) for part in parts], ends=False)
+            return _join([evaluate(part, row) for part in parts], ends=False)
         case Or(parts):
-            return _joined([holds(part, row) for part in parts], ends=True)
+            return _join([evaluate(part, row) for part in parts], ends=True)
         case IsNull(column):
             return _value(column, row) is None
         case Comparison(column, operator, value):
-            return _compared(_value(column, row), Operator(operator), value)
+            return _compare(_value(column, row), Operator(operator), value)
         case In(column, values):
             found_value = _value(column, row)
-            return _joined(
-                [_compared(found_value, Operator.EQUAL, one) for one in values], ends=True
-            )
+            return _join([_compare(found_value, Operator.EQUAL, one) for one in values], ends=True)
         case StartsWith(column, prefix):
             text = _value(column, row)
             return None if text is None else str(text).startswith(prefix)
     raise NotModelled
 
 
-def _joined(parts: list[bool | None], *, ends: bool) -> bool | None:
+def _join(parts: list[bool | None], *, ends: bool) -> bool | None:
     if ends in parts:
         return ends
     return None if None in parts else not ends
@@ -80,16 +78,16 @@ def _value(column: ColumnPath, row: Mapping[str, Any]) -> Any:
     return value
 
 
-def _compared(value: Any, operator: Operator, literal: Any) -> bool | None:
+def _compare(value: Any, operator: Operator, literal: Any) -> bool | None:
     if operator is Operator.SAME and (value is None or literal is None):
         return value is None and literal is None
     if value is None or literal is None:
         return None
-    return _COMPARED[operator](_key(value), _key(literal))
+    return _COMPARISONS[operator](_key(value), _key(literal))
 
 
 def _key(value: Any) -> Any:
-    """The value as Python orders it alike."""
+    """Return a key by which Python orders values in the same way."""
     if isinstance(value, float):
         return (1, 0.0) if value != value else (0, value)
     if isinstance(value, datetime | FarTime):

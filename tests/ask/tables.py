@@ -1,4 +1,4 @@
-"""The tables that questions are about, drawn from a seed: columns, rows, and how they were made."""
+"""Random tables for questions: columns, rows, and how they are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from tests.ask.kinds import EVERY, KINDS, Kind, drawn
+from tests.ask.kinds import EVERY, KINDS, Kind, random_value
 
 ID, MARK = "id", "mark"
 ZONES = ("UTC", "America/New_York", "Europe/Oslo", "+05:30", "Asia/Kolkata", "America/Los_Angeles")
@@ -52,16 +52,16 @@ _FOLDERS = ("INT", "BIGINT", "STRING", "DATE")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `later` is the type that it has in the end, where it was widened."""
+    """A column; `widened`: the type that it is widened to, if any."""
 
     name: str
     sql: str
-    later: str | None = None
+    widened: str | None = None
 
     @property
     def kind(self) -> Kind:
-        """Its type in the end."""
-        return EVERY[self.later or self.sql]
+        """The column's type at the end."""
+        return EVERY[self.widened or self.sql]
 
     @property
     def quoted(self) -> str:
@@ -71,7 +71,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done to the table after its rows were written: `what` with the rows of these ids."""
+    """A step after the rows were written: `what` is done to the rows with these ids."""
 
     what: str
     ids: tuple[int, ...] = ()
@@ -83,10 +83,10 @@ class Plan:
 
     Attributes:
         chunks: rows that are written together, with the writer of each.
-        widened_before: the chunk before which columns get their later types; None without any.
-        steps: what follows, in order.
-        is_path: whether statements name the table by its place.
-        group_rows: rows of a row group, for writers that can be given it.
+        widened_before: the chunk before which columns are widened; None without widening.
+        steps: the steps after writing, in order.
+        is_path: statements name the table by its path.
+        group_rows: the rows of a row group, for writers with that option.
     """
 
     columns: tuple[Column, ...]
@@ -100,24 +100,31 @@ class Plan:
 
     @property
     def writer(self) -> str:
-        """Who makes the table."""
+        """The writer that creates the table."""
         return self.chunks[0][0]
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that are there in the end, by id."""
-        gone = {one for step in self.steps if step.what == "delete" for one in step.ids}
-        found = [self._kept(row) for _, rows in self.chunks for row in rows if row[ID] not in gone]
+        """The rows at the end, in the order of their ids."""
+        deleted_ids = {one for step in self.steps if step.what == "delete" for one in step.ids}
+        found = [
+            self._stored(row)
+            for _, rows in self.chunks
+            for row in rows
+            if row[ID] not in deleted_ids
+        ]
         return sorted(found, key=lambda row: row[ID])
 
-    def _kept(self, row: Row) -> Row:
-        """The row as the table keeps it: no empty text and no -0.0 in a partition column."""
+    def _stored(self, row: Row) -> Row:
+        """Return a row as the table stores it: without empty texts and -0.0 in partition
+        columns.
+        """
         found = dict(row)
         for column in self.columns:
             value = found[column.name]
-            if column.later == "TIMESTAMP_NTZ" and type(value) is date:
+            if column.widened == "TIMESTAMP_NTZ" and type(value) is date:
                 found[column.name] = datetime.combine(value, time.min)
-            elif column.later == "DOUBLE" and value is not None:
+            elif column.widened == "DOUBLE" and value is not None:
                 found[column.name] = float(value)
             elif column.name in self.partition_by and value in ("", b""):
                 found[column.name] = None
@@ -126,7 +133,7 @@ class Plan:
         return found
 
     def features(self) -> list[str]:
-        """What is special about the table, for the count of what was reached."""
+        """Return the table's special features, for the coverage."""
         found = [f"{'path' if self.is_path else 'named'} table"]
         if self.partition_by:
             found.append("partitions")
@@ -147,9 +154,9 @@ class Plan:
         return found
 
 
-def arrow_of(plan: Plan, rows: Sequence[Row], *, later: bool) -> pa.Table:
-    """Rows as Arrow has them, in the types that the columns have later, or had at first."""
-    types = [column.kind if later else EVERY[column.sql] for column in plan.columns]
+def as_arrow(plan: Plan, rows: Sequence[Row], *, widened: bool) -> pa.Table:
+    """Return rows as an Arrow table, with the columns' types before or after widening."""
+    types = [column.kind if widened else EVERY[column.sql] for column in plan.columns]
     arrays = {ID: pa.array([row[ID] for row in rows], pa.int32())}
     for column, kind in zip(plan.columns, types, strict=True):
         values = [_scaled(row[column.name], kind) for row in rows]
@@ -166,42 +173,42 @@ def _scaled(value: Any, kind: Kind) -> Any:
     return value
 
 
-def draw(
-    luck: Random, writers: Sequence[str], sizes: Sequence[int] = (), *, is_flat: bool = False
+def random_plan(
+    rng: Random, writers: Sequence[str], sizes: Sequence[int] = (), *, is_flat: bool = False
 ) -> Plan:
-    """A table by one of these writers.
+    """Return a table by one of these writers.
 
-    `sizes`: how many rows, one of them; any without. `is_flat`: no nested columns.
+    `sizes`: the numbers of rows to choose from; `is_flat`: no nested columns.
     """
-    writer = luck.choice(writers)
+    writer = rng.choice(writers)
     is_foreign = writer in FOREIGN_WRITERS
-    properties = {} if is_foreign and writer != "delta-spark" else _properties(luck)
+    properties = {} if is_foreign and writer != "delta-spark" else _properties(rng)
     is_mapped = "delta.columnMapping.mode" in properties
-    columns = _columns(luck, writer, is_mapped=is_mapped, is_flat=is_flat)
-    partition_by = _partition(luck, writer, columns)
-    count = luck.choice(sizes) if sizes else _count(luck, writer)
+    columns = _columns(rng, writer, is_mapped=is_mapped, is_flat=is_flat)
+    partition_by = _partition(rng, writer, columns)
+    count = rng.choice(sizes) if sizes else _count(rng, writer)
     widened = None
-    pieces = luck.choice((1, 1, 2, 3, 5)) if count > 2 else 1
-    if writer in OWN_WRITERS and pieces > 1 and luck.random() < 0.3:
-        found = tuple(_widened(luck, column, partition_by) for column in columns)
+    pieces = rng.choice((1, 1, 2, 3, 5)) if count > 2 else 1
+    if writer in OWN_WRITERS and pieces > 1 and rng.random() < 0.3:
+        found = tuple(_widened(rng, column, partition_by) for column in columns)
         if found != columns:
-            columns, widened = found, luck.randint(1, pieces - 1)
+            columns, widened = found, rng.randint(1, pieces - 1)
             properties["delta.enableTypeWidening"] = "true"
-    chunks = _chunks(luck, writer, columns, partition_by, count, pieces, widened)
+    chunks = _chunks(rng, writer, columns, partition_by, count, pieces, widened)
     return Plan(
         columns=columns,
         partition_by=partition_by,
         properties=properties,
         chunks=chunks,
         widened_before=widened,
-        steps=_steps(luck, chunks),
-        is_path=writer == "delta-spark" or luck.random() < 0.4,
-        group_rows=luck.choice((2, 3, 7, None)) if writer in ("pyarrow", "delta-rs") else None,
+        steps=_steps(rng, chunks),
+        is_path=writer == "delta-spark" or rng.random() < 0.4,
+        group_rows=rng.choice((2, 3, 7, None)) if writer in ("pyarrow", "delta-rs") else None,
     )
 
 
-def fewer(plan: Plan, ids: set[int]) -> Plan:
-    """The same table with these rows alone."""
+def with_rows(plan: Plan, ids: set[int]) -> Plan:
+    """Return the same table with only these rows."""
     chunks = tuple(
         (writer, tuple(row for row in rows if row[ID] in ids)) for writer, rows in plan.chunks
     )
@@ -215,33 +222,33 @@ def fewer(plan: Plan, ids: set[int]) -> Plan:
     return replace(plan, chunks=tuple(kept), steps=steps)
 
 
-def _properties(luck: Random) -> dict[str, str]:
-    found = {"delta.enableDeletionVectors": luck.choice(("true", "true", "false"))}
-    if luck.random() < 0.25:
-        found["delta.columnMapping.mode"] = luck.choice(("name", "name", "id"))
-    if luck.random() < 0.2:
-        found["delta.dataSkippingNumIndexedCols"] = luck.choice(("0", "1", "2"))
-    if luck.random() < 0.25:
-        found["delta.checkpointInterval"] = luck.choice(("1", "2"))
-        if luck.random() < 0.5:
+def _properties(rng: Random) -> dict[str, str]:
+    found = {"delta.enableDeletionVectors": rng.choice(("true", "true", "false"))}
+    if rng.random() < 0.25:
+        found["delta.columnMapping.mode"] = rng.choice(("name", "name", "id"))
+    if rng.random() < 0.2:
+        found["delta.dataSkippingNumIndexedCols"] = rng.choice(("0", "1", "2"))
+    if rng.random() < 0.25:
+        found["delta.checkpointInterval"] = rng.choice(("1", "2"))
+        if rng.random() < 0.5:
             found["delta.checkpoint.writeStatsAsStruct"] = "true"
-            found["delta.checkpoint.writeStatsAsJson"] = luck.choice(("true", "false"))
+            found["delta.checkpoint.writeStatsAsJson"] = rng.choice(("true", "false"))
     return found
 
 
-def _columns(luck: Random, writer: str, *, is_mapped: bool, is_flat: bool) -> tuple[Column, ...]:
+def _columns(rng: Random, writer: str, *, is_mapped: bool, is_flat: bool) -> tuple[Column, ...]:
     names = list(_NAMES + (_MAPPED_NAMES if is_mapped else ()))
-    luck.shuffle(names)
+    rng.shuffle(names)
     lacks = (*CANNOT.get(writer, ()), *(NESTED if is_flat else ()))
     kinds = [one for one in KINDS if not one.startswith(lacks)]
-    wanted = luck.sample(kinds, luck.randint(2, 6))
-    if luck.random() < 0.3:
-        wanted.append(luck.choice(wanted))  # two columns of one type
+    wanted = rng.sample(kinds, rng.randint(2, 6))
+    if rng.random() < 0.3:
+        wanted.append(rng.choice(wanted))  # two columns of one type
     return tuple(Column(name, sql) for name, sql in zip(names, wanted, strict=False))
 
 
-def _partition(luck: Random, writer: str, columns: Sequence[Column]) -> tuple[str, ...]:
-    if writer == "duckdb" or luck.random() < 0.65:
+def _partition(rng: Random, writer: str, columns: Sequence[Column]) -> tuple[str, ...]:
+    if writer == "duckdb" or rng.random() < 0.65:
         return ()
     could = [one for one in columns if one.kind.partitions]
     if writer == "pyarrow":
@@ -251,28 +258,28 @@ def _partition(luck: Random, writer: str, columns: Sequence[Column]) -> tuple[st
         # instants in UTC without saying so, which readers take for times of their session's zone.
         could = [one for one in could if one.sql not in ("BINARY", "TIMESTAMP")]
     could = could[: max(0, len(columns) - 1)]
-    chosen = luck.sample(could, min(len(could), luck.choice((1, 1, 2))))
+    chosen = rng.sample(could, min(len(could), rng.choice((1, 1, 2))))
     return tuple(one.name for one in chosen)
 
 
-def _count(luck: Random, writer: str) -> int:
-    chance = luck.random()
+def _count(rng: Random, writer: str) -> int:
+    chance = rng.random()
     if chance < 0.05 and writer != "values":
-        return luck.randint(1_100, 2_500)
+        return rng.randint(1_100, 2_500)
     if chance < 0.06 and writer != "values":
         return 21_000
-    return luck.choice((1, luck.randint(2, 12), luck.randint(10, 60)))
+    return rng.choice((1, rng.randint(2, 12), rng.randint(10, 60)))
 
 
-def _widened(luck: Random, column: Column, partition_by: Sequence[str]) -> Column:
+def _widened(rng: Random, column: Column, partition_by: Sequence[str]) -> Column:
     kind = KINDS[column.sql]
-    if not kind.wider or column.name in partition_by or luck.random() < 0.3:
+    if not kind.wider or column.name in partition_by or rng.random() < 0.3:
         return column
-    return replace(column, later=luck.choice(kind.wider))
+    return replace(column, widened=rng.choice(kind.wider))
 
 
 def _chunks(
-    luck: Random,
+    rng: Random,
     writer: str,
     columns: Sequence[Column],
     partition_by: Sequence[str],
@@ -280,15 +287,15 @@ def _chunks(
     pieces: int,
     widened: int | None,
 ) -> tuple[tuple[str, tuple[Row, ...]], ...]:
-    nulls = luck.choice((0.0, 0.12, 0.12, 0.5))
-    narrow = luck.random() < 0.7
+    nulls = rng.choice((0.0, 0.12, 0.12, 0.5))
+    narrow = rng.random() < 0.7
     early: dict[str, Sequence[Any]] = {}
     late: dict[str, Sequence[Any]] = {}
     for column in columns:
-        for pools, sql in ((early, column.sql), (late, column.later or column.sql)):
+        for pools, sql in ((early, column.sql), (late, column.widened or column.sql)):
             is_folder = column.name in partition_by
-            pools[column.name] = _pool(luck, EVERY[sql], narrow=narrow, is_folder=is_folder)
-    bounds = sorted(luck.randint(1, count - 1) for _ in range(pieces - 1)) if count > 1 else []
+            pools[column.name] = _pool(rng, EVERY[sql], narrow=narrow, is_folder=is_folder)
+    bounds = sorted(rng.randint(1, count - 1) for _ in range(pieces - 1)) if count > 1 else []
     found, start = [], 0
     for place, end in enumerate([*bounds, count]):
         is_late = widened is not None and place >= widened
@@ -297,11 +304,11 @@ def _chunks(
         for number in range(start, end):
             row: Row = {ID: number, MARK: 0}
             for column in columns:
-                kind = EVERY[column.later or column.sql] if is_late else EVERY[column.sql]
-                row[column.name] = drawn(luck, kind, pools[column.name], nulls)
+                kind = EVERY[column.widened or column.sql] if is_late else EVERY[column.sql]
+                row[column.name] = random_value(rng, kind, pools[column.name], nulls)
             rows.append(row)
         if rows or place == 0:
-            by = writer if place == 0 or writer in FOREIGN_WRITERS else luck.choice(OWN_WRITERS)
+            by = writer if place == 0 or writer in FOREIGN_WRITERS else rng.choice(OWN_WRITERS)
             if by == "values" and len(rows) > 100:
                 by = "arrow"
             found.append((by, tuple(rows)))
@@ -311,10 +318,12 @@ def _chunks(
     return tuple(found)
 
 
-def _pool(luck: Random, kind: Kind, *, narrow: bool, is_folder: bool) -> Sequence[Any]:
-    """Some of a type's values, so that they are often equal; a partition's bytes are a text."""
+def _pool(rng: Random, kind: Kind, *, narrow: bool, is_folder: bool) -> Sequence[Any]:
+    """Return some of a type's values, so that equal ones are frequent; a partition's bytes are
+    text.
+    """
     values = [one for one in kind.values if not (is_folder and _has_no_folder(one))]
-    return luck.sample(values, min(len(values), luck.randint(1, 4))) if narrow else values
+    return rng.sample(values, min(len(values), rng.randint(1, 4))) if narrow else values
 
 
 def _has_no_folder(value: Any) -> bool:
@@ -332,12 +341,12 @@ def _has_no_folder(value: Any) -> bool:
     return isinstance(value, Decimal) and value < 0
 
 
-def _steps(luck: Random, chunks: Sequence[tuple[str, Sequence[Row]]]) -> tuple[Step, ...]:
+def _steps(rng: Random, chunks: Sequence[tuple[str, Sequence[Row]]]) -> tuple[Step, ...]:
     ids = [row[ID] for _, rows in chunks for row in rows]
     found: list[Step] = []
-    for _ in range(luck.choice((0, 0, 1, 2, 3))):
-        what = luck.choice(("delete", "delete", "update", "optimize", "checkpoint"))
-        some = luck.sample(ids, min(len(ids), luck.choice((1, 2, max(1, len(ids) // 3)))))
+    for _ in range(rng.choice((0, 0, 1, 2, 3))):
+        what = rng.choice(("delete", "delete", "update", "optimize", "checkpoint"))
+        some = rng.sample(ids, min(len(ids), rng.choice((1, 2, max(1, len(ids) // 3)))))
         if len(some) > 200:
             some = some[:200]
         if what == "delete":

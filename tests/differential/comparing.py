@@ -1,4 +1,4 @@
-"""What two engines' tables are compared by, and the first thing that differs."""
+"""The comparison of two engines' tables by aspects, and the first difference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from tests.differential.logs import Commit, Log
-from tests.differential.schemas import Shape
+from tests.differential.schemas import TableShape
 from tests.differential.steps import Step
 
 Aspect: TypeAlias = Literal[
@@ -35,16 +35,16 @@ class Difference:
     """What differs after a step.
 
     Attributes:
-        delta: what there is on the side of Delta Spark.
-        txlake: what there is on the side of txlake.
-        shape: the table before the step; None before there is one.
+        delta: Delta Spark's side.
+        txlake: txlake's side.
+        shape: the table before the step; None before it exists.
     """
 
     step: Step
     aspect: Aspect
     delta: str
     txlake: str
-    shape: Shape | None = field(default=None, compare=False)
+    shape: TableShape | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return (
@@ -54,7 +54,7 @@ class Difference:
 
 
 def row_texts(rows: Sequence[Any]) -> Counter[str]:
-    """Rows as a multiset of texts that are equal just when the rows are, to the bit."""
+    """Return rows as a multiset of texts that are equal exactly when the rows are, to the bit."""
     return Counter("(" + ", ".join(_text(value) for value in row) + ")" for row in rows)
 
 
@@ -76,51 +76,51 @@ def _text(value: Any) -> str:
             return repr(value)
 
 
-def rows_differ(delta: Counter[str], ours: Counter[str]) -> tuple[str, str] | None:
-    """The rows that only one side has, a few of each; None when there are none."""
-    if delta == ours:
+def rows_differ(delta: Counter[str], txlake: Counter[str]) -> tuple[str, str] | None:
+    """Return a few of the rows that only one side has; None for equal rows."""
+    if delta == txlake:
         return None
-    return _some(delta - ours, delta), _some(ours - delta, ours)
+    return _row_list(delta - txlake, delta), _row_list(txlake - delta, txlake)
 
 
-def _some(only: Counter[str], every: Counter[str]) -> str:
-    listed = sorted(only.elements())
+def _row_list(missing: Counter[str], every: Counter[str]) -> str:
+    listed = sorted(missing.elements())
     more = " ..." if len(listed) > _SHOWN_MAX else ""
     return f"{every.total()} rows, alone {'; '.join(listed[:_SHOWN_MAX])}{more}"
 
 
 def schema_of(schema: Any) -> dict[str, Any]:
-    """A DataFrame's columns in order, with comments; other metadata is compared in the logs."""
+    """Return a DataFrame's columns with comments; other metadata is compared in the logs."""
     items = schema.jsonValue()["fields"]
-    seen = {
+    columns = {
         item["name"]: [item["type"], item["nullable"], item["metadata"].get("comment")]
         for item in items
     }
-    return {"columns": [item["name"] for item in items], **seen}
+    return {"columns": [item["name"] for item in items], **columns}
 
 
-def parts_differ(delta: Mapping[str, Any], ours: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The entries that aren't equal."""
-    keys = [key for key in {**delta, **ours} if delta.get(key) != ours.get(key)]
+def parts_differ(delta: Mapping[str, Any], txlake: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the entries that differ; None for equal mappings."""
+    keys = [key for key in {**delta, **txlake} if delta.get(key) != txlake.get(key)]
     if not keys:
         return None
-    one, other = (
+    delta_text, txlake_text = (
         json.dumps({key: side.get(key) for key in keys}, ensure_ascii=False, sort_keys=True)
-        for side in (delta, ours)
+        for side in (delta, txlake)
     )
-    return one, other
+    return delta_text, txlake_text
 
 
 def history_of(log: Log, since: int) -> list[Commit]:
-    """The commits after a version that hold anything: one without changes is no event."""
+    """Return the commits after a version, without empty ones."""
     return [one for one in log.commits[since + 1 :] if not one.is_empty]
 
 
-def history_differs(delta: Sequence[Commit], ours: Sequence[Commit]) -> tuple[str, str] | None:
-    """Operations and their counts of rows, side by side."""
-    one, other = _told(delta), _told(ours)
-    return None if one == other else (one, other)
+def history_differs(delta: Sequence[Commit], txlake: Sequence[Commit]) -> tuple[str, str] | None:
+    """Return operations and row counts of both sides; None for equal ones."""
+    delta_text, txlake_text = _operations(delta), _operations(txlake)
+    return None if delta_text == txlake_text else (delta_text, txlake_text)
 
 
-def _told(commits: Sequence[Commit]) -> str:
+def _operations(commits: Sequence[Commit]) -> str:
     return "; ".join(f"{one.operation} {dict(sorted(one.metrics.items()))}" for one in commits)

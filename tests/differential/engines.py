@@ -1,4 +1,4 @@
-"""Delta Spark and txlake in one Spark session: each carries out steps and reads tables."""
+"""Delta Spark and txlake in one Spark session: each executes steps and reads tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.differential.steps import (
     Clause,
     FrameWrite,
     Step,
-    filled,
+    fill_placeholders,
 )
 from txlake.settings import Settings
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_ASKED = ("select",)
+_QUERIES = ("select",)
 
 
 class Engine(Protocol):
-    """What the machine asks of an engine."""
+    """An engine as the machine uses it."""
 
     name: str
 
     def frame(self, text: str) -> DataFrame:
-        """Runs a statement of SQL."""
+        """Execute a SQL statement."""
 
     def call(self, step: Step, text: str, folder: str) -> None:
-        """Makes a step's call; `text` is its query, filled in."""
+        """Make a step's call; `text` is its query without placeholders."""
 
     def changes(self, folder: str, first: int, last: int) -> DataFrame:
-        """The change data feed of these versions of a table."""
+        """Return the change data feed of these versions of a table."""
 
-    def forget(self) -> None:
-        """A program is over: what is remembered of its tables goes."""
+    def clear_caches(self) -> None:
+        """Forget the tables of a finished program."""
 
 
 def start(scratch: Path, jars: list[str]) -> SparkSession:
-    """A Spark session that both engines can work in."""
+    """Return a Spark session in which both engines work."""
     from tests.shared_tables.worker import spark
 
     session = spark(
@@ -65,14 +65,14 @@ def start(scratch: Path, jars: list[str]) -> SparkSession:
 def run(
     engine: Engine, spark: SparkSession, step: Step, places: Mapping[str, str], versions: Any
 ) -> list[Any]:
-    """Carries out a step; the rows where it is a query. Raises what the engine raises."""
-    text = filled(step.text, places, versions)
+    """Execute a step; return a query's rows. Raises what the engine raises."""
+    text = fill_placeholders(step.text, places, versions)
     with _set(spark, step.settings):
         if step.call is not None:
             engine.call(step, text, places["t"])
             return []
         rows = engine.frame(text).collect()
-    return rows if step.kind in _ASKED else []
+    return rows if step.kind in _QUERIES else []
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _set(spark: SparkSession, settings: tuple[tuple[str, str], ...]) -> Iterator
 
 
 class DeltaSpark:
-    """Delta Spark; its DeltaTable by way of the JVM, which is all that its Python package does."""
+    """Delta Spark; its DeltaTable is called in the JVM, as its Python package does."""
 
     name = "delta"
 
@@ -110,9 +110,9 @@ class DeltaSpark:
         table = self._tables.forPath(self._spark._jsparkSession, folder)
         match call:
             case ApiDelete(condition):
-                table.delete(*_given(condition))
+                table.delete(*_arguments(condition))
             case ApiUpdate(condition, values):
-                table.updateExpr(*_given(condition), self._pairs(values))
+                table.updateExpr(*_arguments(condition), self._pairs(values))
             case ApiMerge(condition, clauses, is_evolved):
                 builder = table.alias("t").merge(self.frame(text).alias("s")._jdf, condition)
                 if is_evolved:
@@ -125,12 +125,12 @@ class DeltaSpark:
         options = {"readChangeFeed": True, "startingVersion": first, "endingVersion": last}
         return self._spark.read.format("delta").options(**options).load(folder)
 
-    def forget(self) -> None:
-        # Some hundred snapshots, with their plans, would fill the driver's memory.
+    def clear_caches(self) -> None:
+        # Hundreds of snapshots with their plans would fill the driver's memory.
         self._logs.clearCache()
 
     def _clause(self, builder: Any, clause: Clause) -> Any:
-        one = getattr(builder, f"when{clause.when}")(*_given(clause.condition))
+        one = getattr(builder, f"when{clause.when}")(*_arguments(clause.condition))
         if clause.action == "delete":
             return one.delete()
         if clause.values is None:
@@ -161,12 +161,14 @@ class DeltaSpark:
 
 
 class Txlake:
-    """txlake, on tables by their folders."""
+    """txlake, on path tables."""
 
     name = "txlake"
 
     def __init__(self, spark: SparkSession, warehouse: Path) -> None:
-        settings = Settings(allow_outside_paths=("*",))  # shallow clones of the other's
+        settings = Settings(
+            allow_outside_paths=("*",)
+        )  # for shallow clones of Delta Spark's tables
         self._lake = txlake.connect(str(warehouse), spark=spark, settings=settings)
 
     def frame(self, text: str) -> DataFrame:
@@ -177,7 +179,7 @@ class Txlake:
         match call:
             case FrameWrite(replace_using=(_, *_) as columns):
                 self.frame(
-                    f"INSERT INTO delta.`{folder}` REPLACE USING ({_listed(columns)}) {text}"
+                    f"INSERT INTO delta.`{folder}` REPLACE USING ({_column_list(columns)}) {text}"
                 )
             case FrameWrite():
                 self._lake.write(
@@ -206,8 +208,8 @@ class Txlake:
     def changes(self, folder: str, first: int, last: int) -> DataFrame:
         return self._lake.changes(folder, first, last)
 
-    def forget(self) -> None:
-        """Its caches are bounded."""
+    def clear_caches(self) -> None:
+        """Do nothing: the caches are bounded."""
 
 
 def _clause(builder: Any, clause: Clause) -> Any:
@@ -219,9 +221,9 @@ def _clause(builder: Any, clause: Clause) -> Any:
     return getattr(builder, method)(clause.condition, dict(clause.values))
 
 
-def _listed(columns: Sequence[str]) -> str:
+def _column_list(columns: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in columns)
 
 
-def _given(condition: str | None) -> tuple[str, ...]:
+def _arguments(condition: str | None) -> tuple[str, ...]:
     return () if condition is None else (condition,)

@@ -1,4 +1,4 @@
-"""What a table's log says, read without either engine."""
+"""A table's log, read without either engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.differential.schemas import Shape, shape_of
+from tests.differential.schemas import TableShape, read_shape
 
-# What an engine chooses for itself: physical names, ids, instants.
+# Properties that each engine chooses by itself: physical names, ids, instants.
 _OWN_PROPERTIES = (
     "delta.columnMapping.maxColumnId",
     "delta.rowTracking.",
@@ -39,7 +39,7 @@ _METRICS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version: what its commitInfo says, and whether anything else is in it."""
+    """One version: its commitInfo, and whether it has other actions."""
 
     operation: str
     metrics: Mapping[str, str]
@@ -49,7 +49,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The newest state's definition, and every commit."""
+    """The newest definition of a table, and all commits."""
 
     metadata: Mapping[str, Any]
     commits: tuple[Commit, ...]
@@ -60,13 +60,15 @@ class Log:
         return len(self.commits) - 1
 
     @property
-    def shape(self) -> Shape:
-        """The table as statements are drawn for it."""
+    def shape(self) -> TableShape:
+        """The table as statements are generated for it."""
         schema = json.loads(self.metadata["schemaString"])
-        return shape_of(schema, self.metadata["partitionColumns"], self.metadata["configuration"])
+        return read_shape(schema, self.metadata["partitionColumns"], self.metadata["configuration"])
 
     def definition(self) -> dict[str, Any]:
-        """Columns, partitioning and properties, without what an engine chooses for itself."""
+        """Return columns, partitioning and properties, without those that an engine chooses by
+        itself.
+        """
         return {
             "columns": _plain(json.loads(self.metadata["schemaString"])["fields"]),
             "partitioned by": self.metadata["partitionColumns"],
@@ -80,7 +82,7 @@ class Log:
 
 
 def read_log(folder: Path) -> Log | None:
-    """The log of the table in a folder; None where there is none."""
+    """Return the log of the table in a folder; None without a table."""
     metadata: Mapping[str, Any] = {}
     commits = []
     for path in sorted((folder / "_delta_log").glob("0*.json")):
@@ -99,7 +101,9 @@ def read_log(folder: Path) -> Log | None:
 
 
 def _row_counts(metrics: Mapping[str, str]) -> dict[str, str]:
-    """The counts of rows; of a MERGE's output without what was copied, which the files decide."""
+    """Return the counts of rows; a MERGE's output without copied rows, which depend on the
+    files.
+    """
     counts = {key: value for key, value in metrics.items() if key in _METRICS}
     if "numTargetRowsCopied" in metrics and "numOutputRows" in counts:
         copied = int(metrics["numTargetRowsCopied"])
@@ -108,7 +112,7 @@ def _row_counts(metrics: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unspaced(condition: str) -> str:
-    """A condition without the blanks between its words, which Delta Spark stores as its own."""
+    """Return a condition without the blanks between its words, which Delta Spark changes."""
     parts = re.split(r"('[^']*'|`[^`]*`)", condition)
     return "".join(part if part[:1] in ("'", "`") else "".join(part.split()) for part in parts)
 

@@ -12,58 +12,58 @@ from typing import TYPE_CHECKING, Any
 from tests.differential import comparing
 from tests.differential.comparing import Aspect, Difference
 from tests.differential.engines import Engine, run
-from tests.differential.known import Known, excuse
+from tests.differential.known import KnownDifference, find_known
 from tests.differential.logs import Log, read_log
 from tests.differential.programs import STEPS_MAX, Program
-from tests.differential.schemas import Shape
+from tests.differential.schemas import TableShape
 from tests.differential.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ERROR_CHARACTERS = 6000
-# After these a program goes on: the tables are still equal.
-_PASSING = ("answer", "history", "schema", "feed", "other's feed")
+# Differences after which a program continues, because the tables are still equal.
+_NOT_ENDING = ("answer", "history", "schema", "feed", "other's feed")
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of a program: its steps, what differed, and what differed for known reasons."""
+    """A program's steps, its differences, and its known differences."""
 
     steps: list[Step] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
-    excused: list[tuple[Known, Difference]] = field(default_factory=list)
+    known: list[tuple[KnownDifference, Difference]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
 class Machine:
-    """Two engines in one Spark session, and a folder to work in."""
+    """Two engines in one Spark session, and a folder for their tables."""
 
-    def __init__(self, spark: SparkSession, delta: Engine, ours: Engine, scratch: Path) -> None:
+    def __init__(self, spark: SparkSession, delta: Engine, txlake: Engine, scratch: Path) -> None:
         self._spark = spark
-        self._engines = (delta, ours)
+        self._engines = (delta, txlake)
         self._scratch = scratch
         self._runs = 0
 
     def seed(self, seed: int, steps_max: int = STEPS_MAX) -> Result:
-        """Runs a seed's program, drawing each step for the table as it is by then."""
+        """Run a seed's program, where each step is generated for the table's present state."""
         program = Program(seed, steps_max)
 
-        def steps(current: Callable[[], Shape | None]) -> Iterator[Step]:
-            yield program.first()
+        def steps(current: Callable[[], TableShape | None]) -> Iterator[Step]:
+            yield program.first_step()
             for number in range(1, program.length + 1):
                 shape = current()
                 if shape is None or not shape.written:
                     return
-                yield program.then(number, shape)
+                yield program.next_step(number, shape)
 
         return self._run(steps)
 
-    def again(self, steps: Sequence[Step]) -> Result:
-        """Runs these steps."""
+    def run_steps(self, steps: Sequence[Step]) -> Result:
+        """Run these steps."""
         return self._run(lambda _: iter(steps))
 
-    def _run(self, source: Callable[[Callable[[], Shape | None]], Iterator[Step]]) -> Result:
+    def _run(self, source: Callable[[Callable[[], TableShape | None]], Iterator[Step]]) -> Result:
         self._runs += 1
         folder = self._scratch / f"run{self._runs}"
         run = _Run(self._spark, self._engines, folder)
@@ -75,7 +75,7 @@ class Machine:
             return run.result
         finally:
             for engine in self._engines:
-                engine.forget()
+                engine.clear_caches()
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -86,46 +86,46 @@ class _Run:
         self._engines = engines
         self._folders = [{letter: folder / one.name / letter for letter in "tu"} for one in engines]
         self._versions: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self._known: list[dict[str, int]] = [{}, {}]
+        self._compared_versions: list[dict[str, int]] = [{}, {}]
 
-    def shape(self) -> Shape | None:
-        """Delta Spark's table as it is."""
+    def shape(self) -> TableShape | None:
+        """Return the present state of Delta Spark's table."""
         log = read_log(self._folders[0]["t"])
         return None if log is None else log.shape
 
     def step(self, step: Step) -> bool:
-        """Runs a step on both. False: the tables aren't equal any more, or nobody knows."""
+        """Run a step on both engines. Return False if the tables are no longer equal."""
         before = self.shape()
-        answers = [self._carried_out(place, step) for place in (0, 1)]
+        answers = [self._execute(place, step) for place in (0, 1)]
         for place, folders in enumerate(self._folders):
             log = read_log(folders["t"])
             if log is not None:
                 self._versions[place][step.number] = log.version
         errors = [answer if isinstance(answer, str) else None for answer in answers]
         self.result.outcomes[f"{step.kind} {'done' if errors[0] is None else 'refused'}"] += 1
-        goes_on = True
-        for aspect, pair in self._found(answers, errors):
+        is_equal = True
+        for aspect, pair in self._differences(answers, errors):
             if pair is None:
                 continue
             difference = Difference(step, aspect, *pair, shape=before)
-            known = excuse(difference)
+            known = find_known(difference)
             if known is None:
                 self.result.differences.append(difference)
             else:
-                self.result.excused.append((known, difference))
+                self.result.known.append((known, difference))
             if aspect == "outcome" or (aspect == "definition" and known is not None):
-                return False  # what differs then differs for that reason
-            goes_on = goes_on and aspect in _PASSING
-        return goes_on
+                return False  # later differences would follow from this one
+            is_equal = is_equal and aspect in _NOT_ENDING
+        return is_equal
 
-    def _carried_out(self, place: int, step: Step) -> Any:
+    def _execute(self, place: int, step: Step) -> Any:
         places = {letter: str(path) for letter, path in self._folders[place].items()}
         try:
             return run(self._engines[place], self._spark, step, places, self._versions[place])
         except Exception as error:
             return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
 
-    def _found(
+    def _differences(
         self, answers: list[Any], errors: list[str | None]
     ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
         if (errors[0] is None) != (errors[1] is None):
@@ -137,32 +137,32 @@ class _Run:
             logs = [read_log(folders[letter]) for folders in self._folders]
             if logs[0] is None or logs[1] is None:
                 if logs != [None, None]:
-                    yield "definition", (_there(logs[0]), _there(logs[1]))
+                    yield "definition", (_existence(logs[0]), _existence(logs[1]))
                 continue
             is_touched = any(
-                self._known[place].get(letter, -1) != log.version
+                self._compared_versions[place].get(letter, -1) != log.version
                 for place, log in enumerate(logs)
                 if log is not None
             )
             if is_touched:
-                yield from self._compared(letter, logs[0], logs[1])
+                yield from self._compare_table(letter, logs[0], logs[1])
 
-    def _compared(
-        self, letter: str, delta: Log, ours: Log
+    def _compare_table(
+        self, letter: str, delta: Log, txlake: Log
     ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
-        seen = [known.get(letter, -1) for known in self._known]
-        for known, log in zip(self._known, (delta, ours), strict=True):
-            known[letter] = log.version
-        yield "definition", comparing.parts_differ(delta.definition(), ours.definition())
+        compared = [versions.get(letter, -1) for versions in self._compared_versions]
+        for versions, log in zip(self._compared_versions, (delta, txlake), strict=True):
+            versions[letter] = log.version
+        yield "definition", comparing.parts_differ(delta.definition(), txlake.definition())
         folders = [str(one[letter]) for one in self._folders]
-        read: dict[tuple[int, int], Any] = {}
+        reads: dict[tuple[int, int], Any] = {}
         for reader in (0, 1):
             for owner in (0, 1):
-                read[reader, owner] = self._read(reader, folders[owner])
-        own = read[0, 0], read[1, 1]
+                reads[reader, owner] = self._read(reader, folders[owner])
+        own = reads[0, 0], reads[1, 1]
         yield "rows", _rows_differ(own[0], own[1])
         for owner in (0, 1):
-            pair = _rows_differ(read[0, owner], read[1, owner])
+            pair = _rows_differ(reads[0, owner], reads[1, owner])
             yield (
                 "other's rows",
                 pair and (f"{pair[0]} of {'our' if owner else 'its'} table", pair[1]),
@@ -172,26 +172,26 @@ class _Run:
         yield (
             "history",
             comparing.history_differs(
-                comparing.history_of(delta, seen[0]), comparing.history_of(ours, seen[1])
+                comparing.history_of(delta, compared[0]), comparing.history_of(txlake, compared[1])
             ),
         )
-        yield from self._feeds(folders, (delta, ours), seen)
+        yield from self._compare_feeds(folders, (delta, txlake), compared)
 
-    def _feeds(
-        self, folders: Sequence[str], logs: tuple[Log, Log], seen: Sequence[int]
+    def _compare_feeds(
+        self, folders: Sequence[str], logs: tuple[Log, Log], compared: Sequence[int]
     ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
-        """What each engine reads of both feeds, of the versions that are new and have one."""
-        read: dict[tuple[int, int], Any] = {}
+        """Compare what each engine reads of both feeds, for new versions with a feed."""
+        reads: dict[tuple[int, int], Any] = {}
         for owner, log in enumerate(logs):
-            new = log.commits[seen[owner] + 1 :]
+            new = log.commits[compared[owner] + 1 :]
             if not all(one.has_feed for one in new):
                 return
             for reader in (0, 1):
-                found = self._changes(reader, folders[owner], seen[owner] + 1, log.version)
-                read[reader, owner] = found
-        yield "feed", _rows_differ(*(_unversioned(read[place, place]) for place in (0, 1)))
+                changes = self._changes(reader, folders[owner], compared[owner] + 1, log.version)
+                reads[reader, owner] = changes
+        yield "feed", _rows_differ(*(_without_version(reads[place, place]) for place in (0, 1)))
         for owner in (0, 1):
-            pair = _rows_differ(read[0, owner], read[1, owner])
+            pair = _rows_differ(reads[0, owner], reads[1, owner])
             yield (
                 "other's feed",
                 pair and (f"{pair[0]} of {'our' if owner else 'its'} table", pair[1]),
@@ -222,15 +222,15 @@ def _rows_differ(one: Any, other: Any) -> tuple[str, str] | None:
     return comparing.rows_differ(one[0], other[0])
 
 
-def _unversioned(found: Any) -> Any:
-    """The rows without the version, the last of their values."""
-    if isinstance(found, str):
-        return found
+def _without_version(changes: Any) -> Any:
+    """Return the rows without the version, which is their last value."""
+    if isinstance(changes, str):
+        return changes
     rows: Counter[str] = Counter()
-    for text, count in found[0].items():
+    for text, count in changes[0].items():
         rows[text.rpartition(", ")[0] + ")"] += count
     return rows, None
 
 
-def _there(log: Log | None) -> str:
+def _existence(log: Log | None) -> str:
     return "no table" if log is None else "a table"

@@ -1,4 +1,4 @@
-"""Draws a program step by step: what comes next depends on what the table is like by then."""
+"""Random programs, step by step: each step is generated for the table's present state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 from tests.differential import definitions, rows, schemas
 from tests.differential.logs import FEED
-from tests.differential.rows import Drawn
-from tests.differential.schemas import Shape
+from tests.differential.rows import RandomStatement
+from tests.differential.schemas import TableShape
 from tests.differential.steps import Step
 
 STEPS_MAX = 10
@@ -31,42 +31,42 @@ _KINDS: dict[str, int] = {
 
 
 class Program:
-    """A seed's program, of which the next step is drawn when the one before has run."""
+    """A seed's program, whose next step is generated after the previous one has run."""
 
     def __init__(self, seed: int, steps_max: int = STEPS_MAX) -> None:
-        self._luck = Random(seed)
-        self.length = min(self._luck.randint(_STEPS_MIN, STEPS_MAX), steps_max)
+        self._rng = Random(seed)
+        self.length = min(self._rng.randint(_STEPS_MIN, STEPS_MAX), steps_max)
         self._has_feed = Random(f"feed {seed}").random() < _WITH_FEED
 
-    def first(self) -> Step:
-        """The step that makes the table."""
-        text = schemas.create(self._luck)
+    def first_step(self) -> Step:
+        """Return the step that creates the table."""
+        text = schemas.create(self._rng)
         if self._has_feed:
             text = f"{text[:-1]}, '{FEED}' = 'true')"
         return Step(0, "create", text)
 
-    def then(self, number: int, shape: Shape) -> Step:
-        """The step with this number, for a table that is like that."""
-        luck = self._luck
+    def next_step(self, number: int, shape: TableShape) -> Step:
+        """Return the step with this number for a table of this shape."""
+        rng = self._rng
         if number == 1:
             kind = "insert"
         else:
-            (kind,) = luck.choices(list(_KINDS), list(_KINDS.values()))
-        text, call, settings = _DRAW[kind](luck, shape, number)
+            (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
+        text, call, settings = _DRAW[kind](rng, shape, number)
         return Step(number, kind, text, call, settings)
 
 
-_DRAW: dict[str, Callable[[Random, Shape, int], Drawn]] = {
-    "insert": lambda luck, shape, _: rows.insert(luck, shape),
-    "update": lambda luck, shape, _: rows.update(luck, shape),
-    "delete": lambda luck, shape, _: rows.delete(luck, shape),
-    "merge": lambda luck, shape, _: rows.merge(luck, shape),
-    "frame": lambda luck, shape, _: rows.frame(luck, shape),
+_DRAW: dict[str, Callable[[Random, TableShape, int], RandomStatement]] = {
+    "insert": lambda rng, shape, _: rows.insert(rng, shape),
+    "update": lambda rng, shape, _: rows.update(rng, shape),
+    "delete": lambda rng, shape, _: rows.delete(rng, shape),
+    "merge": lambda rng, shape, _: rows.merge(rng, shape),
+    "frame": lambda rng, shape, _: rows.frame(rng, shape),
     "alter": definitions.alter,
-    "optimize": lambda luck, shape, _: definitions.optimize(luck, shape),
-    "restore": lambda luck, _, number: definitions.restore(luck, number),
-    "clone": lambda luck, _, number: definitions.clone(luck, number),
-    "second": lambda luck, shape, _: definitions.second(luck, shape),
+    "optimize": lambda rng, shape, _: definitions.optimize(rng, shape),
+    "restore": lambda rng, _, number: definitions.restore(rng, number),
+    "clone": lambda rng, _, number: definitions.clone(rng, number),
+    "second": lambda rng, shape, _: definitions.second(rng, shape),
     "select": definitions.select,
-    "replace": lambda luck, shape, _: definitions.replace(luck, shape),
+    "replace": lambda rng, shape, _: definitions.replace(rng, shape),
 }

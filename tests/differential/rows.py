@@ -1,11 +1,11 @@
-"""Draws the statements that change rows: INSERT in all forms, UPDATE, DELETE, MERGE, and writes."""
+"""Random statements that change rows: INSERT in all forms, UPDATE, DELETE, MERGE, and writes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
 
-from tests.differential.schemas import Column, Shape
+from tests.differential.schemas import Column, TableShape
 from tests.differential.steps import (
     ApiDelete,
     ApiMerge,
@@ -17,75 +17,75 @@ from tests.differential.steps import (
 )
 from tests.differential.values import is_nested, literal, of_type
 
-Drawn = tuple[str, Call | None, Pairs]
+RandomStatement = tuple[str, Call | None, Pairs]
 _COMPARISONS = ("=", "<>", "<", ">=", "<=>")
 _DYNAMIC = (("spark.sql.sources.partitionOverwriteMode", "dynamic"),)
 _EVOLVING = (("spark.databricks.delta.schema.autoMerge.enabled", "true"),)
 
 
-def condition(luck: Random, columns: tuple[Column, ...], prefix: str = "") -> str:
-    """A condition over columns that can be compared."""
+def condition(rng: Random, columns: tuple[Column, ...], prefix: str = "") -> str:
+    """Return a condition over columns that can be compared."""
     able = [one for one in columns if not is_nested(one.type)]
     if not able:
         return "true"
-    one = luck.choice(able)
+    one = rng.choice(able)
     name = prefix + one.quoted
-    match luck.randrange(10):
+    match rng.randrange(10):
         case 0:
-            return f"{name} IS {luck.choice(('', 'NOT '))}NULL"
+            return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
         case 1:
-            return f"{name} IN ({of_type(luck, one.type)}, {of_type(luck, one.type)})"
+            return f"{name} IN ({of_type(rng, one.type)}, {of_type(rng, one.type)})"
         case 2:
-            connective = luck.choice(("AND", "OR"))
-            left, right = (condition(luck, columns, prefix) for _ in range(2))
+            connective = rng.choice(("AND", "OR"))
+            left, right = (condition(rng, columns, prefix) for _ in range(2))
             return f"({left}) {connective} ({right})"
         case 3:
-            return f"NOT ({condition(luck, columns, prefix)})"
+            return f"NOT ({condition(rng, columns, prefix)})"
         case 4:
-            return luck.choice(("true", "false", "CAST(NULL AS BOOLEAN)"))
+            return rng.choice(("true", "false", "CAST(NULL AS BOOLEAN)"))
         case _:
-            return f"{name} {luck.choice(_COMPARISONS)} {of_type(luck, one.type)}"
+            return f"{name} {rng.choice(_COMPARISONS)} {of_type(rng, one.type)}"
 
 
-def values(luck: Random, columns: tuple[Column, ...], *, defaults: bool = True) -> str:
-    """Rows of VALUES, one to four."""
+def values(rng: Random, columns: tuple[Column, ...], *, defaults: bool = True) -> str:
+    """Return VALUES with one to four rows."""
     rows = []
-    for _ in range(luck.randint(1, 4)):
-        cells = [literal(luck, one.type, is_nullable=one.is_nullable) for one in columns]
-        if defaults and luck.random() < 0.08:
-            cells[luck.randrange(len(cells))] = "DEFAULT"
-        if luck.random() < 0.1 and columns[0].type in ("INT", "BIGINT"):
-            cells[0] = f"{luck.randint(0, 5)} + 1"
+    for _ in range(rng.randint(1, 4)):
+        cells = [literal(rng, one.type, is_nullable=one.is_nullable) for one in columns]
+        if defaults and rng.random() < 0.08:
+            cells[rng.randrange(len(cells))] = "DEFAULT"
+        if rng.random() < 0.1 and columns[0].type in ("INT", "BIGINT"):
+            cells[0] = f"{rng.randint(0, 5)} + 1"
         rows.append(f"({', '.join(cells)})")
     return f"VALUES {', '.join(rows)}"
 
 
-def query(luck: Random, columns: tuple[Column, ...], names: list[str] | None = None) -> str:
-    """A query that gives rows of these columns: typed literals, or rows of the table itself."""
-    if luck.random() < 0.2:
+def query(rng: Random, columns: tuple[Column, ...], names: list[str] | None = None) -> str:
+    """Return a query with rows of these columns: typed literals, or rows of the table itself."""
+    if rng.random() < 0.2:
         chosen = ", ".join(one.quoted for one in columns)
-        return f"SELECT {chosen} FROM {{t}} WHERE {condition(luck, columns)}"
+        return f"SELECT {chosen} FROM {{t}} WHERE {condition(rng, columns)}"
     rows = []
-    for _ in range(luck.randint(1, 3)):
+    for _ in range(rng.randint(1, 3)):
         cells = []
         for place, one in enumerate(columns):
-            cell = literal(luck, one.type, is_nullable=one.is_nullable)
+            cell = literal(rng, one.type, is_nullable=one.is_nullable)
             if cell == "NULL":
                 cell = f"CAST(NULL AS {one.type})"
             name = one.name if names is None else names[place]
             cells.append(f"{cell} AS `{name}`")
         rows.append("SELECT " + ", ".join(cells))
     text = " UNION ALL ".join(rows)
-    return f"SELECT * FROM ({text}) WHERE false" if luck.random() < 0.06 else text
+    return f"SELECT * FROM ({text}) WHERE false" if rng.random() < 0.06 else text
 
 
-def with_more_fields(luck: Random, text: str, columns: tuple[Column, ...]) -> str:
-    """The query with one more field in a struct, alone or in a list, where a column is one."""
+def with_more_fields(rng: Random, text: str, columns: tuple[Column, ...]) -> str:
+    """Return the query with one more field in a struct column, if there is one."""
     structs = [one for one in columns if one.type in _MORE_FIELDS]
     if not structs:
         return text
-    one = luck.choice(structs)
-    more = luck.choice(("7", "1.5D", "'new'", "array(1)"))
+    one = rng.choice(structs)
+    more = rng.choice(("7", "1.5D", "'new'", "array(1)"))
     name = one.quoted
     wider = _MORE_FIELDS[one.type].format(name=name, more=more)
     return f"SELECT * EXCEPT ({name}), {wider} AS {name} FROM ({text})"
@@ -97,47 +97,47 @@ _MORE_FIELDS = {
 }
 
 
-def insert(luck: Random, shape: Shape) -> Drawn:
-    """INSERT in one of its forms."""
+def insert(rng: Random, shape: TableShape) -> RandomStatement:
+    """Return an INSERT in one of its forms."""
     columns = shape.written
-    some = tuple(one for one in columns if luck.random() < 0.7) or columns
+    some = tuple(one for one in columns if rng.random() < 0.7) or columns
     listed = ", ".join(one.quoted for one in some)
-    settings = _DYNAMIC if luck.random() < 0.3 else ()
+    settings = _DYNAMIC if rng.random() < 0.3 else ()
     all_columns = columns if len(columns) == len(shape.columns) else some
-    match luck.randrange(11):
+    match rng.randrange(11):
         case 0 | 1 | 2:
             names = "" if all_columns is columns else f" ({listed})"
-            return f"INSERT INTO {{t}}{names} {values(luck, all_columns)}", None, ()
+            return f"INSERT INTO {{t}}{names} {values(rng, all_columns)}", None, ()
         case 3:
-            return f"INSERT INTO {{t}} ({listed}) {values(luck, some)}", None, ()
+            return f"INSERT INTO {{t}} ({listed}) {values(rng, some)}", None, ()
         case 4:
-            return f"INSERT INTO {{t}} ({listed}) {query(luck, some)}", None, ()
+            return f"INSERT INTO {{t}} ({listed}) {query(rng, some)}", None, ()
         case 5:
-            return f"INSERT INTO {{t}} BY NAME {query(luck, some)}", None, ()
+            return f"INSERT INTO {{t}} BY NAME {query(rng, some)}", None, ()
         case 6:
-            rows = values(luck, columns) if luck.random() < 0.5 else query(luck, columns)
+            rows = values(rng, columns) if rng.random() < 0.5 else query(rng, columns)
             return f"INSERT OVERWRITE {{t}} {rows}", None, settings
         case 7 if shape.partition_by:
-            return _into_partition(luck, shape, luck.choice(("INTO", "OVERWRITE")), settings)
+            return _into_partition(rng, shape, rng.choice(("INTO", "OVERWRITE")), settings)
         case 8:
-            where = condition(luck, columns)
-            return f"INSERT INTO {{t}} REPLACE WHERE {where} {query(luck, columns)}", None, ()
+            where = condition(rng, columns)
+            return f"INSERT INTO {{t}} REPLACE WHERE {where} {query(rng, columns)}", None, ()
         case 9:
-            added = Column("added", luck.choice(("INT", "STRING", "ARRAY<INT>")))
-            rows = query(luck, (*some, added))
-            if luck.random() < 0.3:
-                rows = with_more_fields(luck, rows, some)
+            added = Column("added", rng.choice(("INT", "STRING", "ARRAY<INT>")))
+            rows = query(rng, (*some, added))
+            if rng.random() < 0.3:
+                rows = with_more_fields(rng, rows, some)
             return f"INSERT INTO {{t}} BY NAME {rows}", None, _EVOLVING
         case _:
-            return f"INSERT INTO {{t}} {query(luck, columns)}", None, ()
+            return f"INSERT INTO {{t}} {query(rng, columns)}", None, ()
 
 
-def _into_partition(luck: Random, shape: Shape, into: str, settings: Pairs) -> Drawn:
+def _into_partition(rng: Random, shape: TableShape, into: str, settings: Pairs) -> RandomStatement:
     given, parts = set(), []
     for one in shape.partition_columns:
-        if luck.random() < 0.7:
+        if rng.random() < 0.7:
             given.add(one.name)
-            parts.append(f"{one.quoted} = {of_type(luck, one.type)}")
+            parts.append(f"{one.quoted} = {of_type(rng, one.type)}")
         else:
             parts.append(one.quoted)
     fixed = [one for one in shape.written if one.name not in given]
@@ -146,71 +146,73 @@ def _into_partition(luck: Random, shape: Shape, into: str, settings: Pairs) -> D
         + [one for one in fixed if one.name in shape.partition_by]
     )
     if not rest:
-        return f"INSERT {into} {{t}} {query(luck, shape.written)}", None, settings
+        return f"INSERT {into} {{t}} {query(rng, shape.written)}", None, settings
     return (
-        f"INSERT {into} {{t}} PARTITION ({', '.join(parts)}) {query(luck, rest)}",
+        f"INSERT {into} {{t}} PARTITION ({', '.join(parts)}) {query(rng, rest)}",
         None,
         settings,
     )
 
 
-def _assignments(luck: Random, columns: tuple[Column, ...], prefix: str, source: str) -> Pairs:
-    chosen = [one for one in columns if luck.random() < 0.4] or [luck.choice(columns)]
+def _assignments(rng: Random, columns: tuple[Column, ...], prefix: str, source: str) -> Pairs:
+    chosen = [one for one in columns if rng.random() < 0.4] or [rng.choice(columns)]
     pairs = []
     for one in chosen:
-        value = literal(luck, one.type, is_nullable=one.is_nullable)
-        match luck.randrange(6):
+        value = literal(rng, one.type, is_nullable=one.is_nullable)
+        match rng.randrange(6):
             case 0 if one.type in ("INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)"):
                 value = f"{prefix}{one.quoted} + 1"
             case 1:
-                value = f"{prefix}{luck.choice(columns).quoted}"
+                value = f"{prefix}{rng.choice(columns).quoted}"
             case 2 | 3 if source:
                 value = f"{source}{one.quoted}"
             case 4 if not source:
                 value = "DEFAULT"
             case 5 if one.type.startswith("STRUCT<x:INT"):
-                pairs.append((f"{one.quoted}.`x`", literal(luck, "INT")))
+                pairs.append((f"{one.quoted}.`x`", literal(rng, "INT")))
                 continue
         pairs.append((one.quoted, value))
     return tuple(pairs)
 
 
-def update(luck: Random, shape: Shape) -> Drawn:
-    """UPDATE, by SQL or by DeltaTable."""
-    pairs = _assignments(luck, shape.written, "", "")
-    where = condition(luck, shape.columns) if luck.random() < 0.85 else None
-    if luck.random() < 0.25 and all(value != "DEFAULT" for _, value in pairs):
+def update(rng: Random, shape: TableShape) -> RandomStatement:
+    """Return an UPDATE, by SQL or by DeltaTable."""
+    pairs = _assignments(rng, shape.written, "", "")
+    where = condition(rng, shape.columns) if rng.random() < 0.85 else None
+    if rng.random() < 0.25 and all(value != "DEFAULT" for _, value in pairs):
         return "", ApiUpdate(where, pairs), ()
     listed = ", ".join(f"{name} = {value}" for name, value in pairs)
     return f"UPDATE {{t}} SET {listed}" + (f" WHERE {where}" if where else ""), None, ()
 
 
-def delete(luck: Random, shape: Shape) -> Drawn:
-    """DELETE, by SQL or by DeltaTable."""
-    where = condition(luck, shape.columns) if luck.random() < 0.92 else None
-    if luck.random() < 0.2:
+def delete(rng: Random, shape: TableShape) -> RandomStatement:
+    """Return a DELETE, by SQL or by DeltaTable."""
+    where = condition(rng, shape.columns) if rng.random() < 0.92 else None
+    if rng.random() < 0.2:
         return "", ApiDelete(where), ()
     return "DELETE FROM {t}" + (f" WHERE {where}" if where else ""), None, ()
 
 
-def merge(luck: Random, shape: Shape) -> Drawn:
-    """MERGE with clauses of all kinds, by SQL or by DeltaTable, evolving the schema or not."""
+def merge(rng: Random, shape: TableShape) -> RandomStatement:
+    """Return a MERGE with clauses of all kinds, by SQL or by DeltaTable, maybe with schema
+    evolution.
+    """
     columns = shape.written
     key = columns[0]
-    source = query(luck, columns)
-    is_evolved = luck.random() < 0.25
+    source = query(rng, columns)
+    is_evolved = rng.random() < 0.25
     if is_evolved and "{t}" not in source:
-        source = f"SELECT *, {luck.choice(('7', 'NULL', '[]'))} AS `more` FROM ({source})"
+        source = f"SELECT *, {rng.choice(('7', 'NULL', '[]'))} AS `more` FROM ({source})"
         source = source.replace("[]", "array('x')")
-    if is_evolved and luck.random() < 0.5:
-        source = with_more_fields(luck, source, columns)
+    if is_evolved and rng.random() < 0.5:
+        source = with_more_fields(rng, source, columns)
     on = f"t.{key.quoted} = s.{key.quoted}"
-    if luck.random() < 0.25:
-        on = f"{on} AND {condition(luck, shape.columns, 't.')}"
-    clauses = _clauses(luck, shape)
-    is_api = luck.random() < 0.25
-    if is_api or luck.random() < 0.9:  # Delta Spark refuses DEFAULT, which ends a program
-        clauses = tuple(map(_settled, clauses))
+    if rng.random() < 0.25:
+        on = f"{on} AND {condition(rng, shape.columns, 't.')}"
+    clauses = _clauses(rng, shape)
+    is_api = rng.random() < 0.25
+    if is_api or rng.random() < 0.9:  # Delta Spark refuses DEFAULT, which ends a program
+        clauses = tuple(map(_without_default, clauses))
     if is_api:
         return source, ApiMerge(on, clauses, is_evolved), ()
     evolving = " WITH SCHEMA EVOLUTION" if is_evolved else ""
@@ -222,40 +224,40 @@ def merge(luck: Random, shape: Shape) -> Drawn:
     )
 
 
-def _clauses(luck: Random, shape: Shape) -> tuple[Clause, ...]:
+def _clauses(rng: Random, shape: TableShape) -> tuple[Clause, ...]:
     columns = shape.written
     clauses: list[Clause] = []
     for when in ("Matched", "NotMatched", "NotMatchedBySource"):
         drawn: list[Clause] = []
-        for _ in range(luck.choice((0, 1, 1, 2))):
+        for _ in range(rng.choice((0, 1, 1, 2))):
             where = "s." if when == "NotMatched" else "t."
-            if_true = condition(luck, columns, where) if luck.random() < 0.4 else None
+            if_true = condition(rng, columns, where) if rng.random() < 0.4 else None
             match when:
                 case "NotMatched":
                     pairs = None
-                    if luck.random() < 0.5:
-                        chosen = [one for one in columns if luck.random() < 0.8] or columns[:1]
+                    if rng.random() < 0.5:
+                        chosen = [one for one in columns if rng.random() < 0.8] or columns[:1]
                         pairs = tuple((one.quoted, f"s.{one.quoted}") for one in chosen)
-                        if luck.random() < 0.2:
+                        if rng.random() < 0.2:
                             pairs = (*pairs[:-1], (pairs[-1][0], "DEFAULT"))
                     drawn.append(Clause("NotMatched", "insert", if_true, pairs))
-                case "Matched" | "NotMatchedBySource" if luck.random() < 0.35:
+                case "Matched" | "NotMatchedBySource" if rng.random() < 0.35:
                     drawn.append(Clause(when, "delete", if_true))
                 case "Matched":
                     pairs = None
-                    if luck.random() < 0.6:
-                        pairs = _assignments(luck, columns, "t.", "s.")
+                    if rng.random() < 0.6:
+                        pairs = _assignments(rng, columns, "t.", "s.")
                     drawn.append(Clause("Matched", "update", if_true, pairs))
                 case _:
-                    pairs = _assignments(luck, columns, "t.", "")
+                    pairs = _assignments(rng, columns, "t.", "")
                     drawn.append(Clause("NotMatchedBySource", "update", if_true, pairs))
         # Only the last one of a kind may go without a condition.
         clauses += [one for one in drawn[:-1] if one.condition is not None] + drawn[-1:]
     return tuple(clauses) or (Clause("NotMatched", "insert"),)
 
 
-def _settled(clause: Clause) -> Clause:
-    """The clause without the word DEFAULT, which DeltaTable doesn't know."""
+def _without_default(clause: Clause) -> Clause:
+    """Return the clause without the word DEFAULT, which DeltaTable doesn't know."""
     if clause.values is None:
         return clause
     values = ((name, "NULL" if value == "DEFAULT" else value) for name, value in clause.values)
@@ -283,34 +285,34 @@ def _action_text(clause: Clause) -> str:
     return f"INSERT ({names}) VALUES ({given})"
 
 
-def frame(luck: Random, shape: Shape) -> Drawn:
-    """A DataFrame is written, in one of the modes."""
+def frame(rng: Random, shape: TableShape) -> RandomStatement:
+    """Return a write of a DataFrame in one of the modes."""
     columns = shape.written
-    mode = luck.choice(
+    mode = rng.choice(
         ("append", "append", "overwrite", "overwrite", "overwrite", "ignore", "error")
     )
     write = FrameWrite(mode)  # type: ignore[arg-type]
-    chosen = luck.randrange(7)
+    chosen = rng.randrange(7)
     if chosen == 0:
-        columns = (*columns, Column("extra", luck.choice(("INT", "STRING"))))
+        columns = (*columns, Column("extra", rng.choice(("INT", "STRING"))))
         write = FrameWrite("append", is_schema_merged=True)
     elif chosen == 1:
-        columns = tuple(one for one in columns if luck.random() < 0.7) or columns
+        columns = tuple(one for one in columns if rng.random() < 0.7) or columns
         partition = None
-        if luck.random() < 0.4:
+        if rng.random() < 0.4:
             able = [one.name for one in columns if not is_nested(one.type)]
-            partition = tuple(luck.sample(able, 1)) if len(able) > 1 else None
+            partition = tuple(rng.sample(able, 1)) if len(able) > 1 else None
         write = FrameWrite("overwrite", is_schema_replaced=True, partition_by=partition)
     elif chosen == 2:
-        write = FrameWrite("overwrite", replace_where=condition(luck, columns))
+        write = FrameWrite("overwrite", replace_where=condition(rng, columns))
     elif chosen == 3:
         write = FrameWrite("overwrite", is_dynamic=True)
     elif chosen == 4 and not shape.generated:
         # Delta Spark takes the names as they are, without backquotes.
         able = [one.name for one in columns if not is_nested(one.type) and one.name.isidentifier()]
-        keys = tuple(luck.sample(able, min(len(able), luck.choice((1, 1, 2)))))
+        keys = tuple(rng.sample(able, min(len(able), rng.choice((1, 1, 2)))))
         write = FrameWrite("overwrite", replace_using=keys or None)
-    text = query(luck, columns)
-    if write.is_schema_merged and luck.random() < 0.3:
-        text = with_more_fields(luck, text, columns)
+    text = query(rng, columns)
+    if write.is_schema_merged and rng.random() < 0.3:
+        text = with_more_fields(rng, text, columns)
     return text, write, ()

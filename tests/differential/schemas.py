@@ -1,6 +1,6 @@
-"""The table that a program begins with, and what a table is like meanwhile.
+"""The first table of a program, and a table's present shape.
 
-A `Shape` is what statements are drawn for: it is read from the log of Delta Spark's table.
+Statements are generated for a `TableShape`, which is read from the log of Delta Spark's table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as a statement may name it."""
+    """A column as statements name it."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """A table's columns and properties."""
 
     columns: tuple[Column, ...]
@@ -50,17 +50,17 @@ class Shape:
 
     @property
     def written(self) -> tuple[Column, ...]:
-        """The columns that a statement gives values for."""
+        """The columns to which statements give values."""
         return tuple(one for one in self.columns if one.generated is None)
 
     @property
     def generated(self) -> tuple[Column, ...]:
-        """The columns that are computed."""
+        """The generated columns."""
         return tuple(one for one in self.columns if one.generated is not None)
 
     @property
     def partition_columns(self) -> tuple[Column, ...]:
-        """Those that split the table."""
+        """The partition columns."""
         return tuple(one for one in self.columns if one.name in self.partition_by)
 
     @property
@@ -69,8 +69,8 @@ class Shape:
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
 
 
-def shape_of(schema: Mapping[str, Any], partition_by: list[str], properties: Any) -> Shape:
-    """The shape that a log's metadata tells."""
+def read_shape(schema: Mapping[str, Any], partition_by: list[str], properties: Any) -> TableShape:
+    """Return the shape by the log's metadata."""
     columns = []
     for item in schema["fields"]:
         about = item.get("metadata", {})
@@ -83,11 +83,11 @@ def shape_of(schema: Mapping[str, Any], partition_by: list[str], properties: Any
                 about.get("delta.generationExpression"),
             )
         )
-    return Shape(tuple(columns), tuple(partition_by), dict(properties))
+    return TableShape(tuple(columns), tuple(partition_by), dict(properties))
 
 
 def sql_type(stored: Any) -> str:
-    """A type of the log in SQL's words."""
+    """Return a type of the log in SQL."""
     if isinstance(stored, str):
         return re.sub(r"\s", "", _SQL_NAMES.get(stored, stored.upper()))
     match stored["type"]:
@@ -100,45 +100,45 @@ def sql_type(stored: Any) -> str:
             return f"STRUCT<{','.join(fields)}>"
 
 
-def create(luck: Random) -> str:
-    """The statement that makes the table of a program."""
-    is_mapped = luck.random() < 0.35
+def create(rng: Random) -> str:
+    """Return the statement that creates a program's table."""
+    is_mapped = rng.random() < 0.35
     names = list(_NAMES + (_MAPPED_NAMES if is_mapped else ()))
-    luck.shuffle(names)
+    rng.shuffle(names)
     features: dict[str, str] = {
-        "delta.enableDeletionVectors": luck.choice(("true", "true", "false"))
+        "delta.enableDeletionVectors": rng.choice(("true", "true", "false"))
     }
     if is_mapped:
-        features["delta.columnMapping.mode"] = luck.choice(("name", "name", "id"))
-    columns = ["id INT" + (" NOT NULL" if luck.random() < 0.2 else "")]
+        features["delta.columnMapping.mode"] = rng.choice(("name", "name", "id"))
+    columns = ["id INT" + (" NOT NULL" if rng.random() < 0.2 else "")]
     drawn: list[tuple[str, str]] = [("id", "INT")]
     has_defaults = False
-    for name in names[: luck.randint(1, 5)]:
-        kind = luck.choice(list(LITERALS))
+    for name in names[: rng.randint(1, 5)]:
+        kind = rng.choice(list(LITERALS))
         text = f"`{name}` {kind}"
-        if luck.random() < 0.12:
+        if rng.random() < 0.12:
             text += " NOT NULL"
-        if luck.random() < 0.15 and not is_nested(kind):
-            text += f" DEFAULT {of_type(luck, kind)}"
+        if rng.random() < 0.15 and not is_nested(kind):
+            text += f" DEFAULT {of_type(rng, kind)}"
             has_defaults = True
-        if luck.random() < 0.1:
+        if rng.random() < 0.1:
             text += " COMMENT 'what it''s for'"
         columns.append(text)
         drawn.append((name, kind))
-    if luck.random() < 0.15:
+    if rng.random() < 0.15:
         columns.append("twice BIGINT GENERATED ALWAYS AS (CAST(id AS BIGINT) * 2)")
     partition = ""
     could = [name for name, kind in drawn if kind in PARTITIONING]
-    if len(drawn) > 1 and luck.random() < 0.5:
-        chosen = luck.sample(could, min(len(could), luck.choice((1, 1, 2)), len(drawn) - 1))
+    if len(drawn) > 1 and rng.random() < 0.5:
+        chosen = rng.sample(could, min(len(could), rng.choice((1, 1, 2)), len(drawn) - 1))
         partition = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in chosen)})"
-    if has_defaults and luck.random() < 0.95:
+    if has_defaults and rng.random() < 0.95:
         features["delta.feature.allowColumnDefaults"] = "supported"
     for key, chance in _SOMETIMES.items():
-        if luck.random() < chance:
+        if rng.random() < chance:
             features[key] = "true"
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in features.items())
-    comment = " COMMENT 'a table'" if luck.random() < 0.1 else ""
+    comment = " COMMENT 'a table'" if rng.random() < 0.1 else ""
     return (
         f"CREATE TABLE {{t}} ({', '.join(columns)}) USING DELTA{partition}{comment} "
         f"TBLPROPERTIES ({properties})"

@@ -1,6 +1,7 @@
-"""What a program is made of: statements as values, the same for both engines.
+"""The steps of a program: statements as values, the same for both engines.
 
-In a text `{t}` and `{u}` stand for the engine's own tables, `{v3}` for the version after step 3.
+In a text `{t}` and `{u}` stand for the engine's own tables, and `{v3}` for the version after step
+3.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _VERSION = re.compile(r"\{v(\d+)\}")
 
 @dataclass(frozen=True, slots=True)
 class FrameWrite:
-    """A DataFrame is written; the step's text is its query."""
+    """A write of a DataFrame; the step's text is its query."""
 
     mode: Literal["append", "overwrite", "error", "ignore"]
     table: str = "{t}"
@@ -45,7 +46,7 @@ class ApiUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One WHEN of a merge; `values` is None for all columns."""
+    """One WHEN of a merge; `values`: None for all columns."""
 
     when: Literal["Matched", "NotMatched", "NotMatchedBySource"]
     action: Literal["update", "insert", "delete"]
@@ -55,7 +56,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class ApiMerge:
-    """`DeltaTable.merge` as t, of the rows of the step's text as s."""
+    """`DeltaTable.merge` of the table as t; the source s is the query in the step's text."""
 
     condition: str
     clauses: tuple[Clause, ...]
@@ -70,11 +71,11 @@ class Step:
     """One statement.
 
     Attributes:
-        number: its place in the whole program, which it keeps when others are left out.
-        kind: what it is, in a word.
-        text: SQL; of a call the query that gives it rows.
-        call: what is called, where the step isn't SQL.
-        settings: Spark's, for this step alone.
+        number: its place in the whole program, also after other steps were left out.
+        kind: the kind of statement, in a word.
+        text: SQL; for a call, the query with its rows.
+        call: the call, if the step isn't SQL.
+        settings: Spark's settings for this step.
     """
 
     number: int
@@ -89,13 +90,14 @@ class Step:
         return f"{self.number}. {self.text}{call}{settings}"
 
 
-def filled(text: str, places: Mapping[str, str], versions: Mapping[int, int]) -> str:
-    """The text for one engine.
+def fill_placeholders(text: str, places: Mapping[str, str], versions: Mapping[int, int]) -> str:
+    """Return the text for one engine.
 
     Args:
         places: the folders of its tables, by their letters.
-        versions: its first table's version after each step that ran; where the step was left out,
-            the one before it counts.
+        versions: its first table's version after each step; a step that was left out has the
+            version
+            of the step before.
     """
 
     def version(found: re.Match[str]) -> str:

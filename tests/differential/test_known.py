@@ -1,4 +1,4 @@
-"""Each known difference is excused by its own rule, and what looks like it isn't."""
+"""Each known difference is recognised by its own rule, and similar differences aren't."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.differential.comparing import Aspect, Difference
-from tests.differential.known import KNOWN, excuse
+from tests.differential.known import KNOWN, find_known
 from tests.differential.logs import Log
-from tests.differential.schemas import Column, Shape
+from tests.differential.schemas import Column, TableShape
 from tests.differential.steps import ApiDelete, ApiMerge, ApiUpdate, Call, Clause, FrameWrite, Step
 
-SHAPE = Shape(
+SHAPE = TableShape(
     (Column("d", "DOUBLE"), Column("n", "INT"), Column("twice", "BIGINT", generated="n * 2")),
     ("d",),
     {},
@@ -285,20 +285,20 @@ EXCUSED = {
 }
 
 
-def test_each_has_its_example() -> None:
+def test_each_known_difference_has_an_example() -> None:
     assert set(EXCUSED) == {one.name for one in KNOWN}
 
 
 @pytest.mark.parametrize("name", EXCUSED)
-def test_it_is_excused_by_its_own_rule(name: str) -> None:
-    known = excuse(EXCUSED[name])
+def test_each_example_matches_its_own_rule(name: str) -> None:
+    known = find_known(EXCUSED[name])
     assert known is not None
     assert known.name == name
-    assert [one.name for one in KNOWN if one.is_it(EXCUSED[name])] == [name]
+    assert [one.name for one in KNOWN if one.matches(EXCUSED[name])] == [name]
 
 
 @pytest.mark.parametrize("name", EXCUSED)
-def test_the_other_way_round_it_is_not(name: str) -> None:
+def test_swapped_sides_match_no_rule(name: str) -> None:
     difference = EXCUSED[name]
     turned = replace(difference, delta=difference.txlake, txlake=difference.delta)
     both_ways = {
@@ -307,7 +307,7 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
         "a source row that can't be computed",  # "a text that is no value, for no row"
     }
     if name not in both_ways:
-        assert excuse(turned) is None
+        assert find_known(turned) is None
 
 
 @pytest.mark.parametrize(
@@ -389,22 +389,22 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
     ],
     ids=str,
 )
-def test_what_looks_like_one_is_none(difference: Difference) -> None:
-    assert excuse(difference) is None
+def test_similar_differences_match_no_rule(difference: Difference) -> None:
+    assert find_known(difference) is None
 
 
-def test_an_overwrite_that_names_a_partition_or_loses_rows_is_none() -> None:
+def test_an_overwrite_of_a_named_partition_or_with_lost_rows_is_unknown() -> None:
     difference = EXCUSED["INSERT OVERWRITE ... PARTITION (p) without a value"]
     for step in (
         replace(OVERWRITE, text=OVERWRITE.text.replace("`q`", "`q` = 1")),
         replace(OVERWRITE, text=OVERWRITE.text.replace("OVERWRITE", "INTO")),
         replace(OVERWRITE, settings=(("spark.sql.sources.partitionOverwriteMode", "dynamic"),)),
     ):
-        assert excuse(replace(difference, step=step)) is None
-    assert excuse(replace(difference, delta="2 rows, alone (8)")) is None
+        assert find_known(replace(difference, step=step)) is None
+    assert find_known(replace(difference, delta="2 rows, alone (8)")) is None
 
 
-def test_a_replacement_is_named_by_its_statement_or_option() -> None:
+def test_replacements_are_known_by_statement_or_option() -> None:
     difference = EXCUSED["counts of a replacement without rows"]
     for text, is_one in (
         ("INSERT INTO {t} REPLACE WHERE n = 1 SELECT 1", True),
@@ -412,26 +412,28 @@ def test_a_replacement_is_named_by_its_statement_or_option() -> None:
         ("INSERT OVERWRITE {t} PARTITION (`id`) SELECT 1", False),
         ("INSERT OVERWRITE {t} SELECT 1 WHERE n = 1", False),
     ):
-        known = excuse(replace(difference, step=Step(3, "insert", text)))
+        known = find_known(replace(difference, step=Step(3, "insert", text)))
         assert (known is not None) == is_one
     for text, is_one in (("n = 1", False), ("true", True)):
         step = Step(3, "insert", f"INSERT INTO {{t}} REPLACE WHERE {text} SELECT 1")
         told = found("insert", "history", "WRITE {'numOutputRows': '3'}", difference.txlake)
         told = replace(told, txlake="WRITE {'numDeletedRows': '8', 'numOutputRows': '3'}")
-        assert (excuse(replace(told, step=step)) is not None) == is_one
-    assert excuse(replace(difference, step=replace(OVERWRITE, call=FrameWrite("append")))) is None
-    assert excuse(replace(difference, txlake="WRITE {'numOutputRows': '1'}")) is None
+        assert (find_known(replace(told, step=step)) is not None) == is_one
+    assert (
+        find_known(replace(difference, step=replace(OVERWRITE, call=FrameWrite("append")))) is None
+    )
+    assert find_known(replace(difference, txlake="WRITE {'numOutputRows': '1'}")) is None
 
 
-def test_columns_left_out_are_generated_ones() -> None:
+def test_omitted_columns_are_known_only_if_generated() -> None:
     difference = EXCUSED["generated columns left out of an INSERT"]
     plain = replace(SHAPE, columns=SHAPE.columns[:2])
-    assert excuse(replace(difference, shape=plain)) is None
+    assert find_known(replace(difference, shape=plain)) is None
     write = Step(3, "frame", "SELECT 1.5 AS d, 1 AS n", FrameWrite("append"))
-    assert excuse(replace(difference, step=write)) is None
+    assert find_known(replace(difference, step=write)) is None
 
 
-def test_a_star_in_a_merge_beside_a_generated_column_has_two_errors() -> None:
+def test_a_star_in_a_merge_with_a_generated_column_has_two_errors() -> None:
     without = replace(SHAPE, columns=SHAPE.columns[:2])
     told = found("merge", "outcome", "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'", "done")
     everything = Clause("NotMatched", "insert")
@@ -442,30 +444,30 @@ def test_a_star_in_a_merge_beside_a_generated_column_has_two_errors() -> None:
         (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (everything,))), True),
         (Step(3, "merge", "SELECT * FROM x", ApiMerge("true", (DELETES,))), False),
     ):
-        assert (excuse(replace(told, step=step)) is not None) == is_one
-        assert excuse(replace(told, step=step, shape=without)) is None
+        assert (find_known(replace(told, step=step)) is not None) == is_one
+        assert find_known(replace(told, step=step, shape=without)) is None
 
 
-def test_a_frame_with_other_columns_is_none() -> None:
+def test_a_frame_with_other_columns_is_unknown() -> None:
     schemas = "Table schema:\nroot\n |-- n: byte\n |-- s: string\n\nData schema:\nroot\n"
     difference = EXCUSED["a DataFrame whose types differ from the table's"]
     for rows, is_one in ((" |-- n: integer\n", True), (" |-- m: byte\n", False), ("", False)):
         told = replace(difference, delta=f"[DELTA_METADATA_MISMATCH] A\n{schemas}{rows}")
-        assert (excuse(told) is not None) == is_one
+        assert (find_known(told) is not None) == is_one
 
 
-def test_a_frame_under_a_generated_column_is_one_while_its_schema_stays() -> None:
+def test_a_frame_with_a_generated_column_is_known_if_its_schema_stays() -> None:
     refused = "AnalysisException: [DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH] Column n has data"
     for call, is_one in (
         (FrameWrite("overwrite"), True),
         (FrameWrite("append", is_schema_merged=True), False),
         (None, False),
     ):
-        known = excuse(found("frame", "outcome", refused, "done", call))
+        known = find_known(found("frame", "outcome", refused, "done", call))
         assert (known is not None) == is_one
 
 
-def test_a_merge_that_leaves_other_rows_alone_is_none() -> None:
+def test_a_merge_that_keeps_other_rows_is_unknown() -> None:
     difference = EXCUSED["MERGE with WHEN NOT MATCHED BY SOURCE"]
     by_source = Clause("NotMatchedBySource", "delete")
     for step, is_one in (
@@ -473,10 +475,10 @@ def test_a_merge_that_leaves_other_rows_alone_is_none() -> None:
         (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (DELETES, by_source))), True),
         (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (DELETES,))), False),
     ):
-        assert (excuse(replace(difference, step=step)) is not None) == is_one
+        assert (find_known(replace(difference, step=step)) is not None) == is_one
 
 
-def test_a_replacement_by_what_contradicts_itself_is_one() -> None:
+def test_a_replacement_with_a_contradiction_is_known() -> None:
     for condition, is_one in (
         ("(`a b` IS NULL) AND (`a b` <=> 3)", True),
         ("(`a b` IS NULL) AND (`a b` <=> NULL)", False),
@@ -486,73 +488,73 @@ def test_a_replacement_by_what_contradicts_itself_is_one() -> None:
         ("CAST(`a` AS BOOLEAN)", False),
     ):
         told = f"InvalidRequest: t: replace_where {condition} is violated by the row"
-        known = excuse(found("insert", "outcome", "done", told))
+        known = find_known(found("insert", "outcome", "done", told))
         assert (known is not None) == is_one
 
 
-def test_a_replacement_by_null_has_no_filter_either() -> None:
+def test_a_replacement_with_null_is_known() -> None:
     difference = replace(EXCUSED["REPLACE WHERE on a BOOLEAN column"], shape=SHAPE)
     for condition, is_one in (("CAST(NULL AS BOOLEAN)", True), ("`n` = 3", False)):
         text = f"INSERT INTO {{t}} REPLACE WHERE {condition} SELECT 1 AS n"
-        known = excuse(replace(difference, step=Step(3, "insert", text)))
+        known = find_known(replace(difference, step=Step(3, "insert", text)))
         assert (known is not None) == is_one
 
 
-def test_a_text_that_a_merge_assigns_is_none() -> None:
+def test_a_text_assigned_by_a_merge_is_unknown() -> None:
     difference = EXCUSED["a source row that can't be computed"]
     for text in (
         "MERGE ... USING (SELECT 1 AS n UNION ALL SELECT 2) s ... THEN UPDATE SET n = 'x'",
         "MERGE ... USING (SELECT 'x' AS n) s ON t.n = s.n",
     ):
-        assert excuse(replace(difference, step=Step(3, "merge", text))) is None
+        assert find_known(replace(difference, step=Step(3, "merge", text))) is None
 
 
-def test_rows_are_replaced_by_the_char_itself() -> None:
+def test_replacements_by_a_char_column_are_known() -> None:
     difference = EXCUSED["`replaceUsing` a CHAR column"]
     call = FrameWrite("overwrite", replace_using=("n",))
-    assert excuse(replace(difference, step=replace(difference.step, call=call))) is None
-    assert excuse(replace(difference, txlake="5 rows, alone (1, 'b    ')")) is None
+    assert find_known(replace(difference, step=replace(difference.step, call=call))) is None
+    assert find_known(replace(difference, txlake="5 rows, alone (1, 'b    ')")) is None
 
 
-def test_rows_are_updated_by_the_char_itself() -> None:
+def test_updates_by_a_char_column_are_known() -> None:
     difference = EXCUSED["`DeltaTable.update` by a CHAR column"]
     call = ApiUpdate("`n` >= 'b'", (("c", "NULL"),))
-    assert excuse(replace(difference, step=replace(difference.step, call=call))) is None
-    assert excuse(replace(difference, shape=SHAPE)) is None
-    assert excuse(replace(difference, aspect="other's rows")) is None
+    assert find_known(replace(difference, step=replace(difference.step, call=call))) is None
+    assert find_known(replace(difference, shape=SHAPE)) is None
+    assert find_known(replace(difference, aspect="other's rows")) is None
 
 
-def test_a_default_comes_with_a_replaced_schema_alone() -> None:
+def test_a_default_of_a_frame_is_known_only_with_a_replaced_schema() -> None:
     difference = EXCUSED["DEFAULT in a DataFrame's schema"]
     step = Step(3, "frame", "SELECT 1 AS n", FrameWrite("overwrite"))
-    assert excuse(replace(difference, step=step)) is None
+    assert find_known(replace(difference, step=step)) is None
     for text, is_one in (("CREATE OR REPLACE TABLE {t} AS SELECT 1 AS n", True), ("ALTER", False)):
-        known = excuse(replace(difference, step=Step(3, "replace", text)))
+        known = find_known(replace(difference, step=Step(3, "replace", text)))
         assert (known is not None) == is_one
     for before, after in (('"c"', '"d"'), ("columns", "properties")):
         told = difference.delta.replace(before, after)
-        assert excuse(replace(difference, delta=told)) is None
+        assert find_known(replace(difference, delta=told)) is None
 
 
-def test_only_a_constant_that_delta_spark_padded_is_one() -> None:
+def test_only_constants_that_delta_spark_pads_are_known() -> None:
     difference = EXCUSED["REPLACE WHERE on a CHAR column"]
-    assert excuse(replace(difference, shape=SHAPE)) is None
+    assert find_known(replace(difference, shape=SHAPE)) is None
     told = difference.delta.replace("'     '", "'a'")
-    assert excuse(replace(difference, delta=told)) is None
+    assert find_known(replace(difference, delta=told)) is None
 
 
-def test_a_delete_that_is_refused_without_a_char_or_by_sql_is_none() -> None:
+def test_a_refused_delete_by_sql_or_without_a_char_is_unknown() -> None:
     difference = EXCUSED["`DeltaTable.delete` on a table with a CHAR column"]
-    assert excuse(replace(difference, shape=SHAPE)) is None
-    assert excuse(replace(difference, step=Step(3, "delete", "DELETE FROM {t}"))) is None
+    assert find_known(replace(difference, shape=SHAPE)) is None
+    assert find_known(replace(difference, step=Step(3, "delete", "DELETE FROM {t}"))) is None
 
 
-def test_a_double_that_is_no_partition_value_keeps_its_sign() -> None:
+def test_the_sign_of_zero_outside_partitions_is_unknown() -> None:
     difference = EXCUSED["-0.0 as a partition value"]
-    assert excuse(replace(difference, shape=replace(SHAPE, partition_by=()))) is None
+    assert find_known(replace(difference, shape=replace(SHAPE, partition_by=()))) is None
 
 
-def test_blanks_in_a_condition_are_left_out_but_in_texts_and_names() -> None:
+def test_blanks_are_removed_outside_texts_and_names() -> None:
     def conditions(text: str) -> Any:
         metadata = {
             "schemaString": '{"fields": []}',

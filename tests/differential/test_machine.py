@@ -1,4 +1,4 @@
-"""The machine itself: a few programs differ in nothing unknown, and a difference is found."""
+"""The machine: a few programs have no unknown difference, and a difference is found."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.differential.known import KNOWN
 from tests.differential.logs import FEED
 from tests.differential.machine import Machine
 from tests.differential.programs import Program
-from tests.differential.shrinking import shrunk
-from tests.differential.steps import Step, filled
+from tests.differential.shrinking import shrink
+from tests.differential.steps import Step, fill_placeholders
 from tests.pages import ROOT, page, table
 
-# A program of which nearly every step is carried out.
+# The seed of a program whose steps nearly all succeed.
 SEED, STEPS_MAX = 204, 5
 
 
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 def test_programs_differ_in_nothing_unknown() -> None:
-    """The beginning of one. `make diff` runs 200 programs, or as many as it is told."""
+    """Run the first steps of one program; `make diff` runs 200 programs."""
     delta_jars()
     asked = ("--seeds", "1", "--from", str(SEED), "--steps", str(STEPS_MAX))
     command = [sys.executable, "-m", "tests.differential", *asked]
@@ -38,7 +38,7 @@ def test_programs_differ_in_nothing_unknown() -> None:
     assert "1 programs" in ran.stdout
 
 
-def test_every_known_difference_is_in_the_docs_and_no_other() -> None:
+def test_known_differences_match_the_docs() -> None:
     said = [cells[0] for cells in table(page("docs/differences-from-delta-spark.md"), "difference")]
     names = [one.name for one in KNOWN]
     assert len(set(names)) == len(names)
@@ -47,7 +47,7 @@ def test_every_known_difference_is_in_the_docs_and_no_other() -> None:
 
 @dataclass
 class Frame:
-    """What an engine answers with."""
+    """The result of a fake engine's statement."""
 
     rows: list[tuple[Any, ...]]
     type: str = "integer"
@@ -65,7 +65,7 @@ class Frame:
 
 
 class Feed(Frame):
-    """What it answers with for a change data feed."""
+    """A fake engine's change data feed."""
 
     def drop(self, name: str) -> Any:
         assert name == "_commit_timestamp"
@@ -77,27 +77,27 @@ class Fake:
     """An engine whose tables are lists, and whose only statement adds a number.
 
     Attributes:
-        shows: gives what it shows of the rows that there are.
-        refused: the numbers that it doesn't take.
-        tells: gives what it tells of the rows that came.
+        displayed: returns the rows that a query gives, for the table's rows.
+        refused: the numbers that it refuses.
+        feed: returns the rows of the change feed, for the added rows.
     """
 
     name: str
-    shows: Callable[[list[int]], list[int]] = lambda rows: rows
+    displayed: Callable[[list[int]], list[int]] = lambda rows: rows
     operation: str = "WRITE"
     refused: tuple[int, ...] = ()
     property: str = "1"
     type: str = "integer"
-    tells: Callable[[list[int]], list[int]] = lambda rows: rows
+    feed: Callable[[list[int]], list[int]] = lambda rows: rows
     tables: dict[str, list[int]] = field(default_factory=dict)
 
     def frame(self, text: str) -> Any:
         word, _, rest = text.partition(" ")
         folder = text.split("`")[1]
         if word == "SELECT":
-            # An engine reads what lies in the folder: here, what its owner put there.
+            # A fake engine reads what the folder's owner wrote.
             rows = json.loads((Path(folder) / "rows").read_text())
-            return Frame([(row,) for row in self.shows(rows)], self.type)
+            return Frame([(row,) for row in self.displayed(rows)], self.type)
         number = int(rest.split()[0])
         if number in self.refused:
             raise ValueError(f"{number} is refused")
@@ -127,9 +127,9 @@ class Fake:
 
     def changes(self, folder: str, first: int, last: int) -> Any:
         rows = json.loads((Path(folder) / "rows").read_text())[first : last + 1]
-        return Feed([(row, first + place) for place, row in enumerate(self.tells(rows))])
+        return Feed([(row, first + place) for place, row in enumerate(self.feed(rows))])
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         self.tables.clear()
 
 
@@ -138,10 +138,10 @@ STEPS = [Step(number, "insert", f"ADD {number} {{t}}") for number in range(8)]
 
 def differences(tmp_path: Path, ours: Fake, steps: Sequence[Step] = STEPS) -> list[Difference]:
     machine = Machine(None, Fake("delta"), ours, tmp_path)  # type: ignore[arg-type]
-    return machine.again(steps).differences
+    return machine.run_steps(steps).differences
 
 
-def test_equal_engines_differ_in_nothing(tmp_path: Path) -> None:
+def test_equal_engines_have_no_differences(tmp_path: Path) -> None:
     ours = Fake("txlake")
     assert differences(tmp_path, ours) == []
     assert ours.tables == {}, "programs fill an engine's memory"
@@ -156,20 +156,20 @@ def test_equal_engines_differ_in_nothing(tmp_path: Path) -> None:
         (Fake("txlake", operation="MERGE"), "history"),
         (Fake("txlake", property="2"), "definition"),
         (Fake("txlake", type="long"), "schema"),
-        (Fake("txlake", tells=lambda rows: [] if 5 in rows else rows), "feed"),
+        (Fake("txlake", feed=lambda rows: [] if 5 in rows else rows), "feed"),
     ],
     ids=["a row lost", "a row doubled", "refused", "history", "property", "schema", "feed"],
 )
-def test_a_fault_is_found_and_made_small(tmp_path: Path, ours: Fake, aspect: str) -> None:
+def test_a_fault_is_found_and_reduced(tmp_path: Path, ours: Fake, aspect: str) -> None:
     first = differences(tmp_path, ours)[0]
     assert first.aspect == aspect
-    steps, found = shrunk(STEPS, first, lambda fewer: differences(tmp_path, ours, fewer))
+    steps, found = shrink(STEPS, first, lambda fewer: differences(tmp_path, ours, fewer))
     assert found.aspect == aspect
     if first.step.number == 5:
         assert [step.number for step in steps] == [0, 5]
 
 
-def test_a_table_that_the_other_engine_reads_otherwise_is_found(tmp_path: Path) -> None:
+def test_a_table_that_the_other_engine_misreads_is_found(tmp_path: Path) -> None:
     ours = Fake("txlake")
     blind = Fake("delta", lambda rows: rows)
     machine = Machine(None, blind, ours, tmp_path)  # type: ignore[arg-type]
@@ -181,18 +181,18 @@ def test_a_table_that_the_other_engine_reads_otherwise_is_found(tmp_path: Path) 
         return Frame(found.rows[1:]) if place in text and text.startswith("SELECT") else found
 
     blind.frame = frame  # type: ignore[method-assign]
-    (first, *_) = machine.again(STEPS[:1]).differences
+    (first, *_) = machine.run_steps(STEPS[:1]).differences
     assert first.aspect == "other's rows"
 
 
 def test_feeds_are_compared_without_their_versions(tmp_path: Path) -> None:
-    ours = Fake("txlake", tells=lambda rows: [row + 1 for row in rows])
+    ours = Fake("txlake", feed=lambda rows: [row + 1 for row in rows])
     found = differences(tmp_path, ours, STEPS[:1])
     assert [one.aspect for one in found] == ["feed", "other's feed", "other's feed"]
     assert found[0].delta == "1 rows, alone (0)"
 
 
-def test_rows_are_equal_to_the_bit_and_in_any_order() -> None:
+def test_rows_are_compared_to_the_bit_in_any_order() -> None:
     def text(*values: Any) -> Any:
         return row_texts([(value,) for value in values])
 
@@ -212,15 +212,15 @@ def test_rows_are_equal_to_the_bit_and_in_any_order() -> None:
         assert rows_differ(one, other) is not None
 
 
-def test_equal_seeds_draw_equal_programs() -> None:
-    assert [Program(seed).first() for seed in range(9)] == [
-        Program(seed).first() for seed in range(9)
+def test_equal_seeds_give_equal_programs() -> None:
+    assert [Program(seed).first_step() for seed in range(9)] == [
+        Program(seed).first_step() for seed in range(9)
     ]
-    assert len({Program(seed).first().text for seed in range(9)}) == 9
+    assert len({Program(seed).first_step().text for seed in range(9)}) == 9
 
 
-def test_a_version_is_the_one_after_the_step_or_before_it() -> None:
+def test_a_version_placeholder_means_the_version_after_its_step() -> None:
     text = "SELECT * FROM {t} VERSION AS OF {v4}"
     places = {"t": "/d/t"}
-    assert filled(text, places, {0: 0, 2: 1, 4: 3}).endswith("`/d/t` VERSION AS OF 3")
-    assert filled(text, places, {0: 0, 2: 1, 5: 4}).endswith("AS OF 1")
+    assert fill_placeholders(text, places, {0: 0, 2: 1, 4: 3}).endswith("`/d/t` VERSION AS OF 3")
+    assert fill_placeholders(text, places, {0: 0, 2: 1, 5: 4}).endswith("AS OF 1")

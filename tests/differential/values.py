@@ -1,4 +1,4 @@
-"""The types of the columns, and texts of values in SQL: ordinary ones, edges, and wrong ones."""
+"""The types of columns, and SQL texts of their values: ordinary ones, edges, and wrong ones."""
 
 from __future__ import annotations
 
@@ -67,22 +67,22 @@ _OF_OTHER_TYPES = 0.05
 
 
 def is_nested(type_text: str) -> bool:
-    """Whether values of the type can't be compared or grouped everywhere."""
+    """Return whether values of the type can't be compared or grouped everywhere."""
     return type_text.startswith(NESTED)
 
 
-def literal(luck: Random, type_text: str, *, is_nullable: bool = True) -> str:
-    """An expression for a column of this type: now and then NULL, or of another type."""
-    if luck.random() < (_NULLS if is_nullable else 0.02):
+def literal(rng: Random, type_text: str, *, is_nullable: bool = True) -> str:
+    """Return an expression for a column of this type, sometimes NULL or of another type."""
+    if rng.random() < (_NULLS if is_nullable else 0.02):
         return "NULL"
-    if luck.random() < _OF_OTHER_TYPES:
-        return luck.choice(_OTHERS)
-    return of_type(luck, type_text)
+    if rng.random() < _OF_OTHER_TYPES:
+        return rng.choice(_OTHERS)
+    return of_type(rng, type_text)
 
 
-def of_type(luck: Random, type_text: str) -> str:
-    """An expression of this very type, mostly one of its small values."""
+def of_type(rng: Random, type_text: str) -> str:
+    """Return an expression of exactly this type, mostly one of its small values."""
     known = LITERALS.get(type_text)
     if known is None:
         return f"CAST(NULL AS {type_text})"
-    return luck.choice(known[:3] if luck.random() < 0.5 else known)
+    return rng.choice(known[:3] if rng.random() < 0.5 else known)

@@ -35,7 +35,7 @@ OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExce
 EVERYWHERE := tests/where tests/lake/test_buckets.py
 ON_CONNECT := tests/lake/streaming/test_killed.py
 SHORT := tests/where
-BY_VERSION := $(SHORT) tests/spark/test_local_rows.py tests/spark/test_many_vectors.py \
+BY_VERSION := $(SHORT) tests/local/test_caller_rows.py tests/spark/test_many_vectors.py \
 	tests/spark/test_settings_of_spark.py
 # Tests without Spark, those of the catalog on SQLite (a few start a PostgreSQL of their own), and not
 # those that switch a rule off and look for what is lost.

@@ -20,9 +20,10 @@ from tests.ask.tables import FOREIGN_WRITERS, ID, OWN_WRITERS, ZONES, Plan, rand
 from tests.ask.ways import BATCHES, CHEAP, WAYS, Answer, Connections, Failed, Ids, Question
 from tests.server.client import Client
 from tests.spark.session_settings import SETTINGS_TO_DRAW, settings_made
+from txlake.local import candidate_rows
+from txlake.local import merge as local_merge
 from txlake.server.calls import Limits
 from txlake.settings import Settings
-from txlake.spark import candidate_rows, driver_merge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -262,13 +263,13 @@ def _random_setup(rng: Random) -> SessionSetup:
 @contextmanager
 def _limits(setup: SessionSetup) -> Iterator[None]:
     """Set the limits up to which the driver finds rows; without the driver, no rows."""
-    limits = (candidate_rows._FILES_MAX, driver_merge._ROWS_MAX)
+    limits = (candidate_rows._FILES_MAX, local_merge._ROWS_MAX)
     if not setup.uses_driver:
-        candidate_rows._FILES_MAX, driver_merge._ROWS_MAX = -1, -1
+        candidate_rows._FILES_MAX, local_merge._ROWS_MAX = -1, -1
     try:
         yield
     finally:
-        candidate_rows._FILES_MAX, driver_merge._ROWS_MAX = limits
+        candidate_rows._FILES_MAX, local_merge._ROWS_MAX = limits
 
 
 class _Run:

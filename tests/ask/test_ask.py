@@ -20,10 +20,10 @@ from tests.ask.model import NotModelled, evaluate
 from tests.ask.offline import OfflineMachine
 from tests.ask.shrinking import shrink
 from tests.ask.tables import ID, WRITERS, Plan, as_arrow, random_plan, with_rows
+from txlake.local import candidate_rows
 from txlake.log import skipping
 from txlake.log.predicates import Opaque, Predicate, bind, parse_predicate
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark import candidate_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,11 @@ from txlake.conflict.footprint import Read
 from txlake.datafiles.origins import NO_FILE
 from txlake.ddl.feature_traces import without_mapping
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.local.control_columns import FILE, ROW
 from txlake.log.predicates import to_text
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
-from txlake.spark.reading import FILE, ROW
 from txlake.sql.statements import SqlText, Values
 from txlake.storage import open_store
 

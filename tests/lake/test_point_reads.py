@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import txlake
-from txlake.spark import candidate_rows
+from txlake.spark import driver_frames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_what_a_schema_shows_of_columns_is_spark_s(lake: txlake.LakeSession) -> 
 
 
 def test_many_rows_are_spark_s(lake: txlake.LakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_rows, "_READ_ROWS_MAX", 2)
+    monkeypatch.setattr(driver_frames, "_READ_ROWS_MAX", 2)
     assert not _reads_files(lake.sql("SELECT * FROM plain WHERE id < 2"))
     assert _reads_files(lake.sql("SELECT * FROM plain WHERE id < 4"))
 

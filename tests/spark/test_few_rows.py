@@ -12,9 +12,9 @@ import pytest
 from tests.spark.tables import PathTable, table
 from tests.spark.test_native_writer import EVERY_TYPE
 from txlake.errors import InvalidRequest
+from txlake.local.writing import WriteResult, WriteTarget
 from txlake.protocol.paths import decode_path
 from txlake.spark import inserts, native_writer
-from txlake.spark.writing import Target, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ def spark_writes(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     given: list[DataFrame] = []
     write = native_writer.write
 
-    def noted(frame: DataFrame, target: Target) -> Written:
+    def noted(frame: DataFrame, target: WriteTarget) -> WriteResult:
         given.append(frame)
         return write(frame, target)
 

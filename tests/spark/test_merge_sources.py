@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.commit.change import Change
 from txlake.errors import InvalidRequest
+from txlake.local.caller_rows import schema_of
+from txlake.local.merge_keys import LocalSource, key_predicate
 from txlake.log.predicates import Always
 from txlake.spark import merge_source
-from txlake.spark.merge_source import LocalSource, collect_source, key_predicate
+from txlake.spark.merge_source import CollectedSource, collect_source
 from txlake.sql import parse
 from txlake.sql.statements import MatchedUpdate, Merge, NativeColumn, NativeFrame
 
@@ -186,7 +188,7 @@ def test_the_time_is_one_to_a_statement(tmp_path: Path, spark: SparkSession) -> 
 def test_row_numbers_of_the_remaining_rows(spark: SparkSession) -> None:
     rows = pa.table({"k": ["a", None, "c"]})
     frame = spark.createDataFrame(rows)
-    source = LocalSource(rows, frame.schema, None)
+    source = CollectedSource(rows, schema_of(rows), None, frame.schema)
     left = source.frame(spark, without=BitMap64([1]))
     assert [tuple(row) for row in left.collect()] == [("a", 0), ("c", 2)]
 

@@ -13,10 +13,11 @@ from pyroaring import BitMap64
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local import candidate_rows
 from txlake.log.files import files_table
 from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
-from txlake.spark import candidate_rows, dml
+from txlake.spark import dml, driver_frames
 from txlake.spark.deletions import delete_positions
 from txlake.spark.table_access import TableAccess
 from txlake.sql.statements import NativeColumn
@@ -278,7 +279,7 @@ def test_many_rows_are_written_here_where_this_process_computes_them(
     monkeypatch.setattr(dml, "_ONE_TASK_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(TableAccess, "scan", lambda *_, **__: pytest.fail("Spark reads"))
-        patch.setattr(candidate_rows, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
+        patch.setattr(driver_frames, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
         assert t.run("UPDATE t SET id = id + 20 WHERE id < 9").affected == {"num_affected_rows": 9}
         assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 6}
         with pytest.raises(pytest.fail.Exception):  # Spark's values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
-from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.local.control_columns import ROW_ID, ROW_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,12 +10,12 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.spark.tables import MANIFESTS, VECTORS, PathTable, table
+from txlake.local.control_columns import FILE, ROW
 from txlake.protocol.actions import Add
 from txlake.protocol.types import Field, Primitive
 from txlake.spark import log_columns
 from txlake.spark.log_columns import FileValues
 from txlake.spark.manifest import Manifests
-from txlake.spark.reading import FILE, ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,13 +11,13 @@ import pytest
 import txlake
 from tests.spark_session import KIND
 from txlake.errors import InvalidRequest
+from txlake.local.types import can_up_cast
 from txlake.log.predicates import Opaque, parse_predicate
 from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.values import parse_value
 from txlake.protocol.types import Array, Primitive
 from txlake.spark.session_rules import classified, rules_of, unclassified
 from txlake.spark.settings_of_spark import SETTINGS
-from txlake.spark.types import can_up_cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

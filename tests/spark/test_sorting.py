@@ -11,14 +11,13 @@ import pytest
 
 from tests.spark.tables import PathTable, table
 from txlake.datafiles.vectors import VectorCache
+from txlake.local.control_columns import ROW, ROW_ID, ROW_VERSION
 from txlake.log.cubes import plan_clustering
 from txlake.log.files import files_table
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import cube_of
 from txlake.protocol.sources import SOURCES_TAG, parse_sources
 from txlake.settings import Settings
-from txlake.spark.reading import ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

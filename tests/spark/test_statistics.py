@@ -183,14 +183,14 @@ def test_bounds_hold_over_row_groups(tmp_path: Path, spark: SparkSession) -> Non
         folder_of=lambda values: "",
         row_group_rows=2,
     )
-    from txlake.spark.writing import written
+    from txlake.local.writing import result_of
 
     reports = [
         row
         for batch in write_task.run(task, iter(rows.to_batches()), "f")
         for row in batch.to_pylist()
     ]
-    (add,) = written(t.work().target(), reports).adds
+    (add,) = result_of(t.work().target(), reports).adds
     stats = json.loads(str(add.stats))
     assert stats["minValues"] == {"v": 5, "w": 1.0}
     assert stats["maxValues"] == {"v": 7, "w": 4.0}

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
+from txlake.local.types import can_store, is_converted, may_overflow, reads_text
 from txlake.protocol.types import Array, Field, Primitive, Struct
-from txlake.spark.types import can_store, is_converted, may_overflow, reads_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,6 +24,8 @@ from txlake.commit.change import Change
 from txlake.commit.data_plane import Placement, TableData
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local.control_columns import VIOLATION, VIOLATION_ROW
+from txlake.local.types import quote
 from txlake.ports import StoredObject
 from txlake.protocol.actions import Txn
 from txlake.session.command import Answer, command, giving_counts, giving_frame, its_table
@@ -31,8 +33,6 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark import rows
 from txlake.spark.identities import next_value, refuse_explicit_values, supplied_columns
-from txlake.spark.types import quote
-from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
 from txlake.sql.statements import CopyInto, Reference, TablePath
 from txlake.storage import join_url

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from txlake.errors import InvalidRequest
+from txlake.local.types import quote
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.types import quote
 from txlake.sql import as_query, is_literal, sql_literal
 from txlake.sql.statements import Select, SqlText, Statement
 

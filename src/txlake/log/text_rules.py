@@ -12,6 +12,9 @@ from enum import StrEnum
 
 from txlake.errors import InvalidRequest
 
+STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
+"""Spark's setting of the policy of store assignment."""
+
 
 class StoreAssignment(StrEnum):
     """`spark.sql.storeAssignmentPolicy`: which values a column of another type takes."""

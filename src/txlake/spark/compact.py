@@ -21,6 +21,8 @@ from txlake.commit.change import Change
 from txlake.datafiles.compact_task import BINS, CompactTask
 from txlake.datafiles.vectors import load_vectors
 from txlake.datafiles.write_task import REPORT_SCHEMA
+from txlake.local.control_columns import FILE, ROW
+from txlake.local.writing import WriteResult, moving_task, partition_fields, result_of
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
@@ -30,14 +32,13 @@ from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark.log_columns import broadcast_bytes, packed_vector, stored_vector
 from txlake.spark.memory_tables import task_url
-from txlake.spark.reading import FILE, ROW
 from txlake.spark.row_rewrite import rewrite_rows, target_bytes
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import Written, moving_task, partition_fields, write_frame, written
+from txlake.spark.writing import write_frame
 from txlake.sql.statements import Expression, condition_text
 
 _DELETED_RATIO_MAX = 0.05
@@ -185,7 +186,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
         frame = frame.repartition(tasks)  # round robin, as there is one partition
     rows = frame.mapInArrow(travelling(work.spark, task), REPORT_SCHEMA).collect()
     reports = [row.asDict() for row in rows]
-    return _outcome(work, bins, reports, written(target, reports))
+    return _outcome(work, bins, reports, result_of(target, reports))
 
 
 def _vectors(
@@ -235,7 +236,7 @@ def _bins_table(
 
 
 def _outcome(
-    work: TableAccess, bins: list[Bin], reports: list[dict[str, Any]], output_files: Written
+    work: TableAccess, bins: list[Bin], reports: list[dict[str, Any]], output_files: WriteResult
 ) -> _Rewritten:
     """Return the files that the tasks replaced; a file that a task skipped stays in the table.
 

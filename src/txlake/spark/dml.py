@@ -22,22 +22,26 @@ from txlake.commit.row_origins import Origins, origins_of
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
+from txlake.local import candidate_rows
+from txlake.local.assignments import Assigned, resolve_assignments
+from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.rules import GENERATION_EXPRESSION
+from txlake.local.types import quote
+from txlake.local.update import driver_values, write_images
+from txlake.local.writing import WriteResult
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.skipping import has_opaque, must_match
-from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
-from txlake.spark import candidate_rows, rows
+from txlake.spark import driver_frames, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
-from txlake.spark.driver_update import Assigned, driver_values, write_images
 from txlake.spark.identities import refuse_assignment
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
+from txlake.spark.scan import add_rows, selected
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema, quote, spark_type
-from txlake.spark.writing import ACTION, Written, write_frame
+from txlake.spark.types import delta_schema, spark_type
+from txlake.spark.writing import write_frame
 from txlake.sql.statements import Assignment, Default, Expression, SqlText, condition_text
 
 _FEW_ROWS = 20_000
@@ -156,7 +160,7 @@ def _few_candidate_rows(
         for expression in expressions
     ):
         return None
-    return candidate_rows.rows_at(work, files, candidates.positions)
+    return driver_frames.rows_at(work, files, candidates.positions)
 
 
 def few_rows_max(files: pa.Table) -> int:
@@ -203,7 +207,7 @@ def update(
     files = work.snapshot.select(read.predicate)
     resolved = resolve_assignments(work, assignments, alias)
     refuse_assignment(work.snapshot, resolved)
-    written = Written()
+    written = WriteResult()
     values = driver_values(work, resolved, alias)
     candidates = _candidates(work, files, read.predicate, many=values is not None)
     driver_images = None
@@ -236,7 +240,7 @@ def update(
     )
 
 
-def update_origins(files: pa.Table, written: Written) -> dict[str, Origins]:
+def update_origins(files: pa.Table, written: WriteResult) -> dict[str, Origins]:
     """Return which rows of the scanned files the new rows are images of."""
     paths = tuple(files["path"].to_pylist()) if written.origins else ()
     return origins_of(written.origins, paths, is_update=True)
@@ -280,54 +284,6 @@ def _where(
     return named if condition is None else named.where(work.column_of(condition))
 
 
-def resolve_assignments(
-    work: TableAccess, assignments: tuple[Assignment, ...], alias: str | None
-) -> Assigned:
-    """Return the assignments by column, each with its path inside the column.
-
-    Raises InvalidRequest for an unknown column, a path into something that isn't a struct, and a
-    column that is assigned twice.
-    """
-    schema = work.snapshot.schema
-    resolved: Assigned = {}
-    for assignment in assignments:
-        path = column_path(work, assignment.column, alias)
-        column = schema.find(path[0])
-        if column is None or schema.resolve(path) is None:
-            raise unknown_column(".".join(assignment.column), work.snapshot)
-        work.require_spelled(path)
-        entries = resolved.setdefault(column.name, [])
-        inner = path[1:]
-        for other, _ in entries:
-            shorter = min(len(other), len(inner))
-            if _folded(other[:shorter]) == _folded(inner[:shorter]):
-                raise InvalidRequest(
-                    f"{work.snapshot.table}: column {'.'.join(path)!r} is assigned twice"
-                )
-        if inner and isinstance(assignment.value, Default):
-            raise InvalidRequest(
-                f"{work.snapshot.table}: {'.'.join(path)} is a field of a struct, which has no "
-                "DEFAULT; assign a value, or DEFAULT to the whole column"
-            )
-        entries.append((inner, assignment.value))
-    return resolved
-
-
-def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part.lower() for part in path)
-
-
-def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
-    """Return the path without a leading alias or name of the table."""
-    fold = str if work.rules.case_sensitive else str.lower
-    names = {fold(name) for name in (alias, work.name) if name is not None}
-    schema = work.snapshot.schema
-    qualified = len(path) > 1 and fold(path[0]) in names
-    if qualified and (schema.resolve(path[1:]) or schema.find(path[0]) is None):
-        return path[1:]
-    return path
-
-
 def updated_frame(
     work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
@@ -342,7 +298,7 @@ def updated_frame(
             values[item.name] = assigned_value(
                 work, item, F.col(quote(item.name)), assigned[item.name], resolved
             )
-        elif rows.GENERATION_EXPRESSION not in item.metadata:
+        elif GENERATION_EXPRESSION not in item.metadata:
             values[item.name] = quote(item.name)
     return rows.filled(frame, values, work.snapshot, prefix)
 

@@ -20,15 +20,16 @@ from pyspark.sql import functions as F
 from txlake.commit.data_plane import Placement
 from txlake.commit.identities import IdentityRange
 from txlake.errors import InvalidRequest
+from txlake.local.rules import depends_on_values
+from txlake.local.writing import WriteResult
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.identity import LONG_MAX, IdentityColumn, identity_columns, identity_of
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
-from txlake.spark.rows import depends_on_values, targets_by_position
+from txlake.spark.rows import targets_by_position
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
-from txlake.spark.writing import Written
 
 # A task's rows get runs of 2 ** _ROWS_BITS consecutive values; the tasks' runs alternate.
 _ROWS_BITS = 20
@@ -122,7 +123,7 @@ class IdentityValues:
 
     # After writing
 
-    def with_marks(self, written: Written) -> Written:
+    def with_marks(self, written: WriteResult) -> WriteResult:
         """Return what was written, with the last values given there (the watermarks)."""
         for name in self._blocks:
             mark = self._mark_of(self._drawn[name], written.adds)

@@ -22,13 +22,17 @@ from txlake.commit.data_plane import Placement, Rows
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
+from txlake.local.caller_rows import fit_by_name, schema_of, values_table
+from txlake.local.control_columns import VIOLATION, VIOLATION_ROW
+from txlake.local.types import quote
+from txlake.local.writing import WriteResult, partition_fields, write_arrow
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import StoreAssignment
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Primitive
-from txlake.spark import dml, local_rows, native_writer, rows
+from txlake.spark import dml, driver_frames, native_writer, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.identities import (
     IdentityValues,
@@ -39,15 +43,8 @@ from txlake.spark.identities import (
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema, quote
-from txlake.spark.writing import (
-    VIOLATION,
-    VIOLATION_ROW,
-    Written,
-    partition_fields,
-    write_arrow,
-    write_frame,
-)
+from txlake.spark.types import delta_schema
+from txlake.spark.writing import write_frame
 from txlake.sql.statements import (
     DEFAULT,
     ComputedValues,
@@ -70,7 +67,7 @@ def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
     return append_change(work, write_rows(work, new, placement))
 
 
-def append_change(work: TableAccess, written: Written) -> Change:
+def append_change(work: TableAccess, written: WriteResult) -> Change:
     """Return the change that adds the rows written."""
     return _change(work, "Append", written, (), ())
 
@@ -81,7 +78,7 @@ def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
     return overwrite_change(work, write_rows(work, new, placement))
 
 
-def overwrite_change(work: TableAccess, written: Written) -> Change:
+def overwrite_change(work: TableAccess, written: WriteResult) -> Change:
     """Return the change that replaces every row by the rows written."""
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
@@ -97,7 +94,7 @@ def replace_where(
 
 
 def replacement_change(
-    work: TableAccess, written: Written, deleted: Change | None, predicate: str
+    work: TableAccess, written: WriteResult, deleted: Change | None, predicate: str
 ) -> Change:
     """Return the change that replaces the deleted rows by the rows written.
 
@@ -126,7 +123,7 @@ def overwrite_partitions(
 
 
 def partition_overwrite_change(
-    work: TableAccess, written: Written, *, keep_null_partitions: bool
+    work: TableAccess, written: WriteResult, *, keep_null_partitions: bool
 ) -> Change:
     """Return the change that replaces the partitions of the rows written."""
     key_of = _partition_keys(work.snapshot)
@@ -187,7 +184,7 @@ def _partition_predicates(
 def _change(
     work: TableAccess,
     mode: str,
-    written: Written,
+    written: WriteResult,
     removed: Sequence[Action],
     reads: tuple[Read, ...],
 ) -> Change:
@@ -206,7 +203,7 @@ def _change(
 
 def write_rows(
     work: TableAccess, new: Rows, placement: Placement, must_match: Expression | None = None
-) -> Written:
+) -> WriteResult:
     """Write the rows as data files, which are not yet part of the table.
 
     Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
@@ -221,7 +218,7 @@ def _written(
     placement: Placement,
     must_match: Expression | None,
     generation: IdentityValues,
-) -> Written:
+) -> WriteResult:
     """Write as `write_rows`, with `generation` giving the values of identity columns."""
     work.check_stored()
     for name in placement.columns or ():
@@ -234,17 +231,17 @@ def _written(
         new = generation.with_identity_columns(new)
     else:
         if isinstance(new, pa.Table):
-            new = local_rows.to_spark(work.spark, new)
+            new = driver_frames.to_spark(work.spark, new)
         if generation.columns:
             refuse_explicit_values(work.snapshot, supplied_columns(new, work.snapshot, placement))
     _require_assignable(work, new, placement)
     if isinstance(new, pa.Table):
         fitted = None
         if must_match is None and placement.by_name:
-            fitted = local_rows.fit_by_name(new, work.snapshot)
+            fitted = fit_by_name(new, work.snapshot)
         if fitted is not None:
             return write_arrow(fitted, work.target())
-        new = local_rows.to_spark(work.spark, new)
+        new = driver_frames.to_spark(work.spark, new)
     given_columns = None
     if placement.by_name:
         given_columns = {item.name for item in work.snapshot.schema if _has(new, item.name)}
@@ -268,7 +265,7 @@ def _written(
         return native_writer.write(frame, target)
     written = [write_arrow(part, target) for part in generation.renumbered(parts)]
     count = sum(part.num_rows for part in parts)
-    return Written(
+    return WriteResult(
         adds=tuple(add for part in written for add in part.adds),
         actions={INSERT: count} if count else {},
     )
@@ -278,7 +275,7 @@ def _require_assignable(work: TableAccess, new: pa.Table | DataFrame, placement:
     """Raise InvalidRequest as `TableAccess.require_assignable`, for a column of the rows."""
     if work.rules.assignment is StoreAssignment.ANSI:
         return
-    source = local_rows.schema_of(new) if isinstance(new, pa.Table) else delta_schema(new.schema)
+    source = schema_of(new) if isinstance(new, pa.Table) else delta_schema(new.schema)
     if placement.by_name:
         pairs = [(column, work.snapshot.schema.find(column.name)) for column in source]
     else:
@@ -338,11 +335,11 @@ def named_values(
     values, names = _with_identities(work, values, names, generation)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
-    table, defaults = local_rows.values_table(values, names, lambda: work.time_zone)
+    table, defaults = values_table(values, names, lambda: work.time_zone)
     if not defaults:
         return table
     numbers = pa.array(range(table.num_rows), pa.int64())
-    frame = local_rows.to_spark(work.spark, table.append_column("__row", numbers))
+    frame = driver_frames.to_spark(work.spark, table.append_column("__row", numbers))
     columns = []
     for name in names:
         item = work.snapshot.schema.find(name)

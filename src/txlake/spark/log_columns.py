@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from txlake.datafiles.live_rows import LiveRowFilter
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.stored_vectors import StoredVector, as_array
+from txlake.local.control_columns import FILE, ROW
 from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Add, DeletionVector
@@ -28,7 +29,6 @@ from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.memory_tables import task_url
-from txlake.spark.reading import FILE, ROW
 from txlake.spark.shipping import travelling
 from txlake.spark.types import spark_type
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from txlake.local.temporary_folders import temporary_folder
 from txlake.ports import Store, System
-from txlake.spark.temporary_folders import temporary_folder
 
 TEMPORARY = "txlake-scan-"
 _BLOCK_BYTES = 128 * 1024 * 1024

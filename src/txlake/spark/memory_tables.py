@@ -6,30 +6,14 @@ source of truth. Files of all other tables are directly accessible to tasks.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from pyspark.sql import SparkSession
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local.memory_tables import _SCHEME, _on_disk
 from txlake.ports import Store
-from txlake.spark.temporary_folders import temporary_folder
-
-_SCHEME = "memory://"
-
-
-def task_root(store: Store) -> str:
-    """Return the folder's URL where tasks write new files of the table; `import_files` follows."""
-    return _on_disk(store.url).as_uri() if store.url.startswith(_SCHEME) else store.url
-
-
-def import_files(store: Store, paths: Iterable[str]) -> None:
-    """Copy files that were written below `task_root` to the table; relative paths, not encoded."""
-    if store.url.startswith(_SCHEME):
-        for path in paths:
-            store.put(path, (_on_disk(store.url) / path).read_bytes())
 
 
 def task_url(spark: SparkSession, store: Store, url: str) -> str:
@@ -71,12 +55,3 @@ def check_reachable(spark: SparkSession, store: Store) -> None:
 
 def _encoded(path: Path) -> str:
     return "file://" + quote(str(path), safe="/=:@,")
-
-
-def _on_disk(url: str) -> Path:
-    return _copies() / url.removeprefix(_SCHEME)
-
-
-@functools.cache
-def _copies() -> Path:
-    return temporary_folder("txlake-memory-")

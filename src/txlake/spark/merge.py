@@ -25,6 +25,10 @@ from txlake.datafiles.write_task import (
     UPDATE_BY_SOURCE,
 )
 from txlake.errors import InvalidRequest
+from txlake.local.assignments import column_path
+from txlake.local.merge import merge_on_driver
+from txlake.local.merge_keys import LocalSource, key_predicate
+from txlake.local.writing import WriteResult
 from txlake.log.predicates import (
     Always,
     And,
@@ -39,15 +43,14 @@ from txlake.protocol.type_widening import is_evolution, never_widens
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
-from txlake.spark.dml import column_path, few_rows_max, update_origins
-from txlake.spark.driver_merge import merge_on_driver
+from txlake.spark.dml import few_rows_max, update_origins
 from txlake.spark.identities import IdentityValues, identity_values
 from txlake.spark.merge_job import MergeJob
-from txlake.spark.merge_source import LocalSource, collect_source, key_predicate
+from txlake.spark.merge_source import CollectedSource, collect_source
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
-from txlake.spark.writing import Written, write_frame
+from txlake.spark.writing import write_frame
 from txlake.sql.statements import (
     BySourceDelete,
     BySourceUpdate,
@@ -89,7 +92,7 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
 def merge_change(
     statement: Merge,
     read: Read,
-    written: Written,
+    written: WriteResult,
     distinct: int,
     deletions: Deletions,
     schema_actions: tuple[Action, ...],
@@ -151,10 +154,10 @@ def _written(
     work: TableAccess,
     statement: Merge,
     source: DataFrame,
-    local_source: LocalSource | None,
+    local_source: CollectedSource | None,
     read: Read,
     generation: IdentityValues,
-) -> tuple[pa.Table, Written, Read]:
+) -> tuple[pa.Table, WriteResult, Read]:
     """Run the job or jobs; return the files read, what was written, and the read of the statement.
 
     Reports refer to the files by ordinal. With a local source, only target rows with its keys are
@@ -198,19 +201,19 @@ def narrowed_read(
     keys = key_predicate(work, statement, local_source)
     if keys == Always(True):
         return read
-    return target_read(work, statement, delta_schema(local_source.schema), keys)
+    return target_read(work, statement, local_source.schema, keys)
 
 
 def _in_two_jobs(
     work: TableAccess,
-    local_source: LocalSource,
+    local_source: CollectedSource,
     files: pa.Table,
     job: MergeJob,
     images: DataFrame,
     generation: IdentityValues,
-) -> Written:
+) -> WriteResult:
     """Change what the local source matches; then insert its rows that matched nothing."""
-    changed = Written()
+    changed = WriteResult()
     if files.num_rows:
         writes = job.changes
         rows_max = few_rows_max(files)
@@ -242,17 +245,17 @@ def _in_two_jobs(
     )
 
 
-def _refuse_ambiguous(work: TableAccess, job: MergeJob, written: Written) -> None:
+def _refuse_ambiguous(work: TableAccess, job: MergeJob, written: WriteResult) -> None:
     if written.replaced_rows > _replaced_count(written) and not _only_deletes(job.statement):
         _discard(work, written)
         raise InvalidRequest(job.ambiguity())
 
 
-def _discard(work: TableAccess, written: Written) -> None:
+def _discard(work: TableAccess, written: WriteResult) -> None:
     work.store.delete(paths.decode_path(add.path) for add in written.adds)
 
 
-def _replaced_count(written: Written) -> int:
+def _replaced_count(written: WriteResult) -> int:
     return sum(len(bitmap) for bitmap in written.replaced.values())
 
 
@@ -349,7 +352,7 @@ def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[
     return work.snapshot.schema.resolve(path) is not None
 
 
-def _counts(written: Written, distinct: int) -> dict[str, int]:
+def _counts(written: WriteResult, distinct: int) -> dict[str, int]:
     by = written.actions
     deleted_by_source = by.get(DELETE_BY_SOURCE, 0)
     updated_matched, updated_by_source = by.get(UPDATE, 0), by.get(UPDATE_BY_SOURCE, 0)

@@ -26,17 +26,18 @@ from txlake.datafiles.write_task import (
     UPDATE_BY_SOURCE,
 )
 from txlake.errors import InvalidRequest
+from txlake.local.assignments import resolve_assignments
+from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION, SOURCE_ROW
+from txlake.local.rules import GENERATION_EXPRESSION
+from txlake.local.types import quote
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
-from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
+from txlake.spark.dml import assigned_value, null_of, value_types
 from txlake.spark.full_names import alias_by_full_name
 from txlake.spark.identities import IdentityValues, refuse_assignment, refuse_explicit_values
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema, quote
-from txlake.spark.writing import ACTION, SOURCE_ROW
+from txlake.spark.types import delta_schema
 from txlake.sql.statements import (
     DEFAULT,
     Assignment,
@@ -193,9 +194,7 @@ class MergeJob:
                 value = F.when(needs_value, self._generation.block(item)).otherwise(value)
             if value is not None:
                 values[item.name] = value
-        generated = {
-            item.name for item in self._schema if rows.GENERATION_EXPRESSION in item.metadata
-        }
+        generated = {item.name for item in self._schema if GENERATION_EXPRESSION in item.metadata}
         partly_generated = generated & values.keys()
         return rows.filled(rows_taken, values, self._work.snapshot, carried, partly_generated)
 
@@ -310,7 +309,7 @@ class MergeJob:
             value = (
                 F.when(is_taken, side_value) if value is None else value.when(is_taken, side_value)
             )
-        if value is None and rows.GENERATION_EXPRESSION not in item.metadata:
+        if value is None and GENERATION_EXPRESSION not in item.metadata:
             return null_of(item)
         return value
 
@@ -319,7 +318,7 @@ class MergeJob:
 
         For a generated column: a struct around the clauses' values, null for clauses without one.
         """
-        generated = rows.GENERATION_EXPRESSION in item.metadata
+        generated = GENERATION_EXPRESSION in item.metadata
         value: Column | None = None
         for prepared in self._groups[side]:
             clause = self.statement.clauses[prepared.index]
@@ -364,7 +363,7 @@ class MergeJob:
         for position, item in enumerate(self._schema):
             source_field = self._source_schema.find(item.name)
             if source_field is None or source_field.name not in places:
-                fills_itself = rows.GENERATION_EXPRESSION in item.metadata or is_identity(item)
+                fills_itself = GENERATION_EXPRESSION in item.metadata or is_identity(item)
                 if not evolves and not fills_itself:
                     raise InvalidRequest(
                         f"MERGE INTO {self._work.snapshot.table}: the source has no column "

@@ -27,18 +27,13 @@ from txlake.datafiles.files import sync
 from txlake.datafiles.footers import read_footer
 from txlake.datafiles.write_task import COMPRESSION, INSERT
 from txlake.errors import InvalidRequest
+from txlake.local.control_columns import VIOLATION, VIOLATION_ROW
+from txlake.local.types import is_plain, quote
+from txlake.local.writing import WriteResult, WriteTarget, add_of, data_fields
 from txlake.ports import Store, StoredObject
 from txlake.protocol.types import Field, Primitive, Struct, leaf_types
 from txlake.spark.spark_sessions import dataset_in, is_connect, session_with
-from txlake.spark.types import quote, spark_type
-from txlake.spark.writing import (
-    VIOLATION,
-    VIOLATION_ROW,
-    Target,
-    Written,
-    add_of,
-    data_fields,
-)
+from txlake.spark.types import spark_type
 from txlake.storage import local_path
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -65,17 +60,11 @@ _OPTIONS: Mapping[str, str] = {
     "parquet.summary.metadata.level": "NONE",
 }
 _SUCCESS_FILE = "_SUCCESS"
-_TYPE_NAMES = frozenset(
-    {
-        *("byte", "short", "integer", "long", "float", "double", "boolean", "binary"),
-        *("date", "timestamp", "timestamp_ntz"),
-    }
-)
 _LOCAL = "file://"
 _THREADS = 8
 
 
-def suits(frame: DataFrame, target: Target) -> bool:
+def suits(frame: DataFrame, target: WriteTarget) -> bool:
     """Return whether `write` writes exactly what `writing.write_frame` would.
 
     False for buckets, where moving a file copies it; if Spark's executors may not share this
@@ -98,11 +87,6 @@ def suits(frame: DataFrame, target: Target) -> bool:
     )
 
 
-def is_plain(leaf: Primitive) -> bool:
-    """Return whether Parquet has only one encoding of the type, which Spark and pyarrow share."""
-    return leaf.name in _TYPE_NAMES or leaf.is_string or leaf.decimal is not None
-
-
 def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         return False
@@ -114,7 +98,7 @@ def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
     )
 
 
-def write(frame: DataFrame, target: Target) -> Written:
+def write(frame: DataFrame, target: WriteTarget) -> WriteResult:
     """Write the rows of a frame that `suits` by one Spark job.
 
     Raises InvalidRequest with the row that violates a constraint; nothing stays written.
@@ -138,11 +122,13 @@ def write(frame: DataFrame, target: Target) -> Written:
     ]
     _remove_leftovers(target.store, path, {add.path for add in adds})
     if not adds:
-        return Written()
-    return Written(adds=tuple(adds), actions={INSERT: sum(footer.num_rows for footer in footers)})
+        return WriteResult()
+    return WriteResult(
+        adds=tuple(adds), actions={INSERT: sum(footer.num_rows for footer in footers)}
+    )
 
 
-def _file_rows(frame: DataFrame, target: Target) -> DataFrame:
+def _file_rows(frame: DataFrame, target: WriteTarget) -> DataFrame:
     """Return the rows with the columns of the files; the first column fails at a violating row."""
     fields = data_fields(target.snapshot)
     unchanged = frame.columns == [item.name for item in fields] and not any(

@@ -23,6 +23,8 @@ from txlake.commit.data_plane import Rows, ScanLineage, TableData
 from txlake.commit.identities import Identities, LocalIdentities
 from txlake.commit.table_log import TableLog
 from txlake.errors import InvalidRequest
+from txlake.local import plain_rows
+from txlake.local.caller_rows import as_arrow, schema_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
@@ -33,14 +35,12 @@ from txlake.protocol.times import FarTime
 from txlake.protocol.types import DataType, Field, Struct, to_arrow_type
 from txlake.settings import Settings
 from txlake.spark import (
-    candidate_rows,
     change_files,
     constants,
     dml,
+    driver_frames,
     inserts,
-    local_rows,
     missing_files,
-    plain_rows,
     rearranging,
     replacing,
     scan_lineage,
@@ -107,7 +107,7 @@ class SparkTable(TableAccess):
     plain_rows = plain_rows.plain_rows
 
     def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-        return candidate_rows.few_rows(self, files, predicate)
+        return driver_frames.few_rows(self, files, predicate)
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)
@@ -117,7 +117,7 @@ class SparkTable(TableAccess):
     def to_frame(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         if isinstance(rows, Values | ComputedValues):
             rows = inserts.named_values(self, rows, names)
-        return rows if isinstance(rows, DataFrame) else local_rows.to_spark(self.spark, rows)
+        return rows if isinstance(rows, DataFrame) else driver_frames.to_spark(self.spark, rows)
 
     def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
         for item, value in self._constants(literals):
@@ -352,7 +352,7 @@ class SparkPlane:
         return reader.load([_escaped_path(url) for url in urls])
 
     def caller_rows(self, frame: object) -> DataFrame | pa.Table:
-        table = local_rows.as_arrow(frame)
+        table = as_arrow(frame)
         if table is not None:
             return table
         if isinstance(frame, DataFrame):
@@ -375,9 +375,7 @@ class SparkPlane:
         return self.spark.createDataFrame(table, spark_schema(schema))
 
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
-        return (
-            local_rows.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
-        )
+        return schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
 
     @spark_errors()
     def counts(self, counts: Mapping[str, int]) -> DataFrame:

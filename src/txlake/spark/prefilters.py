@@ -12,10 +12,10 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from txlake.local.types import quote
 from txlake.log.coercion import has_plain_text
 from txlake.log.predicates import Comparison, In, Operator, Predicate, conjuncts
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark.types import quote
 
 _COMPARED: Mapping[Operator, Callable[[Column, Any], Column]] = {
     Operator.EQUAL: lambda column, value: column == value,

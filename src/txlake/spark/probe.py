@@ -17,9 +17,9 @@ from txlake.commit.data_plane import Condition, TableData
 from txlake.conflict.context import FileRows
 from txlake.conflict.footprint import Read
 from txlake.errors import TxlakeError
+from txlake.local.control_columns import FILE, ROW
 from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
-from txlake.spark.reading import FILE, ROW
 from txlake.spark.spark_errors import spark_errors
 from txlake.sql.statements import condition_text
 

@@ -26,13 +26,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txlake.datafiles.footers import SAME_DATES_FROM, is_filter_safe
+from txlake.local.types import quote
 from txlake.log.predicate_nodes import Comparison, Operator, Or
 from txlake.log.skipping import may_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark.types import quote
 
 _Path = tuple[str, ...]
 

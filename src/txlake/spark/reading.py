@@ -20,6 +20,8 @@ from pyspark.sql import types as T
 
 from txlake.datafiles.decode_task import DecodeTask
 from txlake.errors import InvalidRequest
+from txlake.local.control_columns import FILE, ROW
+from txlake.local.types import parquet_field
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol import paths
@@ -33,10 +35,8 @@ from txlake.spark.pushdown import Unfiltered
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_sessions import in_session, is_connect, session_with
 from txlake.spark.task_split import sharing
-from txlake.spark.types import parquet_field, spark_schema
+from txlake.spark.types import spark_schema
 
-FILE = "__txlake_file"
-ROW = "__txlake_row"
 # Spark's Parquet reader fills a column of this name with the rows' positions. `_metadata` has them
 # too, but builds a struct for each row.
 _POSITION = "_tmp_metadata_row_index"

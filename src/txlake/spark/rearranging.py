@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from txlake.commit.change import Change
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.local.types import quote
 from txlake.protocol.actions import Action, Add, Remove
 from txlake.protocol.paths import decode_path
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
 
 _NUMBER = "__txlake_number"
 

@@ -17,14 +17,14 @@ from pyspark.sql import functions as F
 from txlake.commit.change import Change
 from txlake.commit.data_plane import Placement, Rows
 from txlake.errors import InvalidRequest
+from txlake.local.types import quote
+from txlake.local.writing import WriteResult
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.types import Primitive
 from txlake.spark import dml
 from txlake.spark.inserts import replacement_change, write_rows
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
-from txlake.spark.writing import Written
 from txlake.sql.statements import Expression, NativeColumn, SqlText
 
 # So many keys are written out, which tells concurrent writers which rows are meant.
@@ -106,7 +106,7 @@ def _as_in(new: DataFrame, placement: Placement, work: TableAccess) -> list[Colu
     return [F.col(quote(name)).alias(own) for name, own in zip(names, new.columns, strict=True)]
 
 
-def _frame(work: TableAccess, written: Written) -> DataFrame:
+def _frame(work: TableAccess, written: WriteResult) -> DataFrame:
     """The rows that were written, as the table will have them."""
     after = work.after(tuple(written.adds))
     files = after.snapshot.files.table
@@ -145,7 +145,7 @@ def _exists(view: str, source: str, condition: str) -> NativeColumn:
 
 
 def _replaced(
-    work: TableAccess, written: Written, condition: Expression | None, alias: str, said: str
+    work: TableAccess, written: WriteResult, condition: Expression | None, alias: str, said: str
 ) -> Change:
     deleted = None if condition is None else dml.delete(work, condition, alias)
     return replacement_change(work, written, deleted, said)

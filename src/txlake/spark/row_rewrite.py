@@ -15,14 +15,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txlake.datafiles.vectors import write_vectors
+from txlake.local.control_columns import FILE, ROW
+from txlake.local.types import quote
+from txlake.local.writing import Piece, WriteResult
 from txlake.log.files import files_table
 from txlake.protocol.actions import Add
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
-from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
-from txlake.spark.writing import Piece, Written, write_frame
+from txlake.spark.writing import write_frame
 
 _PLACE = "__txlake_place"
 _PIECES_MAX = 4_096
@@ -74,7 +75,9 @@ def rewrite_rows(
     )
 
 
-def with_source_tags(work: TableAccess, files: Sequence[Add], written: Written) -> tuple[Add, ...]:
+def with_source_tags(
+    work: TableAccess, files: Sequence[Add], written: WriteResult
+) -> tuple[Add, ...]:
     """Return the new files, tagged with the sources of their rows.
 
     Untagged if the sources are unknown or too many.

@@ -16,37 +16,39 @@ from pyspark.sql import functions as F
 
 from txlake.datafiles.write_task import FIRST_WITHOUT_IMAGE
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.log.snapshot import Snapshot, unknown_column
-from txlake.protocol.identity import is_identity
-from txlake.protocol.types import DataType, Field, Struct
-from txlake.spark.bounded_text import is_bounded, length_metadata, length_of, stored_text
-from txlake.spark.types import (
+from txlake.local.char_types import is_bounded, length_metadata, length_of
+from txlake.local.control_columns import ACTION, VIOLATION, VIOLATION_ROW
+from txlake.local.rules import (
+    _INVARIANTS,
+    CURRENT_DEFAULT,
+    GENERATION_EXPRESSION,
+    NOT_NULL,
+    _fills_itself,
+    _needs_spark,
+    _require_default,
+    has_rules,
+    require_given,
+)
+from txlake.local.types import (
     can_store,
-    delta_schema,
     is_converted,
     may_overflow,
     missing_field,
     quote,
     reads_text,
     same_type,
-    spark_type,
-    stored,
     type_text,
     with_names,
 )
-from txlake.spark.writing import (
-    ACTION,
-    VIOLATION,
-    VIOLATION_ROW,
-    partition_fields,
-    partition_value,
-)
+from txlake.local.writing import partition_fields
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.identity import is_identity
+from txlake.protocol.types import DataType, Field, Struct
+from txlake.spark.bounded_text import stored_text
+from txlake.spark.types import delta_schema, spark_type, stored
+from txlake.spark.writing import partition_value
 from txlake.sql.statements.calls import stored_expression_problem
 
-GENERATION_EXPRESSION = "delta.generationExpression"
-CURRENT_DEFAULT = "CURRENT_DEFAULT"
-_INVARIANTS = "delta.invariants"
-NOT_NULL = "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL"
 _VIOLATED = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]"
 
 Identity: TypeAlias = Callable[[Field], Column]
@@ -133,14 +135,6 @@ def targets_by_position(
             )
         targets = targets[: len(source.fields)]
     return targets
-
-
-def _fills_itself(item: Field) -> bool:
-    return (
-        GENERATION_EXPRESSION in item.metadata
-        or CURRENT_DEFAULT in item.metadata
-        or is_identity(item)
-    )
 
 
 def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
@@ -230,16 +224,6 @@ def updated_by_name(
     return F.when(value.isNotNull() | current.isNotNull(), F.struct(*members))
 
 
-def require_given(snapshot: Snapshot, given: Collection[str]) -> None:
-    """Refuses rows without a NOT NULL column that has no default, though there be none of them.
-
-    Raises InvalidRequest, naming the column.
-    """
-    for item in snapshot.schema:
-        if item.name not in given:
-            _require_default(item, snapshot)
-
-
 def given_default(item: Field, snapshot: Snapshot) -> Column:
     """The default of a column that is given the word DEFAULT.
 
@@ -247,14 +231,6 @@ def given_default(item: Field, snapshot: Snapshot) -> Column:
     """
     _require_default(item, snapshot)
     return default_value(item, snapshot.table)
-
-
-def _require_default(item: Field, snapshot: Snapshot) -> None:
-    if not (item.nullable or _fills_itself(item)):
-        raise InvalidRequest(
-            f"{snapshot.table}: {NOT_NULL} of column {item.name!r} is violated: it has no default, "
-            "and no value is given; nothing was written"
-        )
 
 
 def default_value(item: Field, table: str) -> Column:
@@ -383,27 +359,6 @@ def checked(
     return frame.withColumn(VIOLATION_ROW, F.when(F.col(VIOLATION).isNotNull(), row))
 
 
-def has_rules(snapshot: Snapshot) -> bool:
-    """Whether rows must be checked or completed by Spark: more than NOT NULL at the top level."""
-    return any(_needs_spark(item) for item in snapshot.schema) or bool(
-        snapshot.properties.constraints
-    )
-
-
-def depends_on_values(snapshot: Snapshot) -> bool:
-    """Whether an expression of the table tells what another column gets, or may refuse a row."""
-    expressions = (GENERATION_EXPRESSION, _INVARIANTS)
-    return bool(snapshot.properties.constraints) or any(
-        key in item.metadata for item in snapshot.schema for key in expressions
-    )
-
-
-def _needs_spark(item: Field) -> bool:
-    keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS)
-    nested_not_null = isinstance(item.type, Struct) and _requires_fields(item.type)
-    return nested_not_null or any(key in item.metadata for key in keys) or is_bounded(item)
-
-
 def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
     """Each rule with its name; a row must make it true (null is not)."""
     rules: list[tuple[str, Column]] = []
@@ -435,14 +390,6 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
         holds = stored_expression(text, f"CHECK constraint {name}", table)
         rules.append((f"{_VIOLATED} CHECK constraint {name} ({text})", holds))
     return rules
-
-
-def _requires_fields(struct: Struct) -> bool:
-    """Whether a field of the struct, or of one in it, may not be null. Makes no Column of it."""
-    return any(
-        not item.nullable or (isinstance(item.type, Struct) and _requires_fields(item.type))
-        for item in struct
-    )
 
 
 def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Column]]:

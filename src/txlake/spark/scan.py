@@ -17,6 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.datafiles.vectors import ExternalVectors, load_vectors
+from txlake.local.char_types import length_metadata
+from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.types import quote, visible_metadata
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
@@ -29,14 +32,12 @@ from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.type_text import sql_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
-from txlake.spark.bounded_text import length_metadata, padded_text
+from txlake.spark.bounded_text import padded_text
 from txlake.spark.log_columns import BASE_ID, BASE_VERSION, FileValues, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
 from txlake.spark.prefilters import prefilters
 from txlake.spark.pushdown import FilterSafety, Unfiltered
 from txlake.spark.reading import (
-    FILE,
-    ROW,
     Reading,
     bucket_of,
     decoded_rows,
@@ -47,10 +48,7 @@ from txlake.spark.reading import (
     needs_decoding,
 )
 from txlake.spark.spark_sessions import is_connect
-from txlake.spark.types import quote, spark_type, visible_metadata
-
-ROW_ID = "__txlake_row_id"
-ROW_VERSION = "__txlake_row_version"
+from txlake.spark.types import spark_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

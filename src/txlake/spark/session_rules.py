@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from txlake.errors import InvalidRequest
 from txlake.log.text_rules import (
     ANY_TEXT,
+    STORE_ASSIGNMENT,
     SUBSTITUTED,
     Divergence,
     Refusal,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 ANSI = "spark.sql.ansi.enabled"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 TIMESTAMP_TYPE = "spark.sql.timestampType"
-STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 RAW_STRINGS = "spark.sql.parser.escapedStringLiterals"
 DOUBLE_QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"

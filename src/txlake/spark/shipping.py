@@ -26,8 +26,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from txlake.local.temporary_folders import temporary_folder
 from txlake.spark.spark_sessions import is_connect
-from txlake.spark.temporary_folders import temporary_folder
 
 SHIPPED = (
     *("azure", "errors", "ports", "redaction"),

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from txlake.commit.change import Change
 from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local.types import quote
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of, files_table
 from txlake.log.snapshot import Snapshot, unknown_column
@@ -28,7 +29,6 @@ from txlake.spark.hilbert import DIMENSIONS_MAX
 from txlake.spark.row_rewrite import rewrite_rows, source_row_count, target_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.sql.statements import Expression
 

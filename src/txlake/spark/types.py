@@ -6,42 +6,22 @@ Owns `StructType` conversions and ANSI store assignment; knows nothing of files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
-from txlake.protocol.collations import COLLATIONS, collation_of
-from txlake.protocol.column_mapping import nested_ids
+from txlake.local.types import same_type
+from txlake.protocol.collations import collation_of
 from txlake.protocol.types import (
     Array,
     DataType,
-    Field,
     Map,
     Primitive,
     Struct,
-    to_arrow_type,
     type_from_json,
-    type_to_json,
 )
-
-_HIDDEN_METADATA = (
-    "delta.",
-    "CURRENT_DEFAULT",
-    "EXISTS_DEFAULT",
-    "__CHAR_VARCHAR",
-    "parquet.",
-    COLLATIONS,
-)
-_NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "double": 6}
-_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_FLOATS = frozenset({"float", "double"})
-_DATETIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
-_READ_FROM_TEXT = _DATETIMES | {"boolean", "binary"}
 
 
 def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False) -> T.DataType:
@@ -119,246 +99,11 @@ def all_nullable(data_type: T.DataType) -> T.DataType:
             return data_type
 
 
-def parquet_field(item: Field) -> pa.Field:
-    """The Arrow field of a column in data files: physical names, ids where columns are mapped.
-
-    All of it is nullable: the log's schema says what may be null.
-    """
-    inner = _parquet_type(item.type, item.physical_name, nested_ids(item))
-    return pa.field(item.physical_name, inner, True, _with_id(item.column_id))
-
-
-def _with_id(identity: int | None) -> dict[str, str] | None:
-    return None if identity is None else {"PARQUET:field_id": str(identity)}
-
-
-def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
-    """The type at a path, see `nested_keys`; what is in lists and maps has these ids."""
-
-    def part(name: str, inner: DataType, *, nullable: bool = True) -> pa.Field:
-        place = f"{path}.{name}"
-        found = _parquet_type(inner, place, ids)
-        return pa.field(name, found, nullable, _with_id(ids.get(place)))
-
-    match data_type:
-        case Struct(fields):
-            return pa.struct([parquet_field(item) for item in fields])
-        case Array(element, _):
-            return pa.list_(part("element", element))
-        case Map(key, value, _):
-            return pa.map_(part("key", key, nullable=False), part("value", value))
-        case _:
-            return to_arrow_type(data_type)
-
-
-def visible_metadata(item: Field) -> dict[str, object]:
-    """A column's metadata without what the log alone needs."""
-    return {
-        key: value for key, value in item.metadata.items() if not key.startswith(_HIDDEN_METADATA)
-    }
-
-
 def delta_schema(schema: T.StructType) -> Struct:
     """A DataFrame's schema as Delta's, nullable everywhere but where it says otherwise."""
     parsed = type_from_json(json.loads(schema.json()))
     assert isinstance(parsed, Struct)
     return parsed
-
-
-def same_type(left: DataType, right: DataType) -> bool:
-    """Whether values need no conversion: equal but for nullability, metadata and name case."""
-    match left, right:
-        case Primitive(), Primitive():
-            return spark_type(left) == spark_type(right)
-        case Array(one, _), Array(other, _):
-            return same_type(one, other)
-        case Map(key, value, _), Map(other_key, other_value, _):
-            return same_type(key, other_key) and same_type(value, other_value)
-        case Struct(fields), Struct(others):
-            return len(fields) == len(others) and all(
-                one.name == other.name and same_type(one.type, other.type)
-                for one, other in zip(fields, others, strict=True)
-            )
-        case _:
-            return False
-
-
-def can_store(source: DataType, target: DataType) -> bool:
-    """Whether ANSI store assignment lets a source's value into a target column.
-
-    Numbers go to numbers (overflow fails at run time), anything simple goes to text, dates and
-    timestamps to each other; for text see `reads_text`. Source: Spark, "Store Assignment".
-    """
-    match source, target:
-        case Primitive("void"), _:
-            return True
-        case Primitive(), Primitive():
-            return _can_store_primitive(source, target)
-        case Array(one, _), Array(other, _):
-            return can_store(one, other)
-        case Map(key, value, _), Map(other_key, other_value, _):
-            return can_store(key, other_key) and can_store(value, other_value)
-        case Struct(fields), Struct():
-            return all(
-                (wanted := target.find(item.name)) is not None and can_store(item.type, wanted.type)
-                for item in fields
-            )
-        case _:
-            return False
-
-
-def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
-    if spark_type(source) == spark_type(target):
-        return True
-    if _is_numeric(source) and _is_numeric(target):
-        return True
-    if target.is_string:
-        return source.name != "binary"
-    return source.name in _DATETIMES and target.name in _DATETIMES
-
-
-def can_up_cast(source: DataType, target: DataType) -> bool:
-    """Whether every value of the source has an equal one in the target, by Spark's rule.
-
-    Source: Spark, `UpCastRule`, by which the policy STRICT of store assignment goes.
-    """
-    match source, target:
-        case Primitive("void"), _:
-            return True
-        case Primitive(), Primitive():
-            return source == target or _can_up_cast_primitive(source, target)
-        case Array(one, has_nulls), Array(other, takes_nulls):
-            return (takes_nulls or not has_nulls) and can_up_cast(one, other)
-        case Map(key, value, has_nulls), Map(other_key, other_value, takes_nulls):
-            fits = can_up_cast(key, other_key) and can_up_cast(value, other_value)
-            return fits and (takes_nulls or not has_nulls)
-        case Struct(fields), Struct(others):
-            return len(fields) == len(others) and all(
-                (other.nullable or not one.nullable) and can_up_cast(one.type, other.type)
-                for one, other in zip(fields, others, strict=True)
-            )
-        case _:
-            return False
-
-
-def _can_up_cast_primitive(source: Primitive, target: Primitive) -> bool:
-    if target.is_string:
-        return True
-    if source.name in _DATETIMES and target.name in _DATETIMES:
-        return target.name != "date"
-    ours, theirs = _as_decimal(source), _as_decimal(target)
-    if ours is not None and theirs is not None and (source.decimal or target.decimal):
-        return theirs[0] - theirs[1] >= ours[0] - ours[1] and theirs[1] >= ours[1]
-    ranks = [_NUMERIC_RANK.get(one.name) for one in (source, target)]
-    return None not in ranks and ranks[0] <= ranks[1]  # type: ignore[operator]
-
-
-def _as_decimal(kind: Primitive) -> tuple[int, int] | None:
-    """The decimal that holds the type's values, as (precision, scale); None for other types."""
-    digits = {**_INTEGER_DIGITS, "long": 20}.get(kind.name)
-    return kind.decimal if digits is None else (digits, 0)
-
-
-def reads_text(source: DataType, target: DataType) -> bool:
-    """Whether a text goes to a column of other values, where it has to be the text of one.
-
-    Source: Databricks, "SQL data type rules", implicit crosscasting. Not so inside lists and maps.
-    """
-    match source, target:
-        case Primitive(), Primitive() if source.is_string:
-            return _is_numeric(target) or target.name in _READ_FROM_TEXT
-        case _:
-            return False
-
-
-def is_converted(source: DataType, target: DataType) -> bool:
-    """Whether Delta Spark casts what no assignment of ANSI SQL stores, and a column takes it too.
-
-    Between numbers and booleans, between numbers and timestamps (seconds since 1970), bytes to the
-    text that they are in UTF-8, and lists, maps and structs to the text that Spark shows of them.
-    Source: Delta Spark's implicit casts, Spark's `canAnsiCast`.
-    """
-    if not isinstance(target, Primitive):
-        return False
-    if not isinstance(source, Primitive):
-        return target.is_string
-    kinds = ("boolean", "timestamp")
-    return (
-        (_is_numeric(source) and target.name in kinds)
-        or (source.name in kinds and _is_numeric(target))
-        or (source.name == "binary" and target.is_string)
-    )
-
-
-def _is_numeric(primitive: Primitive) -> bool:
-    return primitive.name in _NUMERIC_RANK or primitive.decimal is not None
-
-
-def with_names(source: DataType, target: DataType) -> DataType:
-    """The source's type, whose structs of as many fields as the target's have their names."""
-    match source, target:
-        case Struct(fields), Struct(others) if len(fields) == len(others):
-            return Struct(
-                tuple(
-                    replace(item, name=other.name, type=with_names(item.type, other.type))
-                    for item, other in zip(fields, others, strict=True)
-                )
-            )
-        case Array(one, contains_null), Array(other_one, _):
-            return Array(with_names(one, other_one), contains_null)
-        case Map(key, value, contains_null), Map(other_key, other_value, _):
-            named = with_names(key, other_key), with_names(value, other_value)
-            return Map(*named, contains_null)
-        case _:
-            return source
-
-
-def missing_field(
-    source: DataType, target: DataType, *, lists: bool = True
-) -> tuple[str, ...] | None:
-    """The path of a field that the target's structs have and the source's lack; None for none.
-
-    Without `lists` structs inside of lists and maps don't count.
-    """
-    match source, target:
-        case Struct(), Struct(fields):
-            for wanted in fields:
-                found = source.find(wanted.name)
-                if found is None:
-                    return (wanted.name,)
-                inner = missing_field(found.type, wanted.type, lists=lists)
-                if inner is not None:
-                    return (wanted.name, *inner)
-        case Array(one, _), Array(other, _) if lists:
-            return missing_field(one, other)
-        case Map(key, value, _), Map(other_key, other_value, _) if lists:
-            return missing_field(key, other_key) or missing_field(value, other_value)
-    return None
-
-
-def may_overflow(source: DataType, target: DataType) -> bool:
-    """Whether a number of the source's type may be too large for the target's."""
-    if not isinstance(source, Primitive) or not isinstance(target, Primitive):
-        return False
-    if not (_is_numeric(source) and _is_numeric(target)):
-        return False
-    if target.name in _FLOATS or spark_type(source) == spark_type(target):
-        return False
-    if source.name in _INTEGER_DIGITS and target.name in _INTEGER_DIGITS:
-        return _NUMERIC_RANK[source.name] > _NUMERIC_RANK[target.name]
-    held = _digits(source, target)
-    decimal = target.decimal
-    room = _INTEGER_DIGITS[target.name] - 1 if decimal is None else decimal[0] - decimal[1]
-    return held is None or held > room
-
-
-def _digits(source: Primitive, target: Primitive) -> int | None:
-    """The digits before the point that a value may have, once rounded; None for floats."""
-    decimal = source.decimal
-    if decimal is None:
-        return _INTEGER_DIGITS.get(source.name)
-    rounds_up = target.decimal is not None and target.decimal[1] < decimal[1]
-    return decimal[0] - decimal[1] + rounds_up
 
 
 def stored(value: Column, source: DataType, target: DataType) -> Column:
@@ -390,14 +135,3 @@ def stored(value: Column, source: DataType, target: DataType) -> Column:
             return F.map_from_entries(entries)
         case _:
             return value.cast(spark_type(target))
-
-
-def type_text(data_type: DataType) -> str:
-    """A type as messages name it."""
-    value = type_to_json(data_type)
-    return value if isinstance(value, str) else spark_type(data_type).simpleString()
-
-
-def quote(name: str) -> str:
-    """A column name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"

@@ -13,15 +13,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import InvalidRequest
+from txlake.local.char_types import length_metadata
+from txlake.local.types import quote, visible_metadata
+from txlake.local.writing import partition_fields
 from txlake.log.partitions import partition_texts
 from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
-from txlake.spark.bounded_text import length_metadata, padded_text
+from txlake.spark.bounded_text import padded_text
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote, spark_type, visible_metadata
-from txlake.spark.writing import partition_fields
+from txlake.spark.types import spark_type
 from txlake.sql.statements import Expression, NativeColumn, condition_text
 
 _PARTITION = "__txlake_partition"

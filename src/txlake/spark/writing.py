@@ -6,104 +6,26 @@ whether they fit the table, is decided before (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
-from txlake.datafiles.footers import filter_safe_tags, statistics_of
-from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
-from txlake.datafiles.parquet import with_field_names
-from txlake.datafiles.partition_texts import invalid_text_message, partition_texts
+from txlake.datafiles.partition_texts import invalid_text_message
 from txlake.datafiles.sort_task import SortTask
-from txlake.datafiles.vectors import bitmap_of_report
-from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
-from txlake.ports import Store, System
-from txlake.protocol import paths
-from txlake.protocol.actions import Add
-from txlake.protocol.clustering import clustered_by
-from txlake.protocol.iceberg import VERSION_TAG
+from txlake.local.types import quote
+from txlake.local.writing import TaskColumns, WriteResult, WriteTarget, result_of, run_in_driver
 from txlake.protocol.types import Field, Primitive, Struct, has_variant
-from txlake.spark.memory_tables import check_reachable, import_files, task_root
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.spark.memory_tables import check_reachable
 from txlake.spark.shipping import travelling
-from txlake.spark.types import all_nullable, parquet_field, quote
-
-ACTION = "__txlake_action"
-SOURCE_ROW = "__txlake_source_row"
-VIOLATION = "__txlake_violation"
-VIOLATION_ROW = "__txlake_violation_row"
-_BATCH_ROWS = 131_072
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table that rows are written to, as it will be once the change is committed.
-
-    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
-    `reports_origins` the tasks say which rows each row that they write was made of. What is written
-    `as_changes` goes where change data is.
-    """
-
-    snapshot: Snapshot
-    store: Store
-    system: System
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    data_change: bool = True
-    rows_max: int | None = None
-    reports_origins: bool = False
-    as_changes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows that follow each other in a new file: the file that they come from, and their places."""
-
-    ordinal: int
-    positions: BitMap64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What was written.
-
-    Attributes:
-        adds: the new files.
-        groups: each new file's bin, where a compaction wrote it.
-        replaced: positions of the rows replaced or deleted, by file ordinal of the scan.
-        replaced_rows: how many rows named those positions; more than positions when two rows
-            named one.
-        actions: rows by action (`write_task.COPY`, `INSERT`, ...).
-        sources: the numbers in SOURCE_ROW.
-        identity_marks: by physical name, the last values that were given in identity columns.
-        pieces: of each new file, by its path, where its rows come from, in their order.
-        origins: by path of a new file, the ordinal and the position of the row that each of its
-            rows was made of; files of which no row was made of another are left out.
-    """
-
-    adds: tuple[Add, ...] = ()
-    groups: tuple[int, ...] = ()
-    replaced: Mapping[int, BitMap64] = field(default_factory=dict)
-    replaced_rows: int = 0
-    actions: Mapping[int, int] = field(default_factory=dict)
-    sources: BitMap64 = field(default_factory=BitMap64)
-    identity_marks: Mapping[str, int] = field(default_factory=dict)
-    pieces: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
-    origins: Mapping[str, tuple[Ordinals, Positions]] = field(default_factory=dict)
+from txlake.spark.types import all_nullable
 
 
 def write_frame(
     frame: DataFrame,
-    target: Target,
+    target: WriteTarget,
     *,
     images: bool = True,
     keep_order: bool = False,
@@ -111,7 +33,7 @@ def write_frame(
     few_rows_max: int = 0,
     held: bool = False,
     few_rows: Callable[[pa.Table], pa.Table] | None = None,
-) -> Written:
+) -> WriteResult:
     """Runs one Spark job that writes the rows and reports on them.
 
     With `tell_pieces` the rows, which come sorted, tell where they come from; row groups keep their
@@ -131,7 +53,7 @@ def write_frame(
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
     check_reachable(frame.sparkSession, target.store)
-    given = _Columns.of(target.snapshot, frame.columns, images=images)
+    given = TaskColumns.of(target.snapshot, frame.columns, images=images)
     columns: list[Column | str] = [quote(item.name) for item in given.data]
     columns += given.tracked
     columns += [partition_text(F.col(quote(item.name)), item) for item in given.partitions]
@@ -141,22 +63,22 @@ def write_frame(
     # PySpark gives a process no NULL variants.
     here = not has_variant(Struct(given.data))
     if held and here:
-        return written(target, _run_here(task, _held(selected)))
+        return result_of(target, run_in_driver(task, _collected(selected)))
     if few_rows_max and here:
-        found = _held(selected.coalesce(1).limit(few_rows_max + 1))
+        found = _collected(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
             if few_rows is not None:
-                found = _changed(found, [item.name for item in given.data], few_rows)
-            return written(target, _run_here(task, found))
+                found = _with_values(found, [item.name for item in given.data], few_rows)
+            return result_of(target, run_in_driver(task, found))
     if given.partitions and not keep_order:
         keys = [f"__c{index}" for index in task.layout.partition]
         selected = selected.sortWithinPartitions(*keys)
     run = travelling(frame.sparkSession, SortTask(task) if tell_pieces else task)
     reports = selected.mapInArrow(run, write_task.REPORT_SCHEMA).collect()
-    return written(target, (row.asDict() for row in reports))
+    return result_of(target, (row.asDict() for row in reports))
 
 
-def _held(frame: DataFrame) -> pa.Table:
+def _collected(frame: DataFrame) -> pa.Table:
     """The frame's rows; fields that must not be null may be, where the struct around them is.
 
     PySpark's own `toArrow` fails on such a struct.
@@ -169,165 +91,12 @@ def _held(frame: DataFrame) -> pa.Table:
     return frame.select(*columns).toArrow()
 
 
-def _changed(
+def _with_values(
     held: pa.Table, names: Sequence[str], change: Callable[[pa.Table], pa.Table]
 ) -> pa.Table:
     """The rows with other values in their first columns, which have these names in the table."""
     rest = held.column_names[len(names) :]
     return change(held.rename_columns([*names, *rest])).rename_columns(held.column_names)
-
-
-def write_arrow(table: pa.Table, target: Target) -> Written:
-    """Writes rows that the driver holds, without Spark; columns as `write_frame` gets them."""
-    given = _Columns.of(target.snapshot, table.column_names)
-    task = given.task(target)
-    arrays = [_physical(table.column(item.name), parquet_field(item).type) for item in given.data]
-    arrays += [table.column(name) for name in given.tracked]
-    arrays += [
-        partition_texts(table.column(item.name).combine_chunks(), item) for item in given.partitions
-    ]
-    arrays += [table.column(name) for name in given.controls.values()]
-    rows = pa.Table.from_arrays(arrays, [f"__c{place}" for place in range(len(arrays))])
-    return written(target, _run_here(task, rows))
-
-
-def task_for(target: Target) -> write_task.WriteTask:
-    """A task that gets the table's data columns, then the texts of its partition columns."""
-    return _Columns.of(target.snapshot, ()).task(target)
-
-
-_CONTROLS: Mapping[str, str] = {
-    "action": ACTION,
-    "file": FILE,
-    "row": ROW,
-    "source": SOURCE_ROW,
-    "violation": VIOLATION,
-    "violation_row": VIOLATION_ROW,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """What a task is given, in this order.
-
-    Attributes:
-        data: columns of the table that files hold.
-        tracked: control columns of row tracking, which the table's files have columns for.
-        names: those columns.
-        partitions: partition columns, as texts.
-        controls: by what `write_task.Layout` calls them.
-    """
-
-    data: tuple[Field, ...]
-    tracked: tuple[str, ...]
-    names: tuple[str, ...]
-    partitions: tuple[Field, ...]
-    controls: Mapping[str, str]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, present: Collection[str], *, images: bool = True) -> _Columns:
-        """Of rows with these columns; without `images` they are no rows of the table's."""
-        tracked = {
-            control: name
-            for control, name in _tracking(snapshot)
-            if name is not None and control in present
-        }
-        return cls(
-            data=tuple(data_fields(snapshot)) if images else (),
-            tracked=tuple(tracked),
-            names=tuple(tracked.values()),
-            partitions=tuple(partition_fields(snapshot)) if images else (),
-            controls={key: name for key, name in _CONTROLS.items() if name in present},
-        )
-
-    def task(self, target: Target) -> write_task.WriteTask:
-        """The task that gets them."""
-        first = len(self.data) + len(self.tracked)
-        partition = tuple(range(first, first + len(self.partitions)))
-        after = first + len(self.partitions)
-        places = {key: after + place for place, key in enumerate(self.controls)}
-        layout = write_task.Layout(data=first, partition=partition, **places)
-        return _task(target, _arrow_schema(list(self.data), list(self.names)), layout)
-
-
-def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
-    """The report of a task that this process runs; it gets the rows by partition."""
-    if task.layout.partition:
-        keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
-        rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
-    reports: list[dict[str, object]] = []
-    name = f"{task.kind}-00000-{task.job_id}"
-    for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
-        reports += batch.to_pylist()
-    return reports
-
-
-def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTask:
-    """How tasks write whole rows that they move; `tracked` columns come after the table's."""
-    schema = _arrow_schema(data_fields(target.snapshot), list(tracked))
-    return _task(target, schema, write_task.Layout(data=len(schema)))
-
-
-def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values with the field names of the data files."""
-    return pa.chunked_array([with_field_names(chunk, wanted) for chunk in column.chunks], wanted)
-
-
-def partition_fields(snapshot: Snapshot) -> list[Field]:
-    """The partition columns, in the order in which their values are written."""
-    found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
-    return [item for item in found if item is not None]
-
-
-def data_fields(snapshot: Snapshot) -> list[Field]:
-    """The columns that rows bring to data files, in order: all but the partition columns."""
-    return [
-        item
-        for item in snapshot.schema
-        if item.name not in snapshot.partition_columns and item.type != Primitive("void")
-    ]
-
-
-def _tracking(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
-    properties = snapshot.properties
-    return (
-        (ROW_ID, properties.materialized_row_id_column),
-        (ROW_VERSION, properties.materialized_row_commit_version_column),
-    )
-
-
-def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
-    fields = [parquet_field(item) for item in data]
-    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in tracked)])
-
-
-def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write_task.WriteTask:
-    partitions = partition_fields(target.snapshot)
-    names = tuple(item.physical_name for item in partitions)
-    return write_task.WriteTask(
-        schema=schema.serialize().to_pybytes(),
-        layout=layout,
-        root=task_root(target.store),
-        job_id=target.system.new_id(),
-        folder_of=partial(
-            write_task.change_folder_of if target.as_changes else write_task.folder_of, names
-        ),
-        options=dict(target.storage_options),
-        rows_max=target.rows_max,
-        kind="cdc" if target.as_changes else "part",
-        reports_origins=target.reports_origins,
-        materialized=_materialized(target.snapshot),
-    )
-
-
-def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
-    """The partition columns as files hold them; None where they don't."""
-    fields = partition_fields(snapshot)
-    if not fields or not snapshot.materializes_partitions:
-        return None
-    schema = pa.schema([parquet_field(item) for item in fields])
-    types = tuple(item.type for item in fields)
-    return write_task.Materialized(schema.serialize().to_pybytes(), types)
 
 
 def partition_value(value: Column, item: Field) -> Column:
@@ -385,128 +154,3 @@ def _clock(wall: Column) -> tuple[Column, Column]:
     text = wall.cast("string")
     digits = F.when(F.contains(text, F.lit(".")), F.substring_index(text, ".", -1)).otherwise("")
     return F.substring_index(text, ".", 1), digits
-
-
-def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
-    """What tasks wrote, by their reports, see `write_task`.
-
-    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
-    """
-    adds: list[Add] = []
-    groups: list[int] = []
-    replaced: dict[int, BitMap64] = {}
-    replaced_rows = 0
-    actions: dict[int, int] = {}
-    sources = BitMap64()
-    pieces: dict[str, list[Piece]] = {}
-    origins: dict[str, tuple[Ordinals, Positions]] = {}
-    violations: list[tuple[str, str]] = []
-    now_ms = target.system.now_ms()
-    for report in reports:
-        key, count = report["key"], report["count"]
-        match report["kind"]:
-            case "file":
-                adds.append(_reported(target, report, now_ms))
-                group = report["group"]
-                if isinstance(group, int):
-                    groups.append(group)
-            case "rows":
-                assert isinstance(key, int)
-                assert isinstance(count, int)
-                data = report["data"]
-                assert isinstance(data, bytes | bytearray)
-                bitmap = bitmap_of_report(bytes(data))
-                replaced[key] = replaced[key] | bitmap if key in replaced else bitmap
-                replaced_rows += count
-            case "action":
-                assert isinstance(key, int)
-                assert isinstance(count, int)
-                actions[key] = actions.get(key, 0) + count
-            case "source":
-                data = report["data"]
-                assert isinstance(data, bytes | bytearray)
-                sources |= bitmap_of_report(bytes(data))
-            case "piece":
-                assert isinstance(key, int)
-                data = report["data"]
-                assert isinstance(data, bytes | bytearray)
-                piece = Piece(key, bitmap_of_report(bytes(data)))
-                pieces.setdefault(str(report["text"]), []).append(piece)
-            case "origins":
-                data = report["data"]
-                assert isinstance(data, bytes | bytearray)
-                origins[str(report["text"])] = unpack_origins(bytes(data))
-            case "violation":
-                values = report["values"]
-                assert isinstance(values, list)
-                violations.append((str(report["text"]), str(values[0])))
-    if violations:
-        target.store.delete(paths.decode_path(add.path) for add in adds)
-        constraint, row = violations[0]
-        raise InvalidRequest(
-            f"{target.snapshot.table}: {constraint} is violated by the row {row}; "
-            "nothing was written"
-        )
-    import_files(target.store, (paths.decode_path(add.path) for add in adds))
-    return Written(
-        adds=tuple(adds),
-        groups=tuple(groups),
-        replaced=replaced,
-        replaced_rows=replaced_rows,
-        actions=actions,
-        sources=sources,
-        pieces={path: tuple(found) for path, found in pieces.items()},
-        origins=origins,
-    )
-
-
-def add_of(
-    target: Target,
-    path: str,
-    size: int,
-    footer: pq.FileMetaData,
-    now_ms: int,
-    *,
-    partition: Sequence[str | None] = (),
-) -> Add:
-    """The action for a new file; `path` and the values of its `partition` as in the log."""
-    snapshot = target.snapshot
-    columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
-    statistics = statistics_of(
-        footer,
-        columns,
-        snapshot.partition_columns,
-        snapshot.properties,
-        clustered=clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
-    )
-    tags: dict[str, str | None] = dict(
-        filter_safe_tags(footer, columns, snapshot.partition_columns)
-    )
-    if snapshot.is_iceberg_compatible:
-        tags.update(VERSION_TAG)
-    physical = [item.physical_name for item in partition_fields(snapshot)]
-    return Add(
-        path=path,
-        partition_values=dict(zip(physical, partition, strict=True)),
-        size=size,
-        modification_time=now_ms,
-        data_change=target.data_change,
-        stats=statistics.to_json(),
-        tags=tags or None,
-    )
-
-
-def _reported(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
-    values, data = report["values"], report["data"]
-    size = report["key"]
-    assert isinstance(values, list)
-    assert isinstance(data, bytes | bytearray)
-    assert isinstance(size, int)
-    return add_of(
-        target,
-        str(report["text"]),
-        size,
-        pq.read_metadata(pa.BufferReader(bytes(data))),
-        now_ms,
-        partition=values,
-    )

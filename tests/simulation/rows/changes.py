@@ -27,6 +27,10 @@ from txlake.commit.data_plane import Placement
 from txlake.commit.net_changes import ChangedRows, other_positions
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
+from txlake.local.assignments import resolve_assignments
+from txlake.local.caller_rows import values_table
+from txlake.local.rules import GENERATION_EXPRESSION
+from txlake.local.writing import Piece, WriteResult
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
@@ -35,7 +39,7 @@ from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, rearranging, row_rewrite, sorting
+from txlake.spark import dml, inserts, rearranging, row_rewrite, sorting
 from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import (
@@ -44,10 +48,8 @@ from txlake.spark.identities import (
     refuse_assignment,
     refuse_explicit_values,
 )
-from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import Piece, Written
 from txlake.sql.constants import constant
 from txlake.sql.cursor import Cursor
 from txlake.sql.statements import (
@@ -135,7 +137,7 @@ def assigned(
 ) -> dict[str, fitting.Value]:
     """The new values of the columns that a SET clause names."""
     given = {}
-    for name, entries in dml.resolve_assignments(work, assignments, alias).items():
+    for name, entries in resolve_assignments(work, assignments, alias).items():
         [(inner, value)] = entries
         assert inner == (), f"fields of structs aren't known here: {inner}"
         item = work.snapshot.schema.find(name)
@@ -243,7 +245,7 @@ def to_frame(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
 
 def _arrow_of(cells: Values, names: Sequence[str]) -> pa.Table:
     """Constants as columns of these names."""
-    table, defaults = local_rows.values_table(cells, names, lambda: UTC_ZONE)
+    table, defaults = values_table(cells, names, lambda: UTC_ZONE)
     assert not defaults, "DEFAULT isn't known here"
     return table
 
@@ -279,7 +281,7 @@ def _written(
     new: Any,
     placement: Placement,
     matches: Callable[[Sequence[Row]], None] | None = None,
-) -> Written:
+) -> WriteResult:
     if isinstance(new, Values):
         new = to_frame(work, new, placement.columns or work.snapshot.schema.names)
         placement = Placement(by_name=True)
@@ -293,7 +295,7 @@ def _written(
             matches(rows)
         adds = write_rows(work, rows)
         return generation.with_marks(
-            Written(adds=adds, actions={INSERT: len(rows)} if rows else {})
+            WriteResult(adds=adds, actions={INSERT: len(rows)} if rows else {})
         )
 
 
@@ -392,4 +394,4 @@ def _sorted(work: RowAccess, files: Sequence[Add], columns: Sequence[str]) -> tu
                 for one in groups
                 for ordinal, members_of_file in groupby(one, key=itemgetter(0))
             )
-    return row_rewrite.with_source_tags(work, files, Written(adds=tuple(adds), pieces=pieces))
+    return row_rewrite.with_source_tags(work, files, WriteResult(adds=tuple(adds), pieces=pieces))

@@ -27,6 +27,9 @@ from txlake.datafiles.exact_footers import change_footer, needs_change
 from txlake.datafiles.vectors import load_vector
 from txlake.datafiles.write_task import CHANGE_FOLDER, COPY
 from txlake.errors import CorruptTable
+from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.types import parquet_field
+from txlake.local.writing import WriteResult, add_of, data_fields, partition_fields
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
@@ -36,11 +39,7 @@ from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import parquet_field
-from txlake.spark.writing import Written, add_of, data_fields, partition_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ class RowAccess(TableAccess):
     ) -> dict[int, BitMap64]:
         return {place: own_deleted(self, files[place]) | new for place, new in deleted.items()}
 
-    def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
+    def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> WriteResult:
         found = [
             (row, (at, position))
             for at, add in enumerate(adds_of(files))
@@ -232,7 +231,7 @@ def write_rows(
 
 def write_images(
     work: TableAccess, rows: Sequence[Row], places: Sequence[tuple[int, int]]
-) -> Written:
+) -> WriteResult:
     """Writes new images of rows that were at these places: ordinals of a scan, and positions."""
     written = _written(work, list(zip(rows, places, strict=True)))
     origins = {
@@ -242,7 +241,7 @@ def write_images(
         )
         for add, told in written
     }
-    return Written(
+    return WriteResult(
         adds=tuple(add for add, _ in written), origins=origins if work.reports_origins else {}
     )
 

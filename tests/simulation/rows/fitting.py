@@ -14,11 +14,11 @@ from tests.simulation.rows.functions import converted
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
+from txlake.local.char_types import length_of
+from txlake.local.rules import CURRENT_DEFAULT, GENERATION_EXPRESSION, _fills_itself, require_given
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows as of_spark
-from txlake.spark.bounded_text import length_of
-from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION
 
 Value = Callable[[Row], Any]
 
@@ -56,7 +56,7 @@ def placed(new: Rows, snapshot: Snapshot, placement: Placement) -> tuple[list[Ro
         name: storable(Typed(source.names[place].type, _taken(place)), item, snapshot)
         for name, (place, item) in targets.items()
     }
-    of_spark.require_given(snapshot, given)
+    require_given(snapshot, given)
     return filled(source.rows, given, snapshot), set(given)
 
 
@@ -92,7 +92,7 @@ def _by_position(
     if len({item.name for item in items}) < len(items):
         raise InvalidRequest(f"{snapshot.table}: a column is named twice in {list(names)}")
     rest = items[len(source.names) :]
-    fitting = columns is None and all(map(of_spark._fills_itself, rest))
+    fitting = columns is None and all(map(_fills_itself, rest))
     if len(source.names) > len(items) or (rest and not fitting):
         raise InvalidRequest(
             f"{snapshot.table}: expected {len(items)} columns ({', '.join(names)}), found "

@@ -27,8 +27,8 @@ from tests.simulation.rows.values import (
     is_number,
 )
 from txlake.errors import InvalidRequest
+from txlake.local.types import type_text
 from txlake.protocol.types import Array, DataType, Primitive
-from txlake.spark.types import type_text
 
 Function = Callable[[Sequence[Typed]], Typed]
 

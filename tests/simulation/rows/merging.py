@@ -23,6 +23,8 @@ from txlake.commit.data_plane import EvolveSchema
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
+from txlake.local.merge_keys import LocalSource
+from txlake.local.rules import GENERATION_EXPRESSION
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action
 from txlake.protocol.identity import is_identity
@@ -37,9 +39,7 @@ from txlake.spark.identities import (
     refuse_explicit_values,
 )
 from txlake.spark.merge_job import _ACTIONS
-from txlake.spark.merge_source import LocalSource, _needs_single_time
-from txlake.spark.rows import GENERATION_EXPRESSION
-from txlake.spark.types import spark_schema
+from txlake.spark.merge_source import _needs_single_time
 from txlake.sql.statements import (
     BySourceDelete,
     BySourceUpdate,
@@ -95,7 +95,7 @@ def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
     read = of_spark.target_read(work, statement, source.schema)
     if _needs_single_time(statement, work.snapshot.schema):
         return read
-    held = LocalSource(_table(source), spark_schema(source.schema), statement.source_alias)
+    held = LocalSource(_table(source), source.schema, statement.source_alias)
     return of_spark.narrowed_read(work, statement, read, held)
 
 

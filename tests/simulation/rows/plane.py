@@ -24,6 +24,8 @@ from tests.simulation.rows.values import LONG
 from txlake.commit.data_plane import ScanLineage, TableData
 from txlake.commit.identities import Identities, LocalIdentities
 from txlake.commit.table_log import TableLog
+from txlake.local import plain_rows
+from txlake.local.caller_rows import as_arrow, schema_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
@@ -31,7 +33,7 @@ from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
-from txlake.spark import constants, local_rows, plain_rows, whole_partitions
+from txlake.spark import constants, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.spark.probe import SparkProbe
 from txlake.sql.statements import (
@@ -221,7 +223,7 @@ class RowPlane:
         return frame_of_arrow(pa.concat_tables(tables))
 
     def caller_rows(self, frame: object) -> pa.Table:
-        table = local_rows.as_arrow(frame)
+        table = as_arrow(frame)
         assert table is not None, "only rows that this process holds are known here"
         return table
 
@@ -230,7 +232,7 @@ class RowPlane:
 
     def schema_of(self, rows: Any) -> Struct:
         if isinstance(rows, pa.Table):
-            return local_rows.schema_of(rows)
+            return schema_of(rows)
         found: Rows = rows.found
         return found.schema
 

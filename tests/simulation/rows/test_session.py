@@ -15,9 +15,9 @@ from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.conflict.levels import Level
 from txlake.errors import ConcurrentAppendException, ConcurrentDeleteDeleteException, InvalidRequest
+from txlake.local.control_columns import ROW_ID, ROW_VERSION
 from txlake.ports import Store
 from txlake.settings import Settings
-from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.sql.statements import NativeFrame, SqlText, TableName, Write
 from txlake.storage import open_store
 from txlake.system import System

@@ -16,10 +16,10 @@ from functools import cache
 from typing import Any
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local.types import can_store, reads_text, same_type, type_text
 from txlake.protocol.partition_values import format_value, local_time, parse_value
 from txlake.protocol.times import time_of
 from txlake.protocol.types import Array, DataType, Field, Primitive
-from txlake.spark.types import can_store, reads_text, same_type, type_text
 
 Value = Any
 Convert = Callable[[Value], Value]

@@ -17,13 +17,13 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import Conflict, InvalidRequest, TxlakeError
 from txlake.lake.streaming.staged import Reports, StagedFiles
 from txlake.lake.streaming.staging import fingerprint
+from txlake.local.writing import result_of
 from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Txn
 from txlake.session.session import Session
 from txlake.spark import inserts
 from txlake.spark.table_access import TableAccess
-from txlake.spark.writing import written
 from txlake.sql.statements import Table
 
 _ATTEMPTS = 5
@@ -131,7 +131,7 @@ def _try_commit(session: Session, table: Table, staged: StagedFiles, commit: Com
                 "the rows were written; start the query again"
             )
         _require_files(work.snapshot.table, handle.store, staged.reports)
-        files = written(work.target(), staged.reports)
+        files = result_of(work.target(), staged.reports)
         make_change = inserts.overwrite_change if commit.overwrite else inserts.append_change
         changes.append(make_change(work, files))
         context.transaction.user_metadata = commit.user_metadata

@@ -20,6 +20,8 @@ from txlake.datafiles.stored_vectors import StoredVector, as_array
 from txlake.datafiles.stream_task import StreamedFile, StreamTask
 from txlake.errors import InvalidRequest
 from txlake.lake.streaming.feed import require_feed
+from txlake.local.char_types import is_padded, length_of
+from txlake.local.types import parquet_field
 from txlake.log.snapshot import Snapshot
 from txlake.protocol import paths
 from txlake.protocol.actions import Add, DeletionVector
@@ -28,8 +30,7 @@ from txlake.protocol.deletion_vectors import decode_inline, slice_range
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.reach import Reach
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, to_arrow_type
-from txlake.spark.bounded_text import is_padded, length_of
-from txlake.spark.types import all_nullable, parquet_field, spark_schema
+from txlake.spark.types import all_nullable, spark_schema
 
 File = TypeVar("File")
 _PARTITION_BYTES = 32 * 1024 * 1024

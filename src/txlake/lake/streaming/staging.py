@@ -16,15 +16,15 @@ import pyarrow as pa
 from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.lake.streaming.staged import StagingPlan
+from txlake.local.rules import has_rules, require_given
+from txlake.local.types import can_store, is_converted, reads_text, same_type, type_text
+from txlake.local.writing import data_fields, partition_fields, task_for
 from txlake.log.conversion import converts_as_spark
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
 from txlake.session.engine import Engine, Handle
-from txlake.spark import rows
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import can_store, is_converted, reads_text, same_type, type_text
-from txlake.spark.writing import data_fields, partition_fields, task_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def plan_staging(
     """
     snapshot = handle.log.latest()
     snapshot.require_writable()
-    if rows.has_rules(snapshot) or any(map(is_identity, snapshot.schema)):
+    if has_rules(snapshot) or any(map(is_identity, snapshot.schema)):
         raise UnsupportedFeature(
             f"{snapshot.table} has rules that Spark checks or fills in (a constraint, a generated "
             "or an identity column, a default, CHAR or VARCHAR), which the format can't ask: "
@@ -100,7 +100,7 @@ def _columns(incoming: Struct, snapshot: Snapshot, advice: ErrorAdvice) -> tuple
             raise InvalidRequest(
                 f"{snapshot.table}: the rows have the column {item.name!r} twice; leave one out"
             )
-    rows.require_given(
+    require_given(
         snapshot, [item.name for item in snapshot.schema if item.name.lower() in positions]
     )
     partitions = partition_fields(snapshot)

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from txlake.errors import CorruptTable
+from txlake.local import candidate_rows
+from txlake.local.table import LocalTable
+from txlake.local.types import is_plain
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.types import Primitive
-from txlake.spark import candidate_rows
-from txlake.spark.native_writer import is_plain
-from txlake.spark.table_access import TableAccess
 
 _FILES_MAX = 16
 _BYTES_MAX = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ _ROWS_MAX = 100_000
 
 
 def plain_rows(
-    work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
+    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> pa.Table | None:
     """Return the live rows of the files for which the predicate is true, at most `limit`.
 
@@ -47,7 +47,7 @@ def plain_rows(
 
 
 def _positions(
-    work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
+    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> Mapping[int, np.ndarray] | None:
     if predicate is None:
         positions = _all_positions(work, files, limit)
@@ -58,7 +58,7 @@ def _positions(
 
 
 def _all_positions(
-    work: TableAccess, files: pa.Table, limit: int | None
+    work: LocalTable, files: pa.Table, limit: int | None
 ) -> Mapping[int, np.ndarray] | None:
     """Return the live rows' positions, by file; only as many as the limit needs.
 

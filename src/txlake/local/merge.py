@@ -17,21 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
+from txlake.local import candidate_rows
+from txlake.local.assignments import resolve_assignments
+from txlake.local.caller_rows import fit_column
+from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.merge_keys import LocalSource, equal_columns, resolve_merge_column
+from txlake.local.rules import has_rules
+from txlake.local.table import LocalTable
+from txlake.local.writing import WriteResult, write_arrow
 from txlake.log.coercion import has_plain_text
 from txlake.log.predicates import Predicate
 from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
 from txlake.log.values import compute, parse_value
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_type, to_arrow_type
-from txlake.spark import candidate_rows, rows
-from txlake.spark.dml import resolve_assignments
-from txlake.spark.local_rows import fit_column
-from txlake.spark.merge_source import LocalSource, equal_columns, resolve_merge_column
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema
-from txlake.spark.writing import ACTION, Written, write_arrow
 from txlake.sql.statements import (
     Assignment,
     MatchedDelete,
@@ -103,12 +102,12 @@ class _Matches:
 
 
 def merge_on_driver(
-    work: TableAccess,
+    work: LocalTable,
     statement: Merge,
     local_source: LocalSource,
     files: pa.Table,
     possible: Predicate,
-) -> Written | None:
+) -> WriteResult | None:
     """Carry out the MERGE on these files of the target; None where Spark has to.
 
     `possible`: a predicate that every matching row meets. Raises InvalidRequest for a value whose
@@ -120,7 +119,7 @@ def merge_on_driver(
         return None
     if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or local_source.rows.num_rows > _ROWS_MAX:
         return None
-    if rows.has_rules(snapshot):
+    if has_rules(snapshot):
         return None
     if any(is_identity(item) for item in snapshot.schema):
         return None
@@ -147,7 +146,7 @@ def merge_on_driver(
 # Matching
 
 
-def _keys(work: TableAccess, statement: Merge, local_source: LocalSource) -> list[_Key] | None:
+def _keys(work: LocalTable, statement: Merge, local_source: LocalSource) -> list[_Key] | None:
     """Return the column pairs that the ON condition says are equal; None if it says more."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
@@ -171,7 +170,7 @@ def _is_key(ours: Field, theirs: Field) -> bool:
 
 
 def _matches(
-    work: TableAccess,
+    work: LocalTable,
     local_source: LocalSource,
     files: pa.Table,
     keys: Sequence[_Key],
@@ -249,7 +248,7 @@ def _joined(
 class _ClauseRows:
     """The rows that the clauses write, with their control columns."""
 
-    work: TableAccess
+    work: LocalTable
     statement: Merge
     local_source: LocalSource
     files: pa.Table
@@ -260,7 +259,7 @@ class _ClauseRows:
 
     @property
     def _source(self) -> Struct:
-        return delta_schema(self.local_source.schema)
+        return self.local_source.schema
 
     def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table | None:
         """Return the images of the matching rows."""

@@ -12,8 +12,9 @@ import pytest
 
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.datafiles import parquet
+from txlake.local import candidate_rows
 from txlake.protocol.paths import decode_path
-from txlake.spark import candidate_rows, dml
+from txlake.spark import dml, driver_frames
 from txlake.sql.statements import NativeColumn, Reference, SqlText, TableName
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         assert read.predicate is not None
         found = candidate_rows.find_candidates(work, files, read.predicate, 1000)
         assert found is not None
-        frame = candidate_rows.rows_at(work, files, found.positions)
+        frame = driver_frames.rows_at(work, files, found.positions)
         assert frame is not None
         matching = work.scan(files, positions=True).where(condition)
         _same(frame if found.certain else frame.where(condition), matching)
@@ -140,7 +141,7 @@ def test_few_rows_are_as_a_scan_gives_them(odd: PathTable, condition: str) -> No
     predicate = work.predicate(SqlText(condition), None)
     assert predicate is not None
     files = work.snapshot.select(predicate)
-    few = candidate_rows.few_rows(work, files, predicate)
+    few = driver_frames.few_rows(work, files, predicate)
     assert few is not None
     scanned = work.scan(files)
     assert few.schema == scanned.schema
@@ -197,10 +198,10 @@ def test_spark_scans_large_row_groups(odd: PathTable, monkeypatch: pytest.Monkey
         work = odd.work()
         predicate = work.predicate(SqlText(condition), None)
         assert predicate is not None
-        return candidate_rows.few_rows(work, work.snapshot.select(None), predicate)
+        return driver_frames.few_rows(work, work.snapshot.select(None), predicate)
 
     assert few("id = 3") is not None
-    monkeypatch.setattr(candidate_rows, "_GROUP_BYTES_MAX", 10)
+    monkeypatch.setattr(driver_frames, "_GROUP_BYTES_MAX", 10)
     assert few("id = 3") is None
     assert few("id = 99") is not None
     assert _candidates(odd, "id = 3") is not None  # as an UPDATE looks for it
@@ -254,7 +255,7 @@ def test_spark_handles_large_rows(odd: PathTable, monkeypatch: pytest.MonkeyPatc
     found = _candidates(odd, "id = 3")
     assert found is not None
     files = work.snapshot.select(work.predicate(SqlText("id = 3"), None))
-    assert candidate_rows.rows_at(work, files, found.positions) is None
+    assert driver_frames.rows_at(work, files, found.positions) is None
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -267,7 +268,7 @@ def test_rows_are_read_a_few_at_a_time(
     files = work.snapshot.select(work.predicate(SqlText("id IN (1, 6)"), None))
     found = _candidates(odd, "id IN (1, 6)")
     assert found is not None
-    frame = candidate_rows.rows_at(work, files, found.positions)
+    frame = driver_frames.rows_at(work, files, found.positions)
     assert frame is not None
     _same(frame, work.scan(files, positions=True).where("id IN (1, 6)"))
 
@@ -333,7 +334,7 @@ def test_spark_reads_files_that_pyarrow_may_read_differently(
     assert (found is not None) == is_read
     if found is not None:
         assert [places.tolist() for places in found.positions.values()] == [[3, 4]]
-        frame = candidate_rows.rows_at(t.work(), t.snapshot.select(None), found.positions)
+        frame = driver_frames.rows_at(t.work(), t.snapshot.select(None), found.positions)
         assert frame is not None
         assert sorted(row.id for row in frame.collect()) == [3, 4]
 

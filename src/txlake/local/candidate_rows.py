@@ -1,7 +1,7 @@
 """The rows for which a condition may hold, found by the driver where the files are few.
 
-Owns reading data files by pyarrow on the driver, without a Spark job. Functions return None where
-the result might differ from Spark's, and the caller uses Spark.
+Owns reading data files by pyarrow on the driver. Functions return None where the result might
+differ from Spark's.
 """
 
 from __future__ import annotations
@@ -16,37 +16,42 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from txlake.datafiles.files import open_file
 from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
 from txlake.datafiles.stored_vectors import as_array
 from txlake.datafiles.vectors import load_vector
+from txlake.local.char_types import is_padded
+from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.table import LocalTable
+from txlake.local.types import is_plain, parquet_field
+from txlake.local.writing import data_fields
 from txlake.log.files import adds_of
 from txlake.log.predicates import And, Opaque, Predicate, columns_of, conjuncts
 from txlake.log.skipping import has_opaque, ranges_may_match, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
-from txlake.protocol.collations import collated_columns
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive, to_arrow_type
-from txlake.spark.bounded_text import is_padded, length_metadata
-from txlake.spark.native_writer import is_plain
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.spark.table_access import TableAccess
-from txlake.spark.types import parquet_field, spark_type, visible_metadata
-from txlake.spark.writing import data_fields, partition_fields
 
 _FILES_MAX = 64
+
+
 _ROWS_MAX = 24_000_000
+
+
 _THREADS_MAX = 8
-_GROUP_BYTES_MAX = 128 * 1024 * 1024
-_READ_ROWS_MAX = 1_000
+
+
 _HELD_BYTES_MAX = 64 * 1024 * 1024
+
+
 _LOCAL = "file://"
+
+
 _LONG = Primitive("long")
+
+
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
@@ -69,7 +74,7 @@ class Candidates:
 
 
 def find_candidates(
-    work: TableAccess,
+    work: LocalTable,
     files: pa.Table,
     predicate: Predicate,
     rows_max: int,
@@ -114,7 +119,7 @@ def threads_for(files: pa.Table) -> int:
 class _Search:
     """A search over several files, possibly in parallel, with what all files have added up to."""
 
-    work: TableAccess
+    work: LocalTable
     predicate: Predicate
     known: Predicate
     items: Sequence[Field]
@@ -166,7 +171,7 @@ class _Search:
 
 
 def live_values(
-    work: TableAccess, files: pa.Table, items: Sequence[Field], possible: Predicate
+    work: LocalTable, files: pa.Table, items: Sequence[Field], possible: Predicate
 ) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
     """Yield for each file an iterator over its live rows: positions, and values of the columns.
 
@@ -186,7 +191,7 @@ def live_values(
 
 
 def _live_in(
-    work: TableAccess, add: Add, items: Sequence[Field], known: Predicate
+    work: LocalTable, add: Add, items: Sequence[Field], known: Predicate
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
     deleted = deleted_rows(work, add)
     for _, start, rows in _read(work, add, items, known=known):
@@ -199,12 +204,12 @@ def _live_in(
 
 
 def arrow_rows_at(
-    work: TableAccess,
+    work: LocalTable,
     files: pa.Table,
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
 ) -> pa.Table | None:
-    """Return the rows at these positions, with the columns of `TableAccess.scan`.
+    """Return the rows at these positions, with the columns of `LocalTable.scan`.
 
     They include the positions. None as `find_candidates`, and where the rows exceed `bytes_max`.
     """
@@ -215,7 +220,7 @@ def arrow_rows_at(
         return None
     if any(map(is_padded, snapshot.schema)):
         return None
-    names = [*snapshot.schema.names, *_extra_names(work)]
+    names = [*snapshot.schema.names, *extra_names(work)]
     adds = adds_of(work.in_zone(files))
     budget = _ByteBudget(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
 
@@ -253,55 +258,13 @@ def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-def rows_at(
-    work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
-) -> DataFrame | None:
-    """Return the rows of `arrow_rows_at` as a Spark frame."""
-    if not positions:
-        return work.scan(files.slice(0, 0), positions=True)
-    rows = arrow_rows_at(work, files, positions)
-    if rows is None:
-        return None
-    fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in _extra_names(work))]
-    return work.spark.createDataFrame(rows, T.StructType(fields))
-
-
-def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-    """Return the live rows for which the predicate may hold as a Spark frame, if they are few.
-
-    The frame has the columns of `TableAccess.scan`, without file metadata. None as
-    `find_candidates`.
-    """
-    if collated_columns(work.snapshot.schema) or not all(
-        item.nullable for item in partition_fields(work.snapshot)
-    ):
-        return None  # a scan's schema has collations, and NOT NULL of partition columns
-    candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
-    found = None if candidates is None else arrow_rows_at(work, files, candidates.positions)
-    if found is None:
-        return None
-    rows = found.select(work.snapshot.schema.names)
-    return work.spark.createDataFrame(rows, T.StructType(_fields(work)))
-
-
-def _fields(work: TableAccess) -> list[T.StructField]:
-    return [
-        T.StructField(
-            item.name,
-            spark_type(item.type),
-            True,
-            {**visible_metadata(item), **length_metadata(item)},
-        )
-        for item in work.snapshot.schema
-    ]
-
-
-def _extra_names(work: TableAccess) -> list[str]:
+def extra_names(work: LocalTable) -> list[str]:
+    """Return the control columns of candidate rows."""
     return [FILE, ROW, ROW_ID, ROW_VERSION] if work.tracks_rows else [FILE, ROW]
 
 
 def _rows_of_file(
-    work: TableAccess,
+    work: LocalTable,
     ordinal: int,
     add: Add,
     positions: np.ndarray,
@@ -347,16 +310,16 @@ def _is_plain(item: Field) -> bool:
     return isinstance(item.type, Primitive) and is_plain(item.type)
 
 
-def _url_of(work: TableAccess, add: Add) -> str:
+def _url_of(work: LocalTable, add: Add) -> str:
     return work.reach.url(add.path)
 
 
-def is_local(work: TableAccess, add: Add) -> bool:
+def is_local(work: LocalTable, add: Add) -> bool:
     """Return whether the file lies on this machine."""
     return _url_of(work, add).startswith(_LOCAL)
 
 
-def deleted_rows(work: TableAccess, add: Add) -> np.ndarray:
+def deleted_rows(work: LocalTable, add: Add) -> np.ndarray:
     """Return the positions of a file's deleted rows, in ascending order."""
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
@@ -378,7 +341,7 @@ def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
 
 
 def _read(
-    work: TableAccess,
+    work: LocalTable,
     add: Add,
     items: Sequence[Field],
     positions: np.ndarray | None = None,

@@ -1,8 +1,7 @@
 """Rows that the driver holds (constants, pandas, pyarrow, polars), converted to a table's columns.
 
-Owns the way without Spark: only conversions that are exact in Arrow are done here. For anything
-else (rounding, text of numbers, computed columns, constraints) functions return None, and Spark
-does it.
+Only conversions that are exact in Arrow are made here. For anything else (rounding, text of
+numbers, computed columns, constraints) functions return None, and Spark does it.
 """
 
 from __future__ import annotations
@@ -14,25 +13,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
 from txlake.datafiles.partition_texts import partition_values
 from txlake.errors import InvalidRequest
+from txlake.local.rules import NOT_NULL, has_rules, require_given
+from txlake.local.types import can_store, is_converted, reads_text, same_type, type_text
 from txlake.log.conversion import convert, converts_as_spark
 from txlake.log.predicates import LocalTime
 from txlake.log.snapshot import Snapshot
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.times import FarTime, is_zoned, micros_of, time_text
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
-from txlake.spark import rows
-from txlake.spark.types import (
-    can_store,
-    is_converted,
-    reads_text,
-    same_type,
-    spark_schema,
-    type_text,
-)
 from txlake.sql.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
@@ -150,16 +141,16 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
     """Return the table's columns from the rows' columns of the same names, missing ones null.
 
-    None where Spark must do it. Raises InvalidRequest as `rows.by_name` does.
+    None where Spark must do it. Raises InvalidRequest as `spark.rows.by_name` does.
     """
-    if rows.has_rules(snapshot):
+    if has_rules(snapshot):
         return None
     source = from_arrow_schema(table.schema)
     if any(snapshot.schema.find(name) is None for name in source.names):
         return None
     if len({name.lower() for name in source.names}) < len(source.names):
         return None
-    rows.require_given(
+    require_given(
         snapshot, [item.name for item in snapshot.schema if source.find(item.name) is not None]
     )
     arrays = []
@@ -218,19 +209,9 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
         return
     place = pc.index(column.is_null(), True).as_py()
     raise InvalidRequest(
-        f"{snapshot.table}: {rows.NOT_NULL} of column {item.name!r} is violated by "
+        f"{snapshot.table}: {NOT_NULL} of column {item.name!r} is violated by "
         f"row {place + 1} of {len(column)}; nothing was written"
     )
-
-
-def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return the rows as a Spark frame. Timestamps without a zone stay so.
-
-    By default PySpark makes instants of them, which fails for times that the session's clocks skip.
-    """
-    if not any(pa.types.is_timestamp(item.type) and item.type.tz is None for item in table.schema):
-        return spark.createDataFrame(table)
-    return spark.createDataFrame(table, spark_schema(from_arrow_schema(table.schema)))
 
 
 def values_table(

@@ -10,9 +10,10 @@ import pytest
 
 from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.local import update as local_update
+from txlake.local.writing import WriteResult
 from txlake.log.values import compute, parse_value
-from txlake.spark import dml, driver_update
-from txlake.spark.writing import Written
+from txlake.spark import dml
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,9 +84,9 @@ def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: N
 def by_whom(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each UPDATE that looked at rows, whether this process made their images."""
     noted: list[bool] = []
-    write = driver_update.write_images
+    write = local_update.write_images
 
-    def write_images(*arguments: object) -> Written | None:
+    def write_images(*arguments: object) -> WriteResult | None:
         made = write(*arguments)  # type: ignore[arg-type]
         noted.append(made is not None)
         return made

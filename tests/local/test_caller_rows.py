@@ -16,7 +16,8 @@ import pytest
 from tests.spark.tables import PathTable, table
 from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
-from txlake.spark import inserts, local_rows
+from txlake.local import caller_rows
+from txlake.spark import inserts
 from txlake.sql.statements import Values
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def full(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> PathT
         plain.to_pandas(integer_object_nulls=True),
     ]
     for frame in frames:
-        found = local_rows.as_arrow(frame)
+        found = caller_rows.as_arrow(frame)
         assert found is not None
         without.append(found)
     return t
@@ -87,13 +88,13 @@ def test_frames_of_the_driver(full: PathTable, version: int, kind: str) -> None:
 
 
 def test_other_things_are_not_frames() -> None:
-    assert local_rows.as_arrow([{"a": 1}]) is None
-    assert local_rows.as_arrow(pd.Series([1])) is None
-    assert local_rows.as_arrow(pl.Series([1])) is None
+    assert caller_rows.as_arrow([{"a": 1}]) is None
+    assert caller_rows.as_arrow(pd.Series([1])) is None
+    assert caller_rows.as_arrow(pl.Series([1])) is None
 
 
 def test_pandas_indexes_are_no_columns() -> None:
-    found = local_rows.as_arrow(pd.DataFrame({"a": [1]}, index=[7]))
+    found = caller_rows.as_arrow(pd.DataFrame({"a": [1]}, index=[7]))
     assert found is not None
     assert found.column_names == ["a"]
 
@@ -110,7 +111,7 @@ def test_types_of_pandas_are_plain() -> None:
         }
     )
     zoned = pa.timestamp("us", "UTC")
-    assert local_rows.as_arrow(frame) == pa.table(
+    assert caller_rows.as_arrow(frame) == pa.table(
         {
             "s": ["x", None],
             "c": ["x", None],
@@ -133,7 +134,7 @@ def test_dictionaries_and_large_types_are_plain() -> None:
             "d": pa.array([0, 86_400_000], pa.date64()),
         }
     )
-    found = local_rows.as_arrow(rows)
+    found = caller_rows.as_arrow(rows)
     assert found is not None
     assert found.schema.types == [
         pa.string(),
@@ -201,7 +202,7 @@ def test_spark_does_inexact_conversions(tmp_path: Path, spark: SparkSession) -> 
         pa.table({"i": [2**40]}),
         pa.table({"i": ["7"]}),
     ):
-        assert local_rows.fit_by_name(rows, t.snapshot) is None
+        assert caller_rows.fit_by_name(rows, t.snapshot) is None
     t.append(pa.table({"i": [1.5], "s": [7], "d": pa.array([Decimal("1.25")])}))
     assert t.rows() == [(1, "7", Decimal("1.3"))]
     with pytest.raises(InvalidRequest, match="column 'i' is integer, which can't hold the value"):
@@ -257,7 +258,7 @@ def test_what_is_done_without_spark_is_what_spark_does(
             for place in range(len(values)):
                 rows = pa.table({"v": values.slice(place, 1)})
                 try:
-                    fitted.append(local_rows.fit_by_name(rows, t.snapshot))
+                    fitted.append(caller_rows.fit_by_name(rows, t.snapshot))
                 except InvalidRequest:
                     fitted.append(None)
             if any(one is not None for one in fitted[:-1]):
@@ -323,9 +324,9 @@ def test_mapped_columns_without_spark(tmp_path: Path, spark: SparkSession) -> No
 )
 def test_what_arrow_has_no_form_for_is_refused(frame: object, said: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"^the rows can't be converted to Arrow: .*{said}"):
-        local_rows.as_arrow(frame)
+        caller_rows.as_arrow(frame)
 
 
 def test_nanoseconds_are_cut() -> None:
     table = pa.table({"a": pa.array([1_999], pa.timestamp("ns"))})
-    assert local_rows.as_arrow(table) == pa.table({"a": pa.array([1], pa.timestamp("us"))})
+    assert caller_rows.as_arrow(table) == pa.table({"a": pa.array([1], pa.timestamp("us"))})

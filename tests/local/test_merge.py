@@ -9,9 +9,9 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
-from txlake.spark import driver_merge
+from txlake.local import merge as local_merge
+from txlake.local.writing import WriteResult
 from txlake.spark import merge as merging
-from txlake.spark.writing import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +61,9 @@ BY_SPARK = (
 def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the driver carried out each MERGE with a local source."""
     noted: list[bool] = []
-    carry_out = driver_merge.merge_on_driver
+    carry_out = local_merge.merge_on_driver
 
-    def merged(*arguments: Any) -> Written | None:
+    def merged(*arguments: Any) -> WriteResult | None:
         made = carry_out(*arguments)
         noted.append(made is not None)
         return made
@@ -218,7 +218,7 @@ def test_many_rows_are_sparks(
     t = made(tmp_path / "t", spark, properties=VECTORS)
     for limit, most in (("_ROWS_MAX", 5), ("_BYTES_MAX", 100)):
         with monkeypatch.context() as patched:
-            patched.setattr(driver_merge, limit, most)
+            patched.setattr(local_merge, limit, most)
             t.run(f"MERGE INTO t USING {SOURCE} AS s ON t.k = s.k {ALL}")
     assert here == [False, False]
     assert counts(t)["num_affected_rows"] == 6

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import os
-from txlake.spark.temporary_folders import temporary_folder
+from txlake.local.temporary_folders import temporary_folder
 folder = temporary_folder("txlake-test-")
 child = os.fork()
 if child:

@@ -10,27 +10,26 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from txlake.local.assignments import Assigned
+from txlake.local.caller_rows import fit_column
+from txlake.local.candidate_rows import Candidates, arrow_rows_at
+from txlake.local.control_columns import ROW_VERSION
+from txlake.local.rules import has_rules
+from txlake.local.table import LocalTable
+from txlake.local.writing import WriteResult, write_arrow
 from txlake.log.value_nodes import Value
 from txlake.log.values import compute, parse_value
 from txlake.protocol.types import Field, from_arrow_type
-from txlake.spark import rows
-from txlake.spark.candidate_rows import Candidates, arrow_rows_at
-from txlake.spark.local_rows import fit_column
-from txlake.spark.scan import ROW_VERSION
-from txlake.spark.table_access import TableAccess
-from txlake.spark.writing import Written, write_arrow
-from txlake.sql.statements import Default, Expression, SqlText
+from txlake.sql.statements import SqlText
 
-Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
-"""The assigned values by column, each with its path inside the column."""
 _HELD_BYTES_MAX = 256 * 1024 * 1024
 
 
 def driver_values(
-    work: TableAccess, assigned: Assigned, alias: str | None
+    work: LocalTable, assigned: Assigned, alias: str | None
 ) -> Mapping[str, Value] | None:
     """Return the new values as `log.values` models them; None where Spark has to compute them."""
-    if rows.has_rules(work.snapshot):
+    if has_rules(work.snapshot):
         return None
     aliases = tuple(name for name in (alias, work.name) if name is not None)
     values = {}
@@ -46,8 +45,8 @@ def driver_values(
 
 
 def write_images(
-    work: TableAccess, files: pa.Table, candidates: Candidates, values: Mapping[str, Value]
-) -> Written | None:
+    work: LocalTable, files: pa.Table, candidates: Candidates, values: Mapping[str, Value]
+) -> WriteResult | None:
     """Write the candidate rows with their new values; None where Spark has to compute them.
 
     Raises InvalidRequest for a value whose type the column can't store.
@@ -61,7 +60,7 @@ def write_images(
     return None if images is None else write_arrow(images, work.target())
 
 
-def _images(work: TableAccess, old_rows: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:
+def _images(work: LocalTable, old_rows: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:
     snapshot = work.snapshot
     columns = dict(zip(old_rows.column_names, old_rows.columns, strict=True))
     for name, value in values.items():

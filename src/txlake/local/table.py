@@ -1,0 +1,189 @@
+"""One table on the driver: its state, its files, and how conditions on its rows are read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from txlake.commit.identities import Identities, LocalIdentities
+from txlake.datafiles.recomputed_statistics import footer_of
+from txlake.datafiles.vectors import ExternalVectors, union_with_deleted
+from txlake.errors import InvalidRequest
+from txlake.local.types import can_up_cast, type_text
+from txlake.local.writing import WriteTarget
+from txlake.log.predicates import (
+    Opaque,
+    Predicate,
+    bind,
+    conjuncts,
+    has_schema_spelling,
+    parse_or_opaque,
+    path_has_schema_spelling,
+)
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.log.text_rules import DEFAULT_RULES, STORE_ASSIGNMENT, StoreAssignment, TextRules
+from txlake.log.time_zones import TimeZone
+from txlake.ports import Store, System
+from txlake.protocol.actions import Action, Add
+from txlake.protocol.reach import Reach, no_other_places
+from txlake.protocol.types import DataType, Field
+from txlake.settings import Settings
+from txlake.sql.statements import Expression, NativeColumn, condition_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTable(ABC):
+    """One table as a statement sees it, as far as the driver needs no Spark for it.
+
+    Attributes:
+        allowed: returns the folders, beside the table's own, in which its files may lie.
+        name: what qualifies the table's columns when the statement gives no alias.
+        identities: gives the values of identity columns.
+        rules: how the statement's texts read.
+    """
+
+    system: System
+    settings: Settings
+    snapshot: Snapshot
+    store: Store
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: Callable[[], Iterable[str]] = no_other_places
+    name: str | None = None
+    identities: Identities = field(default_factory=LocalIdentities)
+    rules: TextRules = DEFAULT_RULES
+
+    @property
+    @abstractmethod
+    def time_zone(self) -> TimeZone:
+        """The time zone of timestamps that name none."""
+
+    @property
+    def reach(self) -> Reach:
+        """Where the table's files may lie."""
+        return Reach(self.store.url, self.allowed)
+
+    def footer(self, add: Add) -> pq.FileMetaData:
+        """The footer of a file of the table. Raises what `restating.footer_of` raises."""
+        return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
+
+    @property
+    def external_vectors(self) -> ExternalVectors:
+        """How deletion vectors are read that lie outside of the table's folder."""
+        return ExternalVectors.by_options(self.reach, self.storage_options)
+
+    def with_deleted(
+        self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
+    ) -> dict[int, BitMap64]:
+        """For each file with new deletions, by its ordinal, all its deleted positions."""
+        return union_with_deleted(self.store, files, deleted, self.external_vectors)
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether moved rows must keep their ids."""
+        properties = self.snapshot.properties
+        return properties.row_tracking and properties.materialized_row_id_column is not None
+
+    @property
+    def reports_origins(self) -> bool:
+        """Whether it has to be known which rows new rows were made of: for the change data feed."""
+        return self.snapshot.properties.change_data_feed
+
+    @property
+    def uses_vectors(self) -> bool:
+        """Whether deleted rows are marked in deletion vectors, not rewritten."""
+        return (
+            self.snapshot.properties.enable_deletion_vectors
+            and "deletionVectors" in self.snapshot.features
+        )
+
+    def target(self, *, data_change: bool = True) -> WriteTarget:
+        """Where new rows go."""
+        return WriteTarget(
+            snapshot=self.snapshot,
+            store=self.store,
+            system=self.system,
+            storage_options=self.storage_options,
+            data_change=data_change,
+            reports_origins=self.reports_origins and data_change,
+        )
+
+    def after(self, actions: tuple[Action, ...]) -> Self:
+        """The same work on the table as these actions leave it."""
+        return replace(self, snapshot=self.snapshot.apply(actions))
+
+    def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
+        if expression is None:
+            return None
+        if isinstance(expression, NativeColumn) or expression.references:
+            return Opaque(condition_text(expression))
+        aliases = tuple(name for name in (alias, self.name) if name is not None)
+        try:
+            text = expression.rewritten(lambda _: None)  # `db.t.id` is `t.id` there
+            predicate = parse_or_opaque(text, aliases=aliases, rules=self.rules)
+            if not has_schema_spelling(predicate, self.snapshot.schema, self.rules):
+                return Opaque(text)
+            return self.bound(predicate)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
+
+    def on_parts(self, text: str, aliases: Sequence[str] = ()) -> tuple[Predicate, ...]:
+        """The parts of a MERGE's ON condition that must all hold; not bound."""
+        if self.rules.case_sensitive:  # here names of both sides are found in any letter case
+            return (Opaque(text),)
+        return conjuncts(parse_or_opaque(text, aliases=aliases, rules=self.rules))
+
+    def require_spelled(self, path: tuple[str, ...]) -> None:
+        """Checks that the session finds a column that a statement names.
+
+        Raises InvalidRequest for one in another letter case, where that tells columns apart.
+        """
+        if self.rules.case_sensitive and not path_has_schema_spelling(path, self.snapshot.schema):
+            raise unknown_column(".".join(path), self.snapshot)
+
+    def require_assignable(self, source: DataType, item: Field) -> None:
+        """Checks that the session's policy of store assignment lets values into a column.
+
+        What ANSI, Spark's default, lets in is checked with each value. Raises InvalidRequest.
+        """
+        policy = self.rules.assignment
+        if policy is StoreAssignment.ANSI or can_up_cast(source, item.type):
+            return
+        reason = (
+            "takes no conversion that may lose something"
+            if policy is StoreAssignment.STRICT
+            else "isn't obeyed where a conversion may lose something: it stores another value or "
+            "NULL without a word"
+        )
+        raise InvalidRequest(
+            f"{self.snapshot.table}: column {item.name!r} is {type_text(item.type)}, the value is "
+            f"{type_text(source)}: {STORE_ASSIGNMENT}={policy} {reason}; cast the value, or set "
+            "the policy to ANSI"
+        )
+
+    def check_stored(self) -> None:
+        """Checks that the table's own expressions mean in this session what they mean in others.
+
+        Raises InvalidRequest as `TextRules.check_stored`.
+        """
+        table = self.snapshot.table
+        for name, text in self.snapshot.properties.constraints.items():
+            self.rules.check_stored(text, f"{table}: constraint {name}")
+        for item in self.snapshot.schema:
+            for key in ("delta.generationExpression", "CURRENT_DEFAULT", "delta.invariants"):
+                stored = item.metadata.get(key)
+                if isinstance(stored, str):
+                    self.rules.check_stored(stored, f"{table}: column {item.name}")
+
+    def bound(self, predicate: Predicate) -> Predicate:
+        """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""
+        return bind(predicate, self.snapshot.schema, time_zone=lambda: self.time_zone)
+
+    def in_zone(self, files: pa.Table) -> pa.Table:
+        """The files, also of other versions, with partition values as the session reads them."""
+        return self.snapshot.files_in_zone(files, lambda: self.time_zone)

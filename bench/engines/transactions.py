@@ -65,15 +65,15 @@ class OfTxlake(Transactions):
     def _one(self, text: str) -> float | None:
         start = time.perf_counter()
         try:
-            self._lake._answered(text, None, AsRows())
+            self._lake._run_sql(text, None, AsRows())
         except Conflict:
             with suppress(InvalidRequest):  # a failed COMMIT has ended it
-                self._lake._answered("ROLLBACK", None, AsRows())
+                self._lake._run_sql("ROLLBACK", None, AsRows())
             return None
         return 1_000 * (time.perf_counter() - start)
 
     def number(self, query: str) -> int:
-        found = self._lake._answered(query, None, AsRows())
+        found = self._lake._run_sql(query, None, AsRows())
         assert not isinstance(found, Rows), "it is a query"
         [[number]] = found.collect()
         return int(number)

@@ -49,7 +49,7 @@ def commits(stage: Stage, number: int) -> float:
                 f"CREATE TABLE t{one} (id INT) "
                 "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
             )
-            lake._answered(text, None, AsRows())
+            lake._run_sql(text, None, AsRows())
     start = threading.Barrier(CLIENTS + 1)
     with _server(folder) as address, ThreadPoolExecutor(CLIENTS) as pool:
         clients = [_Client(address, f"t{one}") for one in range(CLIENTS)]
@@ -62,7 +62,7 @@ def commits(stage: Stage, number: int) -> float:
     with txlake.connect(str(folder)) as lake:
         for client in clients:
             text = f"DESCRIBE HISTORY {client.table} LIMIT 1"
-            found = lake._answered(text, None, AsRows())
+            found = lake._run_sql(text, None, AsRows())
             assert isinstance(found, Rows), "a history needs no Spark"
             stage.expect(found.rows[0][0], each, f"versions of {client.table}")
     count = CLIENTS * each

@@ -67,7 +67,7 @@ def _lake(stage: Stage) -> Path:
         return table
     place = stage.scratch / "lake"
     with txlake.connect(str(place)) as lake:
-        lake._answered(f"CREATE TABLE t USING DELTA LOCATION '{table}'", None, AsRows())
+        lake._run_sql(f"CREATE TABLE t USING DELTA LOCATION '{table}'", None, AsRows())
     return place
 
 

@@ -86,7 +86,7 @@ class TableMaker:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, text: str) -> None:
-        self._lake._answered(text, None, AsRows())  # without Spark where it can be
+        self._lake._run_sql(text, None, AsRows())  # without Spark where it can be
 
     def _create(self, table: CreatedTable, name: str) -> None:
         plan = table.plan

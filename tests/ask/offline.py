@@ -195,13 +195,13 @@ class _Run:
         tx = self._lake.begin()
         try:
             if way == "DELETE":
-                tx._answered(f"DELETE FROM {table} WHERE {text}", None, AsRows())
+                tx._run_sql(f"DELETE FROM {table} WHERE {text}", None, AsRows())
                 left = self._driver_ids(tx, f"SELECT {ID} FROM {table}")
                 return tuple(sorted(set(self._ids).difference(left)))
-            tx._answered(f"UPDATE {table} SET {MARK} = 1 WHERE {text}", None, AsRows())
+            tx._run_sql(f"UPDATE {table} SET {MARK} = 1 WHERE {text}", None, AsRows())
             return self._driver_ids(tx, f"SELECT {ID} FROM {table} WHERE {MARK} = 1")
         finally:
             tx.rollback()
 
     def _driver_ids(self, lake: Any, query: str) -> tuple[int, ...]:
-        return tuple(sorted(row[0] for row in lake._answered(query, None, AsRows()).rows))
+        return tuple(sorted(row[0] for row in lake._run_sql(query, None, AsRows()).rows))

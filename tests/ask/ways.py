@@ -296,14 +296,14 @@ def _refuse_spark() -> SparkSession:
 def _ids_after(lake: Lake, change: str, query: str) -> Ids:
     tx = lake.begin()
     try:
-        tx._answered(change, None, AsRows())
+        tx._run_sql(change, None, AsRows())
         return _driver_ids(tx, query)
     finally:
         tx.rollback()
 
 
 def _driver_ids(lake: Statements, query: str) -> Ids:
-    found = lake._answered(query, None, AsRows())
+    found = lake._run_sql(query, None, AsRows())
     rows: Sequence[Any] = found.rows if isinstance(found, Rows) else found.collect()
     return tuple(sorted(row[0] for row in rows))
 

@@ -24,7 +24,7 @@ class PlainLake:
 
     def sql(self, text: str, session: Session | None = None) -> list[tuple[object, ...]]:
         """The last statement's rows."""
-        found = LakeSession(session or self.session)._answered(text, None, AsRows())
+        found = LakeSession(session or self.session)._run_sql(text, None, AsRows())
         assert isinstance(found, Rows)
         return list(found.rows)
 

@@ -10,7 +10,7 @@ from txlake.session.command import AsRows
 
 def run(lake: txlake.Lake, text: str) -> None:
     """Carries SQL out without Spark."""
-    lake._answered(text, None, AsRows())
+    lake._run_sql(text, None, AsRows())
 
 
 def test_a_lake_shows_its_tables(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_transaction_shows_what_it_changed(tmp_path: Path) -> None:
     with txlake.connect(str(tmp_path / "lake")) as lake:
         run(lake, "CREATE TABLE t (id INT)")
         tx = lake.begin(isolation="snapshot")
-        tx._answered("INSERT INTO t VALUES (1)", None, AsRows())
+        tx._run_sql("INSERT INTO t VALUES (1)", None, AsRows())
         shown = tx._repr_html_()
         assert "state: active &middot; isolation: snapshot &middot; instant: 1" in shown
         assert "<td>default.t</td>" in shown

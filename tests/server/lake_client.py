@@ -87,7 +87,7 @@ def read(lake: Lake, tables: Sequence[str], low: int, high: int) -> list[list[in
 
 def rows_of(on: Statements, text: str) -> list[tuple[object, ...]]:
     """A statement's rows, without Spark."""
-    found = on._answered(text, None, AsRows())
+    found = on._run_sql(text, None, AsRows())
     assert isinstance(found, Rows), f"Spark is needed for: {text}"
     return [tuple(row) for row in found.rows]
 

@@ -101,7 +101,7 @@ class Txlake:
 
     def apply(self, folder: str, operation: Operation) -> None:
         with self._lake.transaction() as transaction:
-            transaction._held().user_metadata = operation.marker
+            transaction._own_transaction().user_metadata = operation.marker
             transaction.sql(statement(by_place(folder), operation))
 
     def read(self, folder: str, version: int) -> pa.Table:

@@ -128,7 +128,7 @@ class _Transaction:
         self._transaction = transaction
         self._session = client.session
 
-    def _held(self) -> Transaction:
+    def _own_transaction(self) -> Transaction:
         return self._transaction
 
     def append(self, name: str, rows: pa.Table) -> None:

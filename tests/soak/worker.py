@@ -74,7 +74,7 @@ class LakeWorker:
         while True:
             try:
                 with self._lake.transaction(isolation=request["isolation"]) as transaction:
-                    transaction._held().user_metadata = request["marker"]
+                    transaction._own_transaction().user_metadata = request["marker"]
                     for table, operation in request["parts"]:
                         transaction.sql(statement(table, parsed(json.dumps(operation))))
                 return {"outcome": "committed", "conflicts": conflicts}

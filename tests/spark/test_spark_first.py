@@ -42,9 +42,9 @@ def test_a_sort_starts_spark_first(
             "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)",
             "INSERT INTO c VALUES (1); INSERT INTO c VALUES (2)",
         ):
-            lake._answered(text, None, AsRows())
+            lake._run_sql(text, None, AsRows())
         with pytest.raises(InvalidRequest, match="Spark would be started now"):
-            lake._answered(statement, None, AsRows())
+            lake._run_sql(statement, None, AsRows())
     finally:
         session.close()
         session.engine.close()

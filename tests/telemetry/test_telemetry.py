@@ -29,7 +29,7 @@ SECRET = "nobody-is-told"
 
 def run(lake: txlake.LakeSession, text: str) -> None:
     """Carries SQL out without Spark."""
-    lake._answered(text, None, AsRows())
+    lake._run_sql(text, None, AsRows())
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_nothing_is_loaded_and_told_without_it(tmp_path: Path) -> None:
         "import sys, txlake\n"
         "from txlake.session.command import AsRows\n"
         f"lake = txlake.connect({str(tmp_path / 'lake')!r})\n"
-        "lake._answered('CREATE TABLE t (id INT); INSERT INTO t VALUES (1)', None, AsRows())\n"
+        "lake._run_sql('CREATE TABLE t (id INT); INSERT INTO t VALUES (1)', None, AsRows())\n"
         "lake.close()\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )

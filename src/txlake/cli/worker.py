@@ -75,7 +75,7 @@ class LakeWorker:
         from txlake.session.command import AsRows
 
         with progress(text):
-            return self.fetch(lambda: self._lake._answered(text, None, AsRows()), rows_max)
+            return self.fetch(lambda: self._lake._run_sql(text, None, AsRows()), rows_max)
 
     def fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
         """Return the rows of a call of the lake. An error fails the open transaction."""

@@ -204,7 +204,7 @@ def _explain(request: PageRequest, statement: str) -> Explanation:
         parsed = parse(text)
         if len(parsed) != 1 or not isinstance(parsed[0], ExplainConflicts):
             raise InvalidRequest("expected one INSERT, UPDATE, DELETE, MERGE or OPTIMIZE")
-        result = LakeSession(request.session)._answered(text, None, AsRows())
+        result = LakeSession(request.session)._run_sql(text, None, AsRows())
     except TxlakeError as error:
         return Explanation(statement, problem=str(error))
     assert isinstance(result, Rows)

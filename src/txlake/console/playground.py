@@ -335,7 +335,7 @@ class _PlaygroundLake:
             )
             engine = self._session.engine
             setup = timeline.setup.replace("{level}", LEVELS[level])
-            LakeSession(self._session)._answered(setup, None, AsRows())
+            LakeSession(self._session)._run_sql(setup, None, AsRows())
             session_level = parse_level(level) if timeline.uses is None else None
             for name in timeline.sessions:
                 session = Session(engine, HANDLERS, level=session_level)

@@ -137,7 +137,7 @@ class SessionThread:
 
     def _execute(self, statement: SubmittedStatement) -> None:
         try:
-            rows = LakeSession(self.session)._answered(statement.text, None, AsRows())
+            rows = LakeSession(self.session)._run_sql(statement.text, None, AsRows())
             assert isinstance(rows, Rows), "there is no Spark that could have made a DataFrame"
             result = rows_result(rows, ROWS_MAX)
         except TxlakeError as error:

@@ -28,7 +28,7 @@ from txlake.session.instants import changes_of
 from txlake.session.membership.attachment import attach, detach
 from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
-from txlake.session.transaction import Transaction as Held
+from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.session.views.notebook import card, card_or_error
 from txlake.settings import Settings
 from txlake.sql import parse
@@ -95,7 +95,7 @@ def open_session(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Session:
-    """The default session of a lake, opened as `connect` does; Spark starts when it is needed."""
+    """Return a lake's default session, opened as by `connect`; Spark starts when first needed."""
     if catalog is not None and is_unity(catalog):
         if location is not None:
             raise InvalidRequest(
@@ -132,7 +132,7 @@ def open_session(
 
 
 def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The active Spark session, or a new one with these settings besides txlake's own."""
+    """Return the active Spark session, or a new one with these settings and txlake's own."""
     from pyspark.sql import SparkSession
 
     from txlake.spark.log_levels import silence_task_errors
@@ -154,12 +154,14 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def lake_place(engine: Engine) -> str:
-    """Where a lake is, as it shows itself: no credentials are in a store's URL."""
+    """Return a text that says where a lake is, without credentials."""
     return "in another catalog" if engine.warehouse is None else f"at {engine.warehouse.url}"
 
 
 class Transaction(Statements):
-    """A transaction beside the session's own: all of its statements, or none.
+    """A transaction of several statements, which take effect together or not at all.
+
+    It isn't joined to the session's own SQL transaction.
 
     Attributes:
         id: a UUID.
@@ -167,7 +169,7 @@ class Transaction(Statements):
         sequence: the instant that it reads.
     """
 
-    def __init__(self, session: Session, held: Held) -> None:
+    def __init__(self, session: Session, held: SessionTransaction) -> None:
         self._session = session
         self._own = held
 
@@ -181,7 +183,7 @@ class Transaction(Statements):
         changed = [(name,) for name in own.changed_names()]
         return card(f"Transaction {self.id}", facts, ("changed",), changed)
 
-    def _held(self) -> Held:
+    def _own_transaction(self) -> SessionTransaction:
         return self._own
 
     @property
@@ -191,38 +193,42 @@ class Transaction(Statements):
 
     @property
     def sequence(self) -> int | None:
-        """The instant that it reads; None until a statement reads or writes data.
+        """The instant that the transaction reads; None until it uses a table of the lake.
 
-        A number of the lake's own: each committed transaction makes the next. Path tables have
-        none.
+        Instants are numbers of the lake: each committed transaction makes the next. Path tables
+        have none.
         """
         return self._own.sequence
 
     @property
     def state(self) -> str:
-        """Where it stands: "active", "committed", "rolled back", "failed" or "unknown"."""
+        """The state: "active", "committed", "rolled back", "failed" or "unknown"."""
         return self._own.state.value
 
     def commit(self) -> None:
-        """Makes the changes visible, all or nothing.
+        """Make the changes visible, all or none.
 
-        Raises a Conflict when a concurrent commit stands in the way, Unavailable when the store or
-        the catalog does, or somebody ended the transaction: it is rolled back then. OutcomeUnknown:
-        it isn't known whether it is committed. CorruptTable: it is, says the message, and can't be
-        published, or it may not stand. InvalidRequest: it had ended, or a statement of it failed.
+        Raises:
+            Conflict: a concurrent commit conflicts; the transaction is rolled back.
+            Unavailable: the store or catalog can't be reached, or another session ended the
+                transaction; it is rolled back.
+            OutcomeUnknown: it may be committed.
+            CorruptTable: it is committed but can't be published, or it may not stand; the message
+                says which.
+            InvalidRequest: it had ended, or one of its statements failed.
         """
         self._own.commit()
 
     def rollback(self) -> None:
-        """Forgets the changes."""
+        """Undo the changes, and end the transaction."""
         self._own.rollback()
 
     def savepoint(self, name: str) -> None:
-        """Marks this moment of the transaction. Raises InvalidRequest when it has ended."""
+        """Set a savepoint. Raises InvalidRequest when the transaction has ended."""
         self._own.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
-        """Undoes what was done since the savepoint.
+        """Undo the changes made since a savepoint.
 
         Raises InvalidRequest when there is no such savepoint, or the transaction has ended.
         """
@@ -230,9 +236,9 @@ class Transaction(Statements):
 
 
 class LakeSession(Streams):
-    """A session: statements one after the other, and its own current SQL transaction.
+    """A session: runs statements one after the other, and has its own current SQL transaction.
 
-    Any number of sessions may work at once, each used by one thread at a time.
+    Any number of sessions may work concurrently; each is used by one thread at a time.
     """
 
     def __init__(self, session: Session) -> None:
@@ -265,7 +271,7 @@ class LakeSession(Streams):
         title = f"{type(self).__name__} {lake_place(session.engine)}"
         return card(title, facts, ("database", "table", "version"), tables)
 
-    def _beside(self, method: str) -> None:
+    def _warn_beside(self, method: str) -> None:
         blocks = self._blocks.get(threading.get_ident(), ())
         if self._has_warned or not any(tx.state == "active" for tx in blocks):
             return
@@ -281,16 +287,16 @@ class LakeSession(Streams):
     def transaction(
         self, isolation: str | None = None, read_only: bool = False
     ) -> Iterator[Transaction]:
-        """A transaction for a `with` block: committed at its end, rolled back on an exception.
+        """Begin a transaction for a `with` block, which commits it; an exception rolls it back.
 
-        A statement outside of it that waits inside the block for one of its locks can never get it,
-        and is told at once (`Deadlock`). The session's own methods are no part of it: the first
-        one that is called inside the block, in its thread, warns.
+        Only the transaction's own methods are part of it. The first call of one of the session's
+        methods inside the block, in its thread, warns; it fails with `Deadlock` at once if it has
+        to wait for a lock of the transaction.
 
         Raises as `begin`, and at the block's end as `Transaction.commit`.
         """
         held = self.begin(isolation, read_only)
-        held._held().registration.set_ending_thread()
+        held._own_transaction().registration.set_ending_thread()
         thread = threading.get_ident()
         blocks = self._blocks.setdefault(thread, [])
         blocks.append(held)
@@ -307,7 +313,7 @@ class LakeSession(Streams):
             held.commit()
 
     def begin(self, isolation: str | None = None, read_only: bool = False) -> Transaction:
-        """A new transaction, beside the session's own SQL transaction and never joined to it.
+        """Begin a transaction that isn't joined to the session's own SQL transaction.
 
         Raises InvalidRequest for an unknown level, and when the session or the lake is closed;
         InvalidRequest or CorruptTable for a lake that has to be recovered first; Unavailable when
@@ -322,12 +328,12 @@ class LakeSession(Streams):
         isolation: str | None = None,
         attempts: int = 5,
     ) -> Value:
-        """Runs `work(tx)` in a transaction and commits it; a conflict runs it again.
+        """Run `work(tx)` in a transaction and commit it; repeat both after a conflict.
 
-        Waits grow from attempt to attempt and are jittered.
+        Waits between attempts grow and are jittered. Returns what `work` returned.
 
-        Raises the Conflict of the last attempt, and at once one that the same work would meet
-        again; InvalidRequest for fewer than one attempt; what `work` raises, and as `transaction`.
+        Raises the Conflict of the last attempt, or one that every attempt would meet;
+        InvalidRequest for fewer than one attempt; what `work` raises, and as `transaction`.
         """
         if attempts < 1:
             raise InvalidRequest(f"attempts={attempts}: expected at least 1")
@@ -354,14 +360,14 @@ class LakeSession(Streams):
         raise AssertionError("unreachable")
 
     def session(self) -> LakeSession:
-        """Another session on the same lake; it begins in the database `default`."""
+        """Open another session on the same lake; its current database is `default`."""
         return self._session_on(self._session.engine)
 
     def _session_on(self, engine: Engine) -> LakeSession:
         return LakeSession(Session(engine, HANDLERS, level=self._session.level))
 
     def conflicts(self) -> DataFrame:
-        """The conflicts that the lake's sessions met, oldest first: the view `txlake.conflicts`.
+        """Return the conflicts of the lake's sessions, oldest first: the view `txlake.conflicts`.
 
         A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
         name and its message. The last 1,000 are kept. Raises as `locks`.
@@ -369,14 +375,14 @@ class LakeSession(Streams):
         return self._view("txlake.conflicts")
 
     def explain_conflicts(self, sql: str) -> DataFrame:
-        """What a statement would read and change, and which concurrent writers would abort it.
+        """Return what a statement would read and change, and which writers would conflict with it.
 
-        The answer of `EXPLAIN CONFLICTS`: columns `part`, `subject`, `answer` (an error's name, or
+        As `EXPLAIN CONFLICTS`: columns `part`, `subject`, `answer` (an error's name, or
         that both commit) and `detail`. The statement isn't run.
 
         Raises InvalidRequest unless it is one statement, of a kind that EXPLAIN CONFLICTS takes.
         """
-        with self._asked():
+        with self._failing_on_error():
             rules = self._session.engine.plane.text_rules
             statements = parse(f"EXPLAIN CONFLICTS {sql}", rules=rules)
             if len(statements) != 1:
@@ -384,14 +390,14 @@ class LakeSession(Streams):
         return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
-        """The lake's open transactions, of all processes: the view `txlake.transactions`.
+        """Return the open transactions of all processes: the view `txlake.transactions`.
 
         Raises as `locks`.
         """
         return self._view("txlake.transactions")
 
     def locks(self) -> DataFrame:
-        """The locks held and waited for, of all processes: `sys.dm_tran_locks`.
+        """Return the granted and requested locks of all processes: `sys.dm_tran_locks`.
 
         Raises InvalidRequest when the session or the lake is closed, InvalidRequest or CorruptTable
         for a lake that has to be recovered first, Unavailable when the catalog can't be reached.
@@ -399,13 +405,13 @@ class LakeSession(Streams):
         return self._view("sys.dm_tran_locks")
 
     def view(self, name: str) -> pa.Table:
-        """What one of the lake's own views shows now, such as `sys.dm_tran_locks`. Needs no Spark.
+        """Return the rows of one of the lake's own views, such as `sys.dm_tran_locks`.
 
-        Read committed, in letter case as it comes; Redshift's also with `pg_catalog.` before them.
-        Times are in UTC.
+        Read committed, without Spark. The name's letter case doesn't matter; Redshift's views may
+        also be named with `pg_catalog.`. Times are in UTC.
 
-        Raises InvalidRequest when it isn't one of them (a view that was made by CREATE VIEW is a
-        query, for `read` or `sql`), and as `locks`.
+        Raises InvalidRequest for any other name (views made by CREATE VIEW are read by `read` and
+        `sql`), and as `locks`.
         """
         if not isinstance(name, str):
             raise InvalidRequest(f"expected a view's name, found {name!r:.80}")
@@ -416,11 +422,11 @@ class LakeSession(Streams):
         return self._session.engine.plane.frame(rows.schema, rows.rows)
 
     def attach(self, location: str, name: str | None = None) -> str:
-        """Makes the Delta table at a place a table of the lake; nothing is rewritten.
+        """Make an existing Delta table a table of the lake, and return its name.
 
-        From then on its commits go through the lake's catalog, and other engines read it and can't
-        write it. `name`: `table` or `database.table`; the folder's name by default. Returns the
-        name. A table whose attaching was cut short is attached by attaching it again.
+        Nothing is rewritten. From then on its commits go through the lake's catalog; other engines
+        can read the table but not write it. `name`: `table` or `database.table`; the folder's name
+        by default. If this is interrupted, do it again.
 
         Raises InvalidRequest when there is no table, the name is taken or the table is another
         lake's; UnsupportedFeature for a table that txlake doesn't write; a Conflict when another
@@ -429,29 +435,30 @@ class LakeSession(Streams):
         return attach(self._session, location, name)
 
     def detach(self, name: str) -> str:
-        """Gives a table up: its name goes, and it is a path table again that any engine writes.
+        """Make a table of the lake a path table again; return its URL.
 
-        Returns its place. Raises InvalidRequest when there is no such table, CorruptTable when its
-        log is ahead of the catalog, LockTimeout or Deadlock for its lock, and as
-        `Transaction.commit`.
+        Its name is removed, and any engine may write it.
+
+        Raises InvalidRequest when there is no such table, CorruptTable when its log is ahead of the
+        catalog, LockTimeout or Deadlock for its lock, and as `Transaction.commit`.
         """
         return detach(self._session, name)
 
     def changes_of(self, sequence: int) -> dict[str, DataFrame]:
-        """What one transaction changed, table by table: the changes of one instant of the lake.
+        """Return the rows that one transaction changed, by the name of the table.
 
-        By name, the tables that the transaction `sequence` wrote, that have a change data feed
-        (`lake.changes`), and that weren't dropped since. `txlake.commits` tells which versions
-        became true at which instant.
+        `sequence` is the instant that the transaction made. Tables without a change data feed
+        (`lake.changes`) and tables dropped since are left out. `txlake.commits` shows which
+        versions belong to which instant.
 
-        Raises InvalidRequest where there is no such instant, or where it is too old: the catalog
-        keeps the newest ones (`Settings.commits_kept`).
+        Raises InvalidRequest for an instant that doesn't exist, or that the catalog no longer has
+        (`Settings.commits_kept`).
         """
-        self._beside("changes_of")
+        self._warn_beside("changes_of")
         return changes_of(self._session, sequence)
 
     def close(self) -> None:
-        """Ends the session; its open transaction is rolled back."""
+        """End the session; its open transaction is rolled back."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -462,18 +469,18 @@ class LakeSession(Streams):
 
 
 class Lake(LakeSession):
-    """A lake: databases of named tables in a warehouse, and any table by its place.
+    """A lake: databases of named tables in a warehouse, and path tables.
 
     The lake itself is the default session.
     """
 
     def recover(self, *locations: str) -> Recovered:
-        """Brings the catalog up to the logs of the tables: one that was lost, or is from a backup.
+        """Rebuild the catalog from the tables' logs, after it was lost or restored from a backup.
 
-        Everything that is published stays. Looks through the warehouse; `locations` are tables of
-        the lake that lie elsewhere. The answer's `tables` are those that the catalog has again, its
-        `done` says what was changed besides, its `unknown` what the logs can't tell. Other
-        processes have to connect again, unless there was nothing to do.
+        Everything published stays. The warehouse is searched for tables; `locations` are tables of
+        the lake that lie elsewhere. In the result, `tables` are the tables that the catalog has
+        again, `done` the other changes, `unknown` what the logs don't say. Other processes have to
+        connect again, unless there was nothing to do.
 
         Raises InvalidRequest when the catalog is another lake's, CorruptTable where the warehouse's
         marker can't be read, Unavailable when the catalog or a store can't be reached or another
@@ -482,6 +489,6 @@ class Lake(LakeSession):
         return recover(self._session, locations)
 
     def close(self) -> None:
-        """Ends the default session and releases the catalog; Spark is left running."""
+        """End the default session and release the catalog; Spark keeps running."""
         self._session.close()
         self._session.engine.close()

@@ -1,6 +1,6 @@
-"""What a lake, a session and a transaction can all be asked: SQL, reads, writes, tables.
+"""The methods that a lake, a session and a transaction share: SQL, reads, writes, tables.
 
-Owns the arguments of those methods; the statements made of them are carried out by `session`.
+Owns the arguments of those methods; `session` carries out the statements made of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
 from txlake.session.command import AsRows, R
 from txlake.session.session import Session
-from txlake.session.transaction import Transaction as Held
+from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
 from txlake.sql.statements import (
@@ -45,27 +45,27 @@ PartitionOverwrite = Literal["static", "dynamic"]
 
 
 class Statements:
-    """What a lake, a session and a transaction can all be asked."""
+    """The statements that a lake, a session and a transaction carry out: SQL, reads, writes."""
 
     _session: Session
 
-    def _held(self) -> Held | None:
-        """The transaction that statements run in; None for the session's own."""
+    def _own_transaction(self) -> SessionTransaction | None:
+        """Return the transaction that statements run in; None for the session's current one."""
         return None
 
-    def _beside(self, method: str) -> None:
-        """A method is called; a session warns where a transaction's own was probably meant."""
+    def _warn_beside(self, method: str) -> None:
+        """Warn, in a session, that a method is called where a transaction's was probably meant."""
 
     def _run(self, statement: Statement) -> DataFrame:
-        return self._session.execute_in(self._held_or_current(), statement)
+        return self._session.execute_in(self._own_or_current(), statement)
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """What can't even be understood fails the open transaction as a failed statement does."""
+    def _failing_on_error(self) -> Iterator[None]:
+        """Fail the open transaction when the arguments in the block are refused."""
         try:
             yield
         except BaseException as error:
-            held = self._held() or self._session.current
+            held = self._own_transaction() or self._session.current
             if held is not None:
                 held.fail(error)
             raise
@@ -73,21 +73,21 @@ class Statements:
     def sql(
         self, text: str, args: Mapping[str, object] | Sequence[object] | None = None
     ) -> DataFrame:
-        """Runs SQL: one statement, or several separated by `;`, whose last result is returned.
+        """Run SQL: one statement, or several separated by `;`; return the result of the last.
 
-        A query gives its rows; INSERT, UPDATE, DELETE and MERGE one row of counts
+        The result of a query is its rows; of INSERT, UPDATE, DELETE and MERGE one row of counts
         (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
 
-        Raises InvalidRequest that points at the place in the text that isn't understood, or says
-        what the statement can't do; LockTimeout or Deadlock for a lock that isn't granted;
+        Raises InvalidRequest for a text that can't be parsed, with the position, and for a
+        statement that can't be carried out; LockTimeout or Deadlock for a lock that isn't granted;
         UnsupportedFeature for a table that txlake doesn't read or write. A change outside of a
         transaction raises also as `Transaction.commit`.
         """
-        self._beside("sql")
+        self._warn_beside("sql")
         plane = self._session.engine.plane
-        return self._answered(text, args, plane, reader=plane.relations)
+        return self._run_sql(text, args, plane, reader=plane.relations)
 
-    def _answered(
+    def _run_sql(
         self,
         text: str,
         args: Mapping[str, object] | Sequence[object] | None,
@@ -95,12 +95,12 @@ class Statements:
         *,
         reader: QueryReader | None = None,
     ) -> R | DataFrame:
-        """The answer of SQL's last statement; what no query gives is made `by` this.
+        """Run SQL as `sql` does; `by` makes the rows of results that no query returns.
 
-        `reader`: of queries that are valid in Spark alone; without it they aren't understood.
+        `reader` finds the tables of queries that only Spark can parse; without it they are refused.
         """
         plane = self._session.engine.plane
-        with self._asked():
+        with self._failing_on_error():
             rules = plane.text_rules
             statements = parse(text, args, rules, reader=reader)
             if not statements:
@@ -109,17 +109,17 @@ class Statements:
         for place in range(len(statements)):
             if place and (current := plane.text_rules) != rules:  # by SET before it
                 rules = current
-                with self._asked():
+                with self._failing_on_error():
                     statements = parse(text, args, rules, reader=reader)
             statement: Statement = statements[place]
             if isinstance(statement, Select) and isinstance(by, AsRows):
                 statement = replace(statement, as_values=True)
-            result = self._session.answer_in(self._held_or_current(), statement)(by)
+            result = self._session.answer_in(self._own_or_current(), statement)(by)
         assert result is not None
         return result
 
-    def _held_or_current(self) -> Held | None:
-        held = self._held()
+    def _own_or_current(self) -> SessionTransaction | None:
+        held = self._own_transaction()
         return self._session.current if held is None else held
 
     def read(
@@ -131,20 +131,22 @@ class Statements:
         where: str | Column | None = None,
         columns: Sequence[str] | None = None,
     ) -> DataFrame:
-        """The rows of a table, now or as they were at a version or timestamp.
+        """Return the rows of a table, at its newest or an earlier version or a timestamp.
 
-        Files that hold no row for which `where` is true are not read.
+        Only rows for which `where` is true; files without any are not read.
 
         Raises InvalidRequest when there is no such table, version or column, UnsupportedFeature for
         a table that txlake doesn't read, CorruptTable for a damaged log, and Unavailable when the
         store or the catalog can't be reached.
         """
-        self._beside("read")
-        with self._asked():
+        self._warn_beside("read")
+        with self._failing_on_error():
             named = named_table(table)
             travel = _travel(table, version, timestamp)
             condition = condition_of(where, (), "where")
-        return self._session.read(named, travel, condition, columns, transaction=self._held())
+        return self._session.read(
+            named, travel, condition, columns, transaction=self._own_transaction()
+        )
 
     def changes(
         self,
@@ -155,18 +157,18 @@ class Statements:
         from_timestamp: str | datetime.datetime | None = None,
         to_timestamp: str | datetime.datetime | None = None,
     ) -> DataFrame:
-        """The change data feed of a table: each row that was inserted, deleted or updated.
+        """Return the change data feed of a table: each row that was inserted, deleted or updated.
 
-        Both ends belong to it; without an end it goes to the newest version, in a transaction to
-        the one that it reads. The columns are the table's at the last version, then
+        The range includes both ends; without an end it ends with the newest version, in a
+        transaction with the version that it reads. The columns are the table's at the last version, then
         `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
         `_commit_version` and `_commit_timestamp`. The same as SQL's `table_changes`.
 
         Raises InvalidRequest where a version has no feed (`delta.enableChangeDataFeed`), was
-        cleaned up, or isn't there; for a change of the schema that can't be shown; and as `read`.
+        cleaned up or doesn't exist; for a schema change that can't be shown; and as `read`.
         """
-        self._beside("changes")
-        with self._asked():
+        self._warn_beside("changes")
+        with self._failing_on_error():
             named = named_table(table)
             first = _end(table, "from", from_version, from_timestamp)
             if first is None:
@@ -190,12 +192,12 @@ class Statements:
         app_id: str | None = None,
         app_version: int | None = None,
     ) -> None:
-        """Writes rows by column name, creating the table where there is none.
+        """Write rows by column name; create the table if there is none.
 
         Args:
             df: a DataFrame of Spark, pandas, pyarrow or polars.
-            table: a name or a place.
-            mode: what an existing table means: "error", "append", "overwrite" or "ignore".
+            table: a name, or the path or URL of a path table.
+            mode: what is done with an existing table: "error", "append", "overwrite", "ignore".
             partition_by: the partition columns of a new table.
             replace_where: with "overwrite": only rows for which this is true are replaced, and
                 every new row must match it.
@@ -204,15 +206,15 @@ class Statements:
             merge_schema: columns that the table doesn't have are added to it.
             partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
                 into are replaced.
-            app_id, app_version: written once per pair, however often it is retried.
+            app_id, app_version: the write is carried out once per pair, and ignored afterwards.
 
         Raises InvalidRequest for rows that don't fit the table or its constraints, and for a table
         that `mode` doesn't expect; UnsupportedFeature for a table that txlake doesn't write; a
         Conflict when `df` shows rows that others changed since. Outside of a transaction it raises
         also as `Transaction.commit`.
         """
-        self._beside("write")
-        with self._asked():
+        self._warn_beside("write")
+        with self._failing_on_error():
             one_of(Mode, "mode", mode)
             one_of(PartitionOverwrite, "partition_overwrite", partition_overwrite)
             partitions = partition_by
@@ -231,16 +233,16 @@ class Statements:
                 app_id=app_id,
                 app_version=app_version,
             )
-        self._session.carry_out(self._held() or self._session.current, statement)
+        self._session.carry_out(self._own_transaction() or self._session.current, statement)
 
     def table(self, table: str) -> DeltaTable:
-        """The table as a DeltaTable. Raises InvalidRequest when there is none.
+        """Return a table as a DeltaTable. Raises InvalidRequest when there is none.
 
-        It runs no statement: a transaction goes on when there is no such table.
+        The error doesn't fail an open transaction, since no statement was run.
         """
-        self._beside("table")
+        self._warn_beside("table")
         named = named_table(table)
-        executor = Executor(self._session, self._held())
+        executor = Executor(self._session, self._own_transaction())
         if not executor.exists(named):
             raise self._missing(named)
         return DeltaTable(executor, named)
@@ -251,11 +253,11 @@ class Statements:
             return InvalidRequest(
                 f"{table.location} is not a Delta table; check the path, or create the table first"
             )
-        return unknown_table(session.engine, self._held(), session.database, table)
+        return unknown_table(session.engine, self._own_transaction(), session.database, table)
 
 
 def named_table(table: str) -> Table:
-    """The table that a call names. Raises InvalidRequest for what is no name and no place."""
+    """Return the table of a name, path or URL. Raises InvalidRequest if it is none of them."""
     if not isinstance(table, str):
         raise InvalidRequest(f"expected a table's name or place, found {table!r}")
     return table_of(table)
@@ -276,7 +278,7 @@ def _travel(
 def _end(
     table: str, side: str, version: int | None, timestamp: str | datetime.datetime | None
 ) -> TimeTravel | None:
-    """One end of a range of versions; None where it isn't given."""
+    """Return one end of a range of versions; None if neither argument is given."""
     if version is not None and timestamp is not None:
         raise InvalidRequest(f"{table}: give {side}_version or {side}_timestamp, not both")
     if version is not None and (type(version) is not int or version < 0):
@@ -287,16 +289,16 @@ def _end(
 
 
 def one_of(kinds: object, name: str, value: str) -> None:
-    """Raises InvalidRequest unless the value is one of a Literal's."""
+    """Raise InvalidRequest unless the value is one of the Literal type `kinds`."""
     if value not in get_args(kinds):
         *most, last = map(repr, get_args(kinds))
         raise InvalidRequest(f"{name}={value!r}: expected {', '.join(most)} or {last}")
 
 
 class Executor:
-    """Statements for DeltaTable, in a transaction or in the session's own."""
+    """Runs a DeltaTable's statements in a transaction, or in the session's current one."""
 
-    def __init__(self, session: Session, transaction: Held | None) -> None:
+    def __init__(self, session: Session, transaction: SessionTransaction | None) -> None:
         self._session = session
         self._transaction = transaction
 
@@ -306,23 +308,23 @@ class Executor:
         return self._session.spark
 
     def execute(self, statement: Statement) -> DataFrame:
-        """Carries the statement out."""
+        """Run a statement."""
         if self._transaction is None:
             return self._session.execute(statement)
         return self._session.execute_in(self._transaction, statement)
 
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
-        """The table's rows."""
+        """Return the table's rows."""
         return self._session.frame(table, travel, transaction=self._transaction)
 
     def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
-        """The table's state."""
+        """Return the table's snapshot."""
         return self._session.snapshot(table, travel, transaction=self._transaction)
 
     def glance(self, table: Table) -> Snapshot | None:
-        """The table's state; None in an open transaction, which a look that fails would fail."""
+        """Return the table's snapshot; None in a transaction, which an error would fail."""
         return None if self._transaction is not None else self._session.glance(table)
 
     def exists(self, table: Table) -> bool:
-        """Whether there is such a table."""
+        """Return whether the table exists."""
         return self._session.exists(table, transaction=self._transaction)

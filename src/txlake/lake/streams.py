@@ -31,7 +31,7 @@ from txlake.lake.streaming.progress import Progress, last_batch, require_unbroke
 from txlake.protocol.actions import Txn
 from txlake.session.engine import Engine
 from txlake.session.session import Session
-from txlake.session.transaction import Transaction as Held
+from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.spark.package_loading import module_loader
 from txlake.spark.plane import SparkPlane
 from txlake.spark.scan_lineage import analyzed_plan
@@ -61,7 +61,7 @@ class BatchTransaction(Protocol):
 
     _session: Session
 
-    def _held(self) -> Held: ...
+    def _own_transaction(self) -> SessionTransaction: ...
 
 
 class BatchSession(Protocol):
@@ -127,7 +127,7 @@ class TableSink:
         )
 
         def write(tx: BatchTransaction) -> None:
-            held = tx._held()
+            held = tx._own_transaction()
             held.user_metadata = self.user_metadata
             tx._session.carry_out(held, statement)
 
@@ -159,7 +159,7 @@ class BatchWork:
         session._session.database = self.database
 
         def run(tx: BatchTransaction) -> None:
-            held = tx._held()
+            held = tx._own_transaction()
             held.before_commit(partial(_sign, held, progress, query_id, batch_id))
             self.work(tx, batch)
 
@@ -176,7 +176,7 @@ def _evaluate(batch: DataFrame | pa.Table) -> None:
         batch.write.format("noop").mode("overwrite").save()
 
 
-def _sign(held: Held, progress: Progress, query_id: str, batch_id: int) -> None:
+def _sign(held: SessionTransaction, progress: Progress, query_id: str, batch_id: int) -> None:
     """Makes the micro-batch part of what every table that it changes knows of the query.
 
     Raises InvalidRequest when a table has it already: another process runs the same query.
@@ -215,7 +215,7 @@ class Streams(Statements):
         streams don't have. The stream stops with the same errors for a commit that changes rows,
         unless it reads changes, a table that was replaced, and a schema that changed.
         """
-        self._beside("read_stream")
+        self._warn_beside("read_stream")
         return stream_of(self._session, named_table(table), camel_options(options))
 
     def write_stream(
@@ -251,7 +251,7 @@ class Streams(Statements):
         be, and for a checkpoint that is another sink's, or ahead of the table. The query stops with
         what `write` raises.
         """
-        self._beside("write_stream")
+        self._warn_beside("write_stream")
         one_of(OutputMode, "output_mode", output_mode)
         if overwrite_schema and output_mode != "complete":
             raise InvalidRequest(
@@ -301,7 +301,7 @@ class Streams(Statements):
 
         Raises InvalidRequest as `write_stream`.
         """
-        self._beside("foreach_batch")
+        self._warn_beside("foreach_batch")
         if not callable(work):
             raise InvalidRequest(f"expected work(tx, batch), found {work!r:.80}")
         if attempts < 1:

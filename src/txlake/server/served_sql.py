@@ -114,7 +114,7 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
         session.fail(error)
         raise
     with _statement_timeout(call, session):
-        rows = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
+        rows = LakeSession(session)._run_sql(script.statement, script.parameters, AsRows())
         try:
             with spark_errors():
                 result = _result(rows, call.served_lake.limits.sql_rows_max)

@@ -36,7 +36,7 @@ OPEN = "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
 
 def run(lake: Lake, text: str) -> list[tuple[object, ...]]:
     """The rows of a script's last statement, without Spark."""
-    found = lake._answered(text, None, AsRows())
+    found = lake._run_sql(text, None, AsRows())
     if isinstance(found, Rows):
         return [tuple(row) for row in found.rows]
     return [tuple(row) for row in found.collect()]

@@ -108,7 +108,7 @@ def test_a_batch_that_was_noted_and_not_committed_is_done(lake: txlake.Lake) -> 
 
     def unlucky(tx: Any, batch: Any) -> None:
         work(tx, batch)
-        tx._held().before_commit(killed)
+        tx._own_transaction().before_commit(killed)
 
     commit(lake, 0)
     with pytest.raises(RuntimeError, match="killed here"):

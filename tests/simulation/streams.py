@@ -21,10 +21,10 @@ from tests.simulation.records import Record, Violation
 from tests.simulation.rows.files import live_rows
 from tests.simulation.statements import Insert, Row, Rows, State
 from txlake.errors import InvalidRequest
+from txlake.lake.micro_batches import BatchWork, TableSink
 from txlake.lake.streaming.offsets import Offset
 from txlake.lake.streaming.options import source_options
 from txlake.lake.streaming.source import Source
-from txlake.lake.streams import BatchWork, TableSink
 from txlake.protocol.actions import Add
 from txlake.session.engine import Engine
 from txlake.session.session import Session

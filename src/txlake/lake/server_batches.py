@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from txlake.lake.lake import Lake, open_session
-from txlake.lake.streams import BatchWork, TableSink, engine_of_batches, id_of_query
+from txlake.lake.micro_batches import BatchWork, TableSink
+from txlake.lake.streaming.checkpoints import id_of_query
+from txlake.lake.streams import engine_of_batches
 from txlake.session.engine import Engine
 from txlake.settings import RetrySettings, Settings
 from txlake.spark.spark_sessions import is_same
@@ -33,7 +35,7 @@ def commit(
     batch: DataFrame,
     batch_id: int,
 ) -> None:
-    """Commits a micro-batch as the user's process would; see `lake.streams`.
+    """Commit a micro-batch as the user's process would; see `lake.micro_batches`.
 
     `connection`: the arguments of `open_session`; `kind` and `given`: what is done with the batch.
     """

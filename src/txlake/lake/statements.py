@@ -160,9 +160,9 @@ class Statements:
         """Return the change data feed of a table: each row that was inserted, deleted or updated.
 
         The range includes both ends; without an end it ends with the newest version, in a
-        transaction with the version that it reads. The columns are the table's at the last version, then
-        `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
-        `_commit_version` and `_commit_timestamp`. The same as SQL's `table_changes`.
+        transaction with the version that it reads. The columns are those of the table at the last
+        version, then `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
+        `_commit_version` and `_commit_timestamp`. As SQL's `table_changes`.
 
         Raises InvalidRequest where a version has no feed (`delta.enableChangeDataFeed`), was
         cleaned up or doesn't exist; for a schema change that can't be shown; and as `read`.

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
-from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
+from txlake.lake.micro_batches import OutputMode
+from txlake.lake.streams import require_own_checkpoint, started, stream_of, table_sink
 from txlake.lake.tables.enabled_sessions import end_transactions_per_batch, stream_start
 from txlake.lake.tables.errors import refusal
 from txlake.spark.spark_sessions import is_connect

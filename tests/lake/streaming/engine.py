@@ -20,12 +20,12 @@ import pyarrow as pa
 
 import txlake
 from tests.lake.streaming.worker import COUNTS, FILES, NAME, NAME_SINK, PATH, PATH_SINK, ROWS
+from txlake.lake.micro_batches import BatchWork, TableSink
 from txlake.lake.streaming.offsets import Offset
 from txlake.lake.streaming.opening import create_session, find_table
 from txlake.lake.streaming.options import Place, source_options
 from txlake.lake.streaming.planning import stream_task, task_file
 from txlake.lake.streaming.source import Source
-from txlake.lake.streams import BatchWork, TableSink
 
 SINKS = (PATH_SINK, NAME_SINK, ROWS)
 

@@ -11,8 +11,8 @@ import pytest
 
 import txlake
 from txlake.errors import Conflict, CorruptTable, InvalidRequest
+from txlake.lake.micro_batches import BatchWork, TableSink
 from txlake.lake.streaming.progress import FOLDER, Progress
-from txlake.lake.streams import BatchWork, TableSink
 from txlake.sql.statements import table_of
 
 QUERY = "0000-1111"

@@ -107,7 +107,7 @@ def _release(scope: ControlScope, statement: ReleaseSavepoint) -> Answer:
 
 
 def _set_isolation(scope: ControlScope, statement: SetIsolation) -> Answer:
-    """Sets the session's level; an open transaction's is raised where it is looser."""
+    """Set the session's level, and raise the open transaction's if it is looser."""
     session, current = scope.session, scope.transaction
     database = session.engine.catalog.database(session.database)
     if current is None:
@@ -123,7 +123,7 @@ def _set_isolation(scope: ControlScope, statement: SetIsolation) -> Answer:
 
 
 def _show_isolation(scope: ControlScope, _: ShowIsolation) -> Answer:
-    """The level in force, of the open transaction or of the session's next."""
+    """Return the isolation level of the open transaction, or else of the session."""
     session, current = scope.session, scope.transaction
     if current is not None:
         current.require_active()

@@ -38,18 +38,18 @@ class ScriptSession:
         return self._session.spark
 
     def run(self, statement: Statement) -> None:
-        """Carries out a statement."""
+        """Run a statement."""
         self._session.execute_in(self._transaction, statement)
 
     def truth(self, condition: SqlText) -> bool:
-        """Whether a condition is true; null is not."""
+        """Return whether a condition is true; null is not."""
         value = self._value(as_query(condition))
         if value is not None and not isinstance(value, bool):
             raise InvalidRequest(f"expected a condition, found {value!r} of {condition.text!r}")
         return bool(value)
 
     def text(self, query: SqlText) -> str:
-        """The text that a query of one value gives."""
+        """Return the text that is a query's one value."""
         value = self._value(query)
         if not isinstance(value, str):
             raise InvalidRequest(f"expected a text, found {value!r} of {query.text!r}")
@@ -79,7 +79,7 @@ class ScriptSession:
         return SqlText(literal.format(sql_literal(row[0], rules=rules)))
 
     def declare(self, name: str, data_type: str | None, default: SqlText | None) -> _Before:
-        """Makes a variable; what it was before."""
+        """Declare a variable; return what `restore` needs to undo that."""
         before = self._before(name)
         kind = data_type
         if kind is None:
@@ -96,7 +96,7 @@ class ScriptSession:
         return before
 
     def restore(self, name: str, before: object) -> None:
-        """Takes a variable away; what it was before is there again."""
+        """Drop a variable, and restore the one that it replaced."""
         with spark_errors():
             self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
             if isinstance(before, tuple):
@@ -106,11 +106,11 @@ class ScriptSession:
                 self._give([name], self._spark.createDataFrame([row], schema))
 
     def assign(self, names: Sequence[str], query: SqlText) -> None:
-        """Gives variables the values of a query's one row; nulls where it has none."""
+        """Assign the values of a query's one row to variables; nulls if it has no row."""
         self._give(names, self._query(query))
 
     def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
-        """Comes once for each row of a query, its columns being variables meanwhile."""
+        """Yield once for each row of a query, whose columns are variables meanwhile."""
         frame = self._query(query)
         columns = list(frame.columns)
         if len({name.lower() for name in columns}) < len(columns):
@@ -136,7 +136,7 @@ class ScriptSession:
                 self.restore(name, before)
 
     def mark(self) -> Callable[[], None]:
-        """What undoes all that is done from here on."""
+        """Return a function that undoes the changes made after this call."""
         transaction = self._transaction
         assert transaction is not None, "a script has a transaction"
         if self._is_marked:

@@ -31,31 +31,31 @@ class ScriptEnvironment(Protocol):
     """What a script's steps act on: statements, queries and variables of a session."""
 
     def run(self, statement: Statement) -> None:
-        """Carries out a statement."""
+        """Run a statement."""
 
     def truth(self, condition: SqlText) -> bool:
-        """Whether a condition is true; null is not."""
+        """Return whether a condition is true; null is not."""
 
     def text(self, query: SqlText) -> str:
-        """The text that a query of one value gives."""
+        """Return the text that is a query's one value."""
 
     def constant(self, expression: SqlText) -> SqlText:
         """Return the present value of an expression of constants and variables, as a constant."""
 
     def declare(self, name: str, data_type: str | None, default: SqlText | None) -> object:
-        """Makes a variable; what `restore` needs to have things as they were."""
+        """Declare a variable; return what `restore` needs to undo that."""
 
     def restore(self, name: str, before: object) -> None:
-        """Takes a variable away."""
+        """Drop a variable, and restore the one that it replaced."""
 
     def assign(self, names: Sequence[str], query: SqlText) -> None:
-        """Gives variables the values of a query's one row; nulls where it has none."""
+        """Assign the values of a query's one row to variables; nulls if it has no row."""
 
     def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
-        """Comes once for each row of a query, its columns being variables meanwhile."""
+        """Yield once for each row of a query, whose columns are variables meanwhile."""
 
     def mark(self) -> Callable[[], None]:
-        """What undoes all that is done from here on."""
+        """Return a function that undoes the changes made after this call."""
 
 
 class Signaled(InvalidRequest):
@@ -100,7 +100,7 @@ class Script:
         self._handled: list[InvalidRequest] = []
 
     def run(self, block: Block) -> None:
-        """Runs a block. What it raises no handler of its own took."""
+        """Run a block. Raises the errors that no handler of the block catches."""
         scope = _Scope(block.handlers)
         declared: list[tuple[str, object]] = []
         depth = len(self._scopes)
@@ -182,7 +182,7 @@ class Script:
                 return
 
     def _once(self, steps: Sequence[Step], label: str | None) -> bool:
-        """Runs a loop's steps; whether the loop goes on."""
+        """Run a loop's steps once; return whether the loop goes on."""
         try:
             self._steps(steps)
         except _Jumped as jumped:
@@ -204,7 +204,7 @@ class Script:
                 close()
 
     def _truth(self, condition: SqlText) -> bool | None:
-        """Whether a condition is true; None when it failed and a handler took that."""
+        """Return whether a condition is true; None if it failed and a handler caught the error."""
         found: list[bool] = []
         self._guarded(lambda: found.append(self._environment.truth(condition)))
         return found[0] if found else None
@@ -222,7 +222,7 @@ class Script:
         raise Signaled(f"[SQLSTATE {step.state}] {said}", step.state)
 
     def _guarded(self, work: Callable[[], object]) -> bool:
-        """Does a part that can fail; False when a CONTINUE handler took its failure.
+        """Run a step; return False if a CONTINUE handler caught its error.
 
         What it did before it failed is undone, so that a handler finds the lake as the part did.
         """
@@ -256,7 +256,7 @@ class Script:
             self._handled.pop()
 
     def _handler_of(self, error: InvalidRequest) -> tuple[int, Handler] | None:
-        """The innermost block's most specific handler, and the block's depth."""
+        """Return an error's most specific handler in the innermost block, and the block's depth."""
         names = _names_of(error)
         for depth in range(len(self._scopes) - 1, -1, -1):
             handlers = self._scopes[depth].handlers
@@ -276,7 +276,7 @@ def _no_branch() -> None:
 
 
 def _names_of(error: InvalidRequest) -> list[str]:
-    """By what handlers name an error, the most specific first."""
+    """Return the names by which handlers catch an error, the most specific first."""
     cause = error.__cause__
     condition = getattr(cause, "getCondition", lambda: None)()
     state = getattr(cause, "getSqlState", lambda: None)()

@@ -71,7 +71,7 @@ class LogFiles(Protocol):
         ...
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`. Raises FileNotFoundError."""
+        """Return `length` bytes from `offset`. Raises FileNotFoundError."""
         ...
 
     def head(self, path: str) -> StoredObject | None:
@@ -175,7 +175,7 @@ class CatalogManagedFiles:
         return self._store.get(path) if commit is None else commit_content(self._store, commit)
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        """As `get`, of `length` bytes from `offset`."""
+        """Return `length` bytes from `offset`, as `get`."""
         self._require(path)
         if self._pending(path) is None:
             return self._store.get_range(path, offset, length)

@@ -210,7 +210,7 @@ def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int
 
 
 def _write_hint(log: TableLog, hint: Hint) -> None:
-    """Point to this checkpoint unless the hint is at a newer one. A lost hint is no loss."""
+    """Write the hint for this checkpoint, unless it names a newer one; ignore a failed write."""
     try:
         try:
             known = read_hint(log.store.get(LAST_CHECKPOINT_PATH))

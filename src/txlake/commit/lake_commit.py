@@ -239,7 +239,7 @@ class LakeCommitter:
         require_versions_free([(one.following.log, one.commit.version) for one in made])
 
     def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
-        """Never raises."""
+        """Publish the commits; a failure is logged, not raised."""
         newest = [
             RatifiedCommit(
                 one.following.log.store,

@@ -98,7 +98,7 @@ def _mode_in_force(before: Snapshot) -> str | None:
 
 
 def _check_schema(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Names and partition columns; columns that are there already may have odd names."""
+    """Check the names and the partition columns; existing columns may have invalid names."""
     try:
         schema = parse_schema(metadata.schema_string)
     except CorruptTable as error:

@@ -65,7 +65,7 @@ class PathCommitter:
     def winners(
         self, following: Rebase, latest: Snapshot
     ) -> Sequence[ConcurrentCommit] | CommittedAttempt:
-        """As `Committer.winners`: a reply was lost, or the store's client sent the commit twice.
+        """Return the winners, as `Committer.winners`; a reply was lost or a request sent twice.
 
         Raises InvalidRequest when the table belongs to a catalog.
         """

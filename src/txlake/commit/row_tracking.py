@@ -138,7 +138,7 @@ def assign(
 def _unnumbered(
     actions: Iterable[Action], previous: Snapshot, metadata: Metadata
 ) -> tuple[Add, ...]:
-    """Live files without ids, when this commit turns row tracking on."""
+    """Return the live files without row ids, if the commit enables row tracking."""
     sets_metadata = any(isinstance(action, Metadata) for action in actions)
     if previous.version < 0 or not sets_metadata or not is_enabled(metadata.configuration):
         return ()

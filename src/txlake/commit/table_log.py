@@ -147,7 +147,7 @@ class TableLog:
         return state
 
     def latest_or_none(self) -> Snapshot | None:
-        """As `latest`; None when there is no Delta table."""
+        """Return the latest snapshot, as `latest`; None if there is no Delta table."""
         latest = self._latest
         if self._ledger_files is not None:
             head = self._ledger_files.refresh()

@@ -41,7 +41,7 @@ def session_on(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Session:
-    """The default session of the lake at a location, which is made on first use.
+    """Return the default session of the lake at a location; create the lake on first use.
 
     Raises InvalidRequest for a location or an option that can't be, and as `open_lake`.
     """
@@ -74,7 +74,7 @@ def unity_session_on(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Session:
-    """The default session of a catalog of a Unity Catalog's server.
+    """Return the default session of a catalog of a Unity Catalog server.
 
     Raises InvalidRequest for an address or an option that can't be, and where the server has no
     such catalog or doesn't let us in; Unavailable where it can't be reached.
@@ -143,5 +143,5 @@ def _catalog(url: str | None, warehouse_url: str, system: System, settings: Sett
 
 @functools.cache
 def _catalog_in_memory(warehouse_url: str, process: int) -> Catalog:
-    """The names of a lake in memory, which is one for the whole process as its store is."""
+    """Return the catalog of a lake in memory; there is one for each URL in the process."""
     return Catalog("sqlite://", System())

@@ -51,7 +51,7 @@ def connect(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Lake:
-    """Opens a lake, creating it on first use; or a catalog of a Unity Catalog.
+    """Open a lake, creating it on first use; or a catalog of a Unity Catalog server.
 
     Args:
         location: the warehouse: a folder or a URL (file, s3, gs, az, memory); none of a Unity

@@ -58,7 +58,7 @@ class Log:
 
     @classmethod
     def over(cls, log: TableLog) -> Log:
-        """The public form of a log that is open already."""
+        """Return the public form of an open log."""
         wrapped = cls.__new__(cls)
         wrapped._log = log
         return wrapped
@@ -68,7 +68,7 @@ class Log:
         version: int | None = None,
         timestamp: str | int | datetime.datetime | datetime.date | None = None,
     ) -> LogSnapshot:
-        """The newest version, a given one, or the newest at or before a moment.
+        """Return the newest version's snapshot, a given one's, or the newest at or before a time.
 
         `timestamp`: a datetime, a date, a text like `2026-01-31 12:00:00.000` (UTC unless it says
         otherwise), or milliseconds since the epoch. Raises InvalidRequest when there is no table or
@@ -79,11 +79,11 @@ class Log:
         return LogSnapshot(self._log.snapshot(_whole("version", version), moment))
 
     def update(self) -> LogSnapshot:
-        """The newest version, after a look at what others committed. Raises as `snapshot`."""
+        """Return the newest version's snapshot, read anew. Raises as `snapshot`."""
         return self.snapshot()
 
     def checkpoint(self) -> int:
-        """Writes a checkpoint of the newest version, whatever its turn; returns the version.
+        """Write a checkpoint of the newest version, due or not; return the version.
 
         Its kind is what the table asks for (`delta.checkpointPolicy`). Raises InvalidRequest when
         there is no table, UnsupportedFeature when the table needs a feature that isn't written
@@ -95,7 +95,7 @@ class Log:
         return write_checkpoint(self._log, snapshot)
 
     def history(self, limit: int | None = None) -> list[dict[str, object]]:
-        """What the newest `limit` commits (all when None) say of themselves, newest first.
+        """Return the `commitInfo` of the newest `limit` commits (None: of all), newest first.
 
         Keys as the columns of DESCRIBE HISTORY; `timestamp` in milliseconds since the epoch.
         Raises InvalidRequest for a limit below 1, and as `snapshot`.
@@ -105,7 +105,7 @@ class Log:
     def start_transaction(
         self, isolation: str | None = None, read_version: int | None = None
     ) -> LogTransaction:
-        """A transaction that reads the newest version, or a given one.
+        """Begin a transaction that reads the newest version, or a given one.
 
         On an empty location it reads version -1 and its commit creates the table. `isolation`:
         "serializable", "write_serializable" or "snapshot"; the stricter of it and the table's
@@ -168,16 +168,16 @@ class LogSnapshot:
         return cast("dict[str, object]", action_to_object(self._snapshot.metadata)["metaData"])
 
     def app_version(self, app_id: str) -> int | None:
-        """The newest version that the application has written, None when it never did."""
+        """Return the newest version that an application wrote; None if it never did."""
         return self._snapshot.app_version(app_id)
 
     def domain(self, name: str) -> str | None:
-        """The configuration of a metadata domain, None when there is none."""
+        """Return the configuration of a metadata domain; None if there is none."""
         domain = self._snapshot.domains.get(name)
         return None if domain is None else domain.configuration
 
     def files(self, where: str | None = None) -> pa.Table:
-        """The files that may hold rows for which `where` is true; all of them without.
+        """Return the files that may have rows for which `where` is true; without it all files.
 
         One row a file: path (decoded), size, partition_values (by physical names), stats,
         deletion_vector, and the other fields of its `add` action, in snake_case. Raises
@@ -205,7 +205,7 @@ class LogTransaction:
         return LogSnapshot(self._transaction.base)
 
     def read(self, where: str | None = None, *, files: bool = True) -> pa.Table:
-        """The files that may hold rows for which `where` is true; without it, of the whole table.
+        """Read the files that may have rows for which `where` is true; without it all files.
 
         The predicate and the files are in the read set; with `files=False` the predicate alone is,
         so that only rows which a winner adds count against it (a dynamic partition overwrite).
@@ -217,7 +217,7 @@ class LogTransaction:
         return public_files(base.select(predicate))
 
     def read_files(self, paths: Iterable[str]) -> pa.Table:
-        """Just these files, by their paths, decoded or as in the log; they are in the read set.
+        """Read just these files, by their paths, decoded or as in the log.
 
         Raises InvalidRequest when one isn't in the table.
         """
@@ -234,7 +234,7 @@ class LogTransaction:
         return public_files(files_table(found))
 
     def app_version(self, app_id: str) -> int | None:
-        """The newest version that the application has written; the commit depends on it."""
+        """Read the newest version that an application wrote; the commit depends on it."""
         return self._transaction.app_version(app_id)
 
     def commit(
@@ -245,7 +245,7 @@ class LogTransaction:
         tags: Mapping[str, str] | None = None,
         user_metadata: str | None = None,
     ) -> Committed:
-        """Commits the actions, dictionaries as in the log's JSON, all or nothing, once.
+        """Commit the actions, given as dictionaries as in the log's JSON, all or none.
 
         A `remove` may give just its path. No actions make no version; the first commit of a table
         must hold a metaData. Raises InvalidRequest for a
@@ -287,7 +287,7 @@ class Committed:
 
 
 def sources_tag(sources: Iterable[Sequence[object]]) -> str:
-    """The value of an output's tag `txlake.sources`: which rows it holds, in order.
+    """Return the value of a file's tag `txlake.sources`: the rows that it has, in order.
 
     Each source is (path as in the log, deletion vector id or None, first live row, number of live
     rows); the output's rows are exactly those live rows. Raises InvalidRequest for anything else.
@@ -308,7 +308,7 @@ def sources_tag(sources: Iterable[Sequence[object]]) -> str:
 
 
 def public_files(table: pa.Table) -> pa.Table:
-    """Files as engine authors see them: paths decoded, the fields that matter most in front."""
+    """Return files as a table for engine authors: paths decoded, the main fields first."""
     place = table.schema.get_field_index("path")
     chunks = [_decoded(paths) for paths in table["path"].iterchunks()]
     decoded = table.set_column(place, "path", pa.chunked_array(chunks, pa.string()))
@@ -322,7 +322,7 @@ def _decoded(paths: pa.Array) -> pa.Array:
 
 
 def _whole(name: str, value: int | None) -> int | None:
-    """The value, None or a whole number. Raises InvalidRequest for anything else."""
+    """Return the value if it is None or a whole number. Raises InvalidRequest otherwise."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):

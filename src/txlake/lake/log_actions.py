@@ -40,7 +40,7 @@ _IN_LOG = "/!$&'()*+,;=:@-._~%"
 def actions_of(
     lines: Iterable[Mapping[str, object]], snapshot: Snapshot, system: System
 ) -> tuple[Action, ...]:
-    """The actions of these lines, in order; `snapshot` is the state that they change.
+    """Return the actions of these lines, in order; `snapshot` is the state that they change.
 
     A `remove` that gives only its path is completed from the snapshot; times and the table's id
     are filled in where they are missing. Raises InvalidRequest for what is no action, for fields
@@ -90,7 +90,7 @@ def _actions_of_line(
 def require_texts(
     table: str, operation: object, parameters: object, tags: object, user_metadata: object
 ) -> None:
-    """Raises InvalidRequest unless a commit can say these of itself."""
+    """Raise InvalidRequest for fields that a `commitInfo` can't have."""
     if not isinstance(operation, str):
         raise InvalidRequest(
             f"{table}: operation: expected a text, found {reprlib.repr(operation)}"
@@ -117,7 +117,7 @@ def require_texts(
 
 
 def require_partitions(before: Snapshot, after: Snapshot) -> None:
-    """Raises InvalidRequest when files stay in a table that is partitioned by other columns now."""
+    """Raise InvalidRequest when files remain after the partition columns were changed."""
     if _partition_keys(before) == _partition_keys(after):
         return
     left = next((file for file in before.files.adds() if file.key in after.files), None)
@@ -137,7 +137,7 @@ def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _require_json(value: object, where: str) -> None:
-    """Raises InvalidRequest for what a line of the log can't hold."""
+    """Raise InvalidRequest for a value that a line of the log can't have."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -159,7 +159,7 @@ def _check(action: Action, where: str) -> None:
 
 
 def _check_add(file: Add, where: str) -> None:
-    """Refuses what no reader could read back."""
+    """Raise InvalidRequest for an action that no reader could read."""
     if has_dot_parts(file.path):
         raise InvalidRequest(
             f"{where}: add: expected a path without '.' and '..', found {file.path!r}"
@@ -248,7 +248,7 @@ _VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "car
 
 
 def find_file(snapshot: Snapshot, path: str) -> Add | None:
-    """The live file of a path, given as the log has it or decoded."""
+    """Return the live file with a path, which is given as in the log or decoded."""
     for spelled in (path, _as_in_log(path), encode_path(path)):
         found = snapshot.files.by_path(spelled)
         if found is not None:
@@ -259,5 +259,5 @@ def find_file(snapshot: Snapshot, path: str) -> Add | None:
 
 
 def _as_in_log(path: str) -> str:
-    """The path with what a URI can't hold percent-encoded; escapes stay as they are."""
+    """Return the path with the characters that a URI can't have encoded; escapes stay."""
     return quote(path, safe=_IN_LOG)

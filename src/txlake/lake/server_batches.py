@@ -47,7 +47,7 @@ def commit(
 
 
 def _engine(lake: Lake, query_id: str, spark: SparkSession) -> Engine:
-    """The lake at work in the session of the query's batches, which each start of it has anew."""
+    """Return the query's engine, which works in the Spark session of its present batches."""
     found = _engines.get(query_id)
     if found is None or not is_same(found[0], spark):
         found = _engines[query_id] = spark, engine_of_batches(lake._session.engine, spark)

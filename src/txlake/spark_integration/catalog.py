@@ -53,7 +53,7 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def setCurrentDatabase(self, dbName: str) -> None:
-        """USE."""
+        """Carry out USE."""
         self._lake_require_database(dbName)
         self._lake_binding.session.execute(UseDatabase(_plain(dbName)))
 
@@ -189,7 +189,7 @@ class LakeCatalog(_Catalog):
         schema: StructType | None = None,
         **options: str,
     ) -> DataFrame:
-        """As `createTable`."""
+        """Create a table, as `createTable`."""
         return self.createTable(tableName, path, source, schema, **options)
 
     def listFunctions(self, dbName: str | None = None, pattern: str | None = None) -> list[Any]:

@@ -32,7 +32,7 @@ class LakeCatalogSince42(LakeCatalog):
     def createDatabase(
         self, dbName: str, ifNotExists: bool = False, properties: dict[str, str] | None = None
     ) -> None:
-        """CREATE DATABASE."""
+        """Carry out CREATE DATABASE."""
         options = "IF NOT EXISTS " if ifNotExists else ""
         self._lake_execute(
             f"CREATE DATABASE {options}{_quoted(dbName)}{_properties_clause(properties)}"
@@ -40,7 +40,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def dropDatabase(self, dbName: str, ifExists: bool = False, cascade: bool = False) -> None:
-        """DROP DATABASE."""
+        """Carry out DROP DATABASE."""
         options = "IF EXISTS " if ifExists else ""
         self._lake_execute(
             f"DROP DATABASE {options}{_quoted(dbName)}{' CASCADE' if cascade else ''}"
@@ -48,7 +48,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def dropTable(self, tableName: str, ifExists: bool = False, purge: bool = False) -> None:
-        """DROP TABLE."""
+        """Carry out DROP TABLE."""
         table = parse_table(tableName)
         if self._lake_binding.kind_of(table) is None and self._lake_binding.spark_has(table):
             super().dropTable(self._lake_binding.spark_name(tableName), ifExists, purge)
@@ -57,7 +57,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def dropView(self, viewName: str, ifExists: bool = False) -> None:
-        """DROP VIEW, of a view of the lake or of Spark."""
+        """Carry out DROP VIEW, of a view of the lake or of Spark."""
         if self._lake_binding.kind_of(parse_table(viewName)) is None:
             super().dropView(self._lake_binding.spark_name(viewName), ifExists)
             return
@@ -85,7 +85,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def getTableProperties(self, tableName: str) -> dict[str, str]:
-        """SHOW TBLPROPERTIES."""
+        """Carry out SHOW TBLPROPERTIES."""
         table = parse_table(tableName)
         if self._lake_defers_to_spark(table):
             return super().getTableProperties(self._lake_binding.spark_name(tableName))
@@ -93,7 +93,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def getCreateTableString(self, tableName: str, asSerde: bool = False) -> str:
-        """SHOW CREATE TABLE."""
+        """Carry out SHOW CREATE TABLE."""
         table = parse_table(tableName)
         if self._lake_defers_to_spark(table):
             return super().getCreateTableString(self._lake_binding.spark_name(tableName), asSerde)
@@ -101,7 +101,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def truncateTable(self, tableName: str) -> None:
-        """TRUNCATE TABLE."""
+        """Carry out TRUNCATE TABLE."""
         table = parse_table(tableName)
         if self._lake_defers_to_spark(table):
             super().truncateTable(self._lake_binding.spark_name(tableName))
@@ -110,7 +110,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def analyzeTable(self, tableName: str, noScan: bool = False) -> None:
-        """ANALYZE TABLE."""
+        """Carry out ANALYZE TABLE."""
         if self._lake_defers_to_spark(parse_table(tableName)):
             super().analyzeTable(self._lake_binding.spark_name(tableName), noScan)
             return

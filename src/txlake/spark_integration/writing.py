@@ -193,7 +193,7 @@ class LakeWriter(FormatRecorder, _Writer):
     def _lake_apply_arguments(
         self, mode: str | None, partitions: Any, options: dict[str, Any]
     ) -> None:
-        """Arguments of `save` that stand for calls before it."""
+        """Apply the arguments of `save` that replace earlier calls."""
         if mode is not None:
             self._lake_save_mode = mode
         if partitions is not None:

@@ -255,7 +255,7 @@ def test_the_members_of(kind: type) -> None:
 
 def raised(function: object) -> set[str]:
     """The errors that a docstring names after the word Raises, all of which can be caught."""
-    text = " ".join(re.split(r"\bRaises\s", function.__doc__ or "")[1:])
+    text = " ".join(re.split(r"\bRaises:?\s", function.__doc__ or "")[1:])
     referred = set(re.findall(r"`(?:\w+\.)?(\w+)`", "".join(re.findall(r"as `[\w.]+`", text))))
     assert referred <= {name for kind in MEMBERS for name in MEMBERS[kind]}
     named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+", re.sub("`.*?`", "", text)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import pytest
 
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.datafiles import parquet
-from txlake.local import candidate_rows
+from txlake.local import candidate_rows, choice
 from txlake.protocol.paths import decode_path
 from txlake.spark import dml, driver_frames
 from txlake.sql.statements import NativeColumn, Reference, SqlText, TableName
@@ -125,7 +127,6 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         files = work.snapshot.select(read.predicate)
         assert read.predicate is not None
         found = candidate_rows.find_candidates(work, files, read.predicate, 1000)
-        assert found is not None
         frame = driver_frames.rows_at(work, files, found.positions)
         assert frame is not None
         matching = work.scan(files, positions=True).where(condition)
@@ -213,9 +214,24 @@ def _candidates(
     work = t.work()
     read = work.read(SqlText(condition), None)
     assert read.predicate is not None
-    return candidate_rows.find_candidates(
-        work, work.snapshot.select(read.predicate), read.predicate, rows_max
-    )
+    files = work.snapshot.select(read.predicate)
+    find = partial(candidate_rows.find_candidates, work, files, read.predicate, rows_max)
+    return choice.attempt("search", work, find)
+
+
+def test_the_log_says_why_spark_has_to_search(
+    odd: PathTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger=choice.__name__):
+        _candidates(odd, "id < 3")
+        _candidates(odd, "id < 3", 1)
+        _candidates(odd, "length(s) > 3")
+    table = odd.work().snapshot.table
+    assert [record.message for record in caplog.records if record.name == choice.__name__] == [
+        f"search of {table} by the driver",
+        f"search of {table} by Spark: too many rows may match, or have to be read",
+        f"search of {table} by Spark: the condition compares no column that the driver can read",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     noted: list[bool] = []
     carry_out = local_merge.merge_on_driver
 
-    def merged(*arguments: Any) -> WriteResult | None:
+    def merged(*arguments: Any) -> WriteResult:
+        noted.append(False)
         made = carry_out(*arguments)
-        noted.append(made is not None)
+        noted[-1] = True
         return made
 
     monkeypatch.setattr(merging, "merge_on_driver", merged)

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.local import candidate_rows
+from txlake.local import candidate_rows, choice
 from txlake.log.files import files_table
 from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
@@ -36,8 +36,8 @@ def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param == "found by Spark":
         monkeypatch.setattr(candidate_rows, "find_candidates", lambda *_: None)
     if request.param == "in tasks":
-        monkeypatch.setattr(dml, "_ONE_TASK_BYTES", -1)
-        monkeypatch.setattr(dml, "_MANY_BYTES", -1)
+        monkeypatch.setattr(choice, "ONE_TASK_BYTES", -1)
+        monkeypatch.setattr(choice, "MANY_BYTES", -1)
 
 
 def _table(folder: Path, spark: SparkSession, properties: Mapping[str, str]) -> PathTable:
@@ -249,7 +249,7 @@ def test_few_rows_need_no_python_worker(
         patch.setattr(type(spark.range(1)), "mapInArrow", lambda *_: pytest.fail("a worker runs"))
         t.run("DELETE FROM t WHERE id = 5")
         change = t.run("UPDATE t SET id = id + 100 WHERE id >= 6 OR id = 4")
-        patch.setattr(dml, "_FEW_ROWS", 7)
+        patch.setattr(choice, "FEW_ROWS", 7)
         with pytest.raises(pytest.fail.Exception):
             t.run("UPDATE t SET id = id + 100 WHERE true")
     assert change.affected == {"num_affected_rows": 4}
@@ -263,8 +263,8 @@ def test_more_rows_than_this_process_writes_are_all_written_once(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = _table(tmp_path, spark, VECTORS)
-    monkeypatch.setattr(dml, "_FEW_ROWS", 3)
-    monkeypatch.setattr(dml, "_MANY_ROWS", 3)
+    monkeypatch.setattr(choice, "FEW_ROWS", 3)
+    monkeypatch.setattr(choice, "MANY_ROWS", 3)
     assert t.run("UPDATE t SET id = id + 10 WHERE id < 3").affected == {"num_affected_rows": 3}
     assert t.run("UPDATE t SET id = id + 20 WHERE id < 10").affected == {"num_affected_rows": 7}
     assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 7}
@@ -275,8 +275,8 @@ def test_many_rows_are_written_here_where_this_process_computes_them(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = _table(tmp_path, spark, VECTORS)
-    monkeypatch.setattr(dml, "_FEW_ROWS", 3)
-    monkeypatch.setattr(dml, "_ONE_TASK_BYTES", 0)
+    monkeypatch.setattr(choice, "FEW_ROWS", 3)
+    monkeypatch.setattr(choice, "ONE_TASK_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr(TableAccess, "scan", lambda *_, **__: pytest.fail("Spark reads"))
         patch.setattr(driver_frames, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
@@ -284,7 +284,7 @@ def test_many_rows_are_written_here_where_this_process_computes_them(
         assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 6}
         with pytest.raises(pytest.fail.Exception):  # Spark's values
             t.run("UPDATE t SET v = upper(v) WHERE id > 8")
-        monkeypatch.setattr(dml, "_MANY_BYTES", 0)
+        monkeypatch.setattr(choice, "MANY_BYTES", 0)
         with pytest.raises(pytest.fail.Exception):
             t.run("DELETE FROM t WHERE id > 8")
     assert sorted(row[0] for row in t.rows()) == [9, 20, 21, 22]

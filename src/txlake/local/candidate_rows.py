@@ -1,7 +1,6 @@
 """The rows for which a condition may hold, found by the driver where the files are few.
 
-Owns reading data files by pyarrow on the driver. Functions return None where the result might
-differ from Spark's.
+Owns reading data files by pyarrow on the driver.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
 from txlake.datafiles.stored_vectors import as_array
 from txlake.datafiles.vectors import load_vector
 from txlake.local.char_types import is_padded
+from txlake.local.choice import Declined
 from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
 from txlake.local.table import LocalTable
 from txlake.local.types import is_plain, parquet_field
@@ -46,6 +46,8 @@ _THREADS_MAX = 8
 _HELD_BYTES_MAX = 64 * 1024 * 1024
 
 
+# What reading a file raises that Spark might read in another way, or can explain better.
+UNREADABLE = (pa.ArrowException, OSError, ValueError)
 _LOCAL = "file://"
 
 
@@ -79,23 +81,21 @@ def find_candidates(
     predicate: Predicate,
     rows_max: int,
     group_bytes_max: int | None = None,
-) -> Candidates | None:
+) -> Candidates:
     """Return the live rows of the files for which the predicate may hold.
 
-    None where more than `rows_max` may match, where their row groups exceed `group_bytes_max` in
-    memory, where the predicate has no condition on a column that the driver can compare, and where
-    a file is large or might be read in another way than by Spark.
+    Raises Declined if more than `rows_max` may match, if their row groups exceed `group_bytes_max`
+    in memory, if the predicate has no condition on a column that the driver can compare, and if a
+    file is large or might be read in another way than by Spark.
     """
     snapshot = work.snapshot
     known = And(tuple(part for part in conjuncts(predicate) if not isinstance(part, Opaque)))
     names = {path[0].lower() for path in columns_of(known) if len(path) == 1}
     items = [item for item in data_fields(snapshot) if item.name.lower() in names]
     items = [item for item in items if _is_plain(item)]
-    if not items or files.num_rows > _FILES_MAX:
-        return None
-    adds = adds_of(work.in_zone(files))
-    if not all(is_local(work, add) for add in adds):
-        return None
+    if not items:
+        raise Declined("the condition compares no column that the driver can read")
+    adds = _files_to_read(work, files)
     search = _Search(work, predicate, known, items, rows_max, group_bytes_max)
     try:
         if len(adds) == 1:
@@ -103,10 +103,20 @@ def find_candidates(
         else:
             with ThreadPoolExecutor(threads_for(files)) as pool:
                 positions_by_file = list(pool.map(search.of, adds))
-    except (pa.ArrowException, OSError, ValueError):
-        return None
+    except UNREADABLE as error:
+        raise Declined(str(error)) from error
     positions = {ordinal: places for ordinal, places in enumerate(positions_by_file) if len(places)}
     return Candidates(positions=positions, certain=search.certain)
+
+
+def _files_to_read(work: LocalTable, files: pa.Table) -> list[Add]:
+    """Return the files. Raises Declined if they are many, or not on this machine."""
+    if files.num_rows > _FILES_MAX:
+        raise Declined(f"there are {files.num_rows} files, more than {_FILES_MAX}")
+    adds = adds_of(work.in_zone(files))
+    if not all(is_local(work, add) for add in adds):
+        raise Declined("a file isn't on this machine")
+    return adds
 
 
 def threads_for(files: pa.Table) -> int:
@@ -137,7 +147,7 @@ class _Search:
     def of(self, add: Add) -> np.ndarray:
         """Return the positions in one file.
 
-        Raises ValueError when all files together exceed a limit.
+        Raises Declined when all files together exceed a limit.
         """
         snapshot = self.work.snapshot
         deleted = deleted_rows(self.work, add)
@@ -167,7 +177,7 @@ class _Search:
             self._group_bytes += group_bytes
             is_large = self.group_bytes_max is not None and self._group_bytes > self.group_bytes_max
             if is_large or self._count > self.rows_max or self._rows_read > _ROWS_MAX:
-                raise ValueError("too many rows")
+                raise Declined("too many rows may match, or have to be read")
 
 
 def live_values(
@@ -176,17 +186,15 @@ def live_values(
     """Yield for each file an iterator over its live rows: positions, and values of the columns.
 
     Row groups in which the bound predicate can't be true may be left out, and so may single rows.
-    Raises ValueError, or what Arrow raises, where the result might differ from Spark's.
+    Raises Declined, or one of UNREADABLE, where the result might differ from Spark's.
     """
     snapshot = work.snapshot
     names = {name.lower() for name in snapshot.partition_columns}
     data = [item for item in items if item.name.lower() not in names]
-    if not data or not all(map(_is_plain, data)) or files.num_rows > _FILES_MAX:
-        raise ValueError("the driver can't read the columns")
+    if not data or not all(map(_is_plain, data)):
+        raise Declined("the keys are in columns that the driver can't read")
     known = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
-    for add in adds_of(work.in_zone(files)):
-        if not is_local(work, add):
-            raise ValueError("a file isn't on this machine")
+    for add in _files_to_read(work, files):
         yield _live_in(work, add, data, known)
 
 
@@ -208,18 +216,19 @@ def arrow_rows_at(
     files: pa.Table,
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
-) -> pa.Table | None:
+) -> pa.Table:
     """Return the rows at these positions, with the columns of `LocalTable.scan`.
 
-    They include the positions. None as `find_candidates`, and where the rows exceed `bytes_max`.
+    They include the positions. Raises Declined as `find_candidates`, and if the rows exceed
+    `bytes_max`.
     """
     snapshot = work.snapshot
     data = data_fields(snapshot)
     partitions = len(snapshot.partition_columns)
     if len(data) + partitions < len(snapshot.schema.fields) or not all(map(_is_plain, data)):
-        return None
+        raise Declined("the table has columns that the driver can't read as Spark does")
     if any(map(is_padded, snapshot.schema)):
-        return None
+        raise Declined("the table has a CHAR column, which Spark pads")
     names = [*snapshot.schema.names, *extra_names(work)]
     adds = adds_of(work.in_zone(files))
     budget = _ByteBudget(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
@@ -231,8 +240,8 @@ def arrow_rows_at(
     try:
         with ThreadPoolExecutor(threads_for(files)) as pool:
             parts = list(pool.map(of_file, positions.items()))
-    except (pa.ArrowException, OSError, ValueError):
-        return None
+    except UNREADABLE as error:
+        raise Declined(str(error)) from error
     return pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
 
 
@@ -245,11 +254,11 @@ class _ByteBudget:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, rows: pa.Table) -> None:
-        """Use up the rows' size. Raises ValueError when the budget is exceeded."""
+        """Use up the rows' size. Raises Declined when the budget is exceeded."""
         with self._lock:
             self._taken += rows.nbytes
             if self._taken > self.bytes_max:
-                raise ValueError("the rows are too large")
+                raise Declined(f"the rows have more than {self.bytes_max:,} bytes")
 
 
 def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:

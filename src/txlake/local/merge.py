@@ -20,6 +20,7 @@ from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.local import candidate_rows
 from txlake.local.assignments import resolve_assignments
 from txlake.local.caller_rows import fit_column
+from txlake.local.choice import Declined
 from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
 from txlake.local.merge_keys import LocalSource, equal_columns, resolve_merge_column
 from txlake.local.rules import has_rules
@@ -57,8 +58,8 @@ class _Clauses:
     insert: NotMatchedInsert | None = None
 
     @classmethod
-    def of(cls, statement: Merge) -> _Clauses | None:
-        """Return the clauses of a statement; None if it has others, or conditions."""
+    def of(cls, statement: Merge) -> _Clauses:
+        """Return the clauses of a statement. Raises Declined for others, and conditions."""
         clauses: dict[str, MatchedUpdate | MatchedDelete | NotMatchedInsert] = {}
         for clause in statement.clauses:
             match clause:
@@ -69,9 +70,9 @@ class _Clauses:
                 case NotMatchedInsert(condition=None):
                     clauses["insert"] = clause
                 case _:
-                    return None
+                    raise Declined("a clause has a condition, or is BY SOURCE")
         if len(clauses) < len(statement.clauses) or {"update", "delete"} <= clauses.keys():
-            return None
+            raise Declined("there are several clauses of one kind")
         return cls(**clauses)  # type: ignore[arg-type]
 
 
@@ -107,54 +108,49 @@ def merge_on_driver(
     local_source: LocalSource,
     files: pa.Table,
     possible: Predicate,
-) -> WriteResult | None:
-    """Carry out the MERGE on these files of the target; None where Spark has to.
+) -> WriteResult:
+    """Carry out the MERGE on these files of the target.
 
-    `possible`: a predicate that every matching row meets. Raises InvalidRequest for a value whose
-    type the column can't store.
+    `possible`: a predicate that every matching row meets. Raises Declined where Spark has to do it;
+    InvalidRequest for a value whose type the column can't store.
     """
     snapshot = work.snapshot
     clauses, keys = _Clauses.of(statement), _keys(work, statement, local_source)
-    if clauses is None or keys is None or statement.schema_evolution:
-        return None
+    if statement.schema_evolution:
+        raise Declined("the schema may change")
     if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or local_source.rows.num_rows > _ROWS_MAX:
-        return None
-    if has_rules(snapshot):
-        return None
-    if any(is_identity(item) for item in snapshot.schema):
-        return None
+        raise Declined(f"there are more than {_BYTES_MAX:,} bytes, or {_ROWS_MAX:,} source rows")
+    if has_rules(snapshot) or any(is_identity(item) for item in snapshot.schema):
+        raise Declined("the table has rules that Spark checks, or identity columns")
     try:
         matches = _matches(work, local_source, files, keys, possible, _ROWS_MAX)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-    if matches is None:
-        return None
+    except candidate_rows.UNREADABLE as error:
+        raise Declined(str(error)) from error
     parts = _ClauseRows(work, statement, local_source, files)
-    tables: list[pa.Table | None] = []
+    tables: list[pa.Table] = []
     if clauses.update is not None:
         tables.append(parts.updated(clauses.update, matches))
     if clauses.delete is not None:
         tables.append(parts.deleted(matches))
     if clauses.insert is not None:
         tables.append(parts.inserted(clauses.insert, matches))
-    complete = [table for table in tables if table is not None]
-    if len(complete) < len(tables) or len({table.schema for table in complete}) > 1:
-        return None
-    return write_arrow(pa.concat_tables(complete), work.target())
+    if len({table.schema for table in tables}) > 1:
+        raise Declined("the clauses' values have different types")
+    return write_arrow(pa.concat_tables(tables), work.target())
 
 
 # Matching
 
 
-def _keys(work: LocalTable, statement: Merge, local_source: LocalSource) -> list[_Key] | None:
-    """Return the column pairs that the ON condition says are equal; None if it says more."""
+def _keys(work: LocalTable, statement: Merge, local_source: LocalSource) -> list[_Key]:
+    """Return the column pairs that ON says are equal. Raises Declined if it says more."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
-        return None
+        raise Declined("the ON condition isn't an expression over columns")
     keys = []
     for part in work.on_parts(statement.on.text):
         columns = equal_columns(work, statement, local_source, part)
         if columns is None or not _is_key(columns[0], columns[1]):
-            return None
+            raise Declined("the ON condition is more than equalities of plain columns")
         keys.append(_Key(*columns))
     return keys
 
@@ -176,10 +172,11 @@ def _matches(
     keys: Sequence[_Key],
     possible: Predicate,
     rows_max: int,
-) -> _Matches | None:
-    """Return the matching rows; None if several source rows have one key, which Spark must handle.
+) -> _Matches:
+    """Return the matching rows.
 
-    Raises ValueError if more than `rows_max` rows match, or the driver can't read the files.
+    Raises Declined if several source rows have one key, which Spark must handle, if more than
+    `rows_max` rows match, and as `live_values`.
     """
     names = [str(place) for place in range(len(keys))]
     source = pa.table(
@@ -188,7 +185,7 @@ def _matches(
     source = source.append_column(_NUMBER, pa.array(np.arange(source.num_rows, dtype=np.int64)))
     source = source.drop_null()  # NULL equals nothing
     if source.group_by(names).aggregate([]).num_rows < source.num_rows:
-        return None
+        raise Declined("several source rows have one key")
     items = list({key.ours.name: key.ours for key in keys}.values())
     lock, count = Lock(), 0
 
@@ -204,7 +201,7 @@ def _matches(
         with lock:
             count += len(places)
         if count > rows_max:
-            raise ValueError("too many rows")
+            raise Declined("too many rows match")
         return np.concatenate([file_positions for file_positions, _ in parts])[places], numbers
 
     reads = candidate_rows.live_values(work, files, items, possible)
@@ -261,25 +258,20 @@ class _ClauseRows:
     def _source(self) -> Struct:
         return self.local_source.schema
 
-    def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table | None:
+    def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table:
         """Return the images of the matching rows."""
         ours = candidate_rows.arrow_rows_at(self.work, self.files, matches.positions)
-        if ours is None:
-            return None
         theirs = self.local_source.rows.take(pa.array(matches.numbers))
         columns = dict(zip(ours.column_names, ours.columns, strict=True))
         for name, value in self._values(clause.assignments).items():
             item = self._schema.find(name)
             assert item is not None, "it was resolved"
-            new_values = None if value is None else self._values_of_pairs(value, item, ours, theirs)
-            if new_values is None:
-                return None
-            columns[item.name] = new_values
+            columns[item.name] = self._values_of_pairs(value, item, ours, theirs)
         if ROW_VERSION in columns:
             columns[ROW_VERSION] = pa.chunked_array([pa.nulls(ours.num_rows, pa.int64())])
         return self._with_control_columns(columns, UPDATE, ours.num_rows)
 
-    def deleted(self, matches: _Matches) -> pa.Table | None:
+    def deleted(self, matches: _Matches) -> pa.Table:
         """Return the matching rows with nulls for their columns."""
         count = len(matches.numbers)
         columns: dict[str, pa.ChunkedArray] = {
@@ -295,7 +287,7 @@ class _ClauseRows:
         columns[ROW] = pa.chunked_array([pa.array(positions, pa.int64())])
         return self._with_control_columns(columns, DELETE, count)
 
-    def inserted(self, clause: NotMatchedInsert, matches: _Matches) -> pa.Table | None:
+    def inserted(self, clause: NotMatchedInsert, matches: _Matches) -> pa.Table:
         """Return the source's unmatched rows as the table's."""
         is_new = np.ones(self.local_source.rows.num_rows, dtype=bool)
         is_new[matches.numbers] = False
@@ -304,14 +296,12 @@ class _ClauseRows:
         columns: dict[str, pa.ChunkedArray] = {}
         for item in self._schema:
             if item.name in values:
-                value = values[item.name]
-                new_values = None if value is None else self._values_of_source(value, item, theirs)
+                columns[item.name] = self._values_of_source(values[item.name], item, theirs)
+            elif item.nullable or not theirs.num_rows:
+                nulls = pa.nulls(theirs.num_rows, to_arrow_type(item.type))
+                columns[item.name] = pa.chunked_array([nulls])
             else:
-                nulls = pa.chunked_array([pa.nulls(theirs.num_rows, to_arrow_type(item.type))])
-                new_values = nulls if item.nullable or not theirs.num_rows else None
-            if new_values is None:
-                return None
-            columns[item.name] = new_values
+                raise Declined(f"no value is given for {item.name}, which is NOT NULL")
         return self._with_control_columns(columns, INSERT, theirs.num_rows)
 
     def _with_control_columns(
@@ -328,35 +318,39 @@ class _ClauseRows:
 
     # Values
 
-    def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | Field | None]:
+    def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | Field]:
         """Return for each column the text of its new value, or the source's column.
 
-        None for a value that the driver can't evaluate, and for `*` without a source column of that
-        name.
+        Raises Declined for a value that the driver can't evaluate, and for `*` without a source
+        column of that name.
         """
         if isinstance(assignments, Star):
-            return {item.name: self._source.find(item.name) for item in self._schema}
+            columns = [(item, self._source.find(item.name)) for item in self._schema]
+            if any(source is None for _, source in columns):
+                raise Declined("a column of the table isn't in the source")
+            return {item.name: source for item, source in columns if source is not None}
         resolved = resolve_assignments(self.work, tuple(assignments), self.statement.target_alias)
-        values: dict[str, str | Field | None] = {}
+        values: dict[str, str | Field] = {}
         for name, entries in resolved.items():
             [(path, value), *more] = entries
-            is_plain_sql = (
-                not path and not more and isinstance(value, SqlText) and not value.references
-            )
-            values[name] = value.text if is_plain_sql and isinstance(value, SqlText) else None
+            if path or more or not isinstance(value, SqlText) or value.references:
+                raise Declined(f"the value of {name} isn't an expression over one pair of rows")
+            values[name] = value.text
         return values
 
     def _values_of_pairs(
         self, source_value: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
-    ) -> pa.ChunkedArray | None:
+    ) -> pa.ChunkedArray:
         """Return a column's values, computed from pairs of matching rows."""
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
         value = parse_value(source_value, is_qualified=True, rules=self.work.rules)
         used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
-        named = None if value is None else self._with_unique_names(value, ours, theirs, used)
-        if named is None:
-            return None
+        if value is None:
+            raise Declined(
+                f"the value of {item.name} is an expression that the driver doesn't know"
+            )
+        named = self._with_unique_names(value, ours, theirs, used)
         if isinstance(named, ColumnValue):
             column, values = used[named.name]
             return self._stored(values, column, item)
@@ -374,10 +368,10 @@ class _ClauseRows:
         ours: pa.Table,
         theirs: pa.Table,
         used: dict[str, tuple[Field, pa.ChunkedArray]],
-    ) -> Value | None:
+    ) -> Value:
         """Return the value with unambiguous column names, which are added to `used`.
 
-        None where it isn't certain which side a column belongs to.
+        Raises Declined if it isn't certain which side a column belongs to.
         """
         match value:
             case ColumnValue(name, qualifier):
@@ -385,43 +379,46 @@ class _ClauseRows:
                     self.work, self.statement, self.local_source, name, qualifier
                 )
                 if resolved is None:
-                    return None
+                    raise Declined(f"it isn't certain which side {name} belongs to")
                 is_ours, column = resolved
                 qualified_name = f"{'ours' if is_ours else 'theirs'}.{column.name}"
                 used[qualified_name] = (column, (ours if is_ours else theirs).column(column.name))
                 return ColumnValue(qualified_name)
             case Negated(operand):
-                negated = self._with_unique_names(operand, ours, theirs, used)
-                return None if negated is None else Negated(negated)
+                return Negated(self._with_unique_names(operand, ours, theirs, used))
             case Operation(operator, first, second):
                 left = self._with_unique_names(first, ours, theirs, used)
                 right = self._with_unique_names(second, ours, theirs, used)
-                return None if left is None or right is None else Operation(operator, left, right)
+                return Operation(operator, left, right)
             case _:
                 return value
 
     def _values_of_source(
         self, source_value: str | Field, item: Field, theirs: pa.Table
-    ) -> pa.ChunkedArray | None:
+    ) -> pa.ChunkedArray:
         """Return a column's values, computed from source rows."""
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
         alias = self.local_source.alias
         aliases = () if alias is None else (alias,)
         value = parse_value(source_value, aliases=aliases, rules=self.work.rules)
-        return None if value is None else self._computed(value, item, theirs, self._source)
+        if value is None:
+            raise Declined(
+                f"the value of {item.name} is an expression that the driver doesn't know"
+            )
+        return self._computed(value, item, theirs, self._source)
 
     def _computed(
         self, value: Value, item: Field, rows: pa.Table, schema: Struct
-    ) -> pa.ChunkedArray | None:
+    ) -> pa.ChunkedArray:
         values = compute(value, rows, schema)
         if values is None:
-            return None
+            raise Declined(f"the driver can't compute the value of {item.name} exactly")
         return self._stored(values, Field(item.name, from_arrow_type(values.type)), item)
 
-    def _stored(
-        self, values: pa.ChunkedArray, source: Field, item: Field
-    ) -> pa.ChunkedArray | None:
+    def _stored(self, values: pa.ChunkedArray, source: Field, item: Field) -> pa.ChunkedArray:
         self.work.require_assignable(source.type, item)
         stored = fit_column(values, source, item, self.work.snapshot)
-        return None if stored is None or (stored.null_count and not item.nullable) else stored
+        if stored is None or (stored.null_count and not item.nullable):
+            raise Declined(f"the value of {item.name} needs a conversion or a check by Spark")
+        return stored

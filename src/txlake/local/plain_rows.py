@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from txlake.errors import CorruptTable
 from txlake.local import candidate_rows
+from txlake.local.choice import Declined, attempt
 from txlake.local.table import LocalTable
 from txlake.local.types import is_plain
 from txlake.log.files import adds_of
@@ -32,38 +33,41 @@ def plain_rows(
     All columns of the table by logical name, in its order. None if the driver can't decide the
     predicate exactly, or if the rows are many.
     """
+    return attempt("SELECT", work, lambda: _plain_rows(work, files, predicate, limit))
+
+
+def _plain_rows(
+    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
+) -> pa.Table:
     snapshot = work.snapshot
     if files.num_rows > _FILES_MAX or sum(add.size for add in adds_of(files)) > _BYTES_MAX:
-        return None
+        raise Declined(f"there are more than {_FILES_MAX} files, or {_BYTES_MAX:,} bytes")
     if collated_columns(snapshot.schema) or not all(
         isinstance(item.type, Primitive) and is_plain(item.type) for item in snapshot.schema
     ):
-        return None
+        raise Declined("the table has columns that the driver can't read as Spark does")
     positions = _positions(work, files, predicate, limit)
-    if positions is None:
-        return None
     rows = candidate_rows.arrow_rows_at(work, files, positions)
-    return None if rows is None else rows.select(snapshot.schema.names)
+    return rows.select(snapshot.schema.names)
 
 
 def _positions(
     work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
-) -> Mapping[int, np.ndarray] | None:
+) -> Mapping[int, np.ndarray]:
     if predicate is None:
         positions = _all_positions(work, files, limit)
     else:
         candidates = candidate_rows.find_candidates(work, files, predicate, _ROWS_MAX)
-        positions = None if candidates is None or not candidates.certain else candidates.positions
-    return positions if positions is None or limit is None else _first(positions, limit)
+        if not candidates.certain:
+            raise Declined("the driver can't decide the condition for every row")
+        positions = candidates.positions
+    return positions if limit is None else _first(positions, limit)
 
 
 def _all_positions(
     work: LocalTable, files: pa.Table, limit: int | None
-) -> Mapping[int, np.ndarray] | None:
-    """Return the live rows' positions, by file; only as many as the limit needs.
-
-    None as `plain_rows`.
-    """
+) -> Mapping[int, np.ndarray]:
+    """Return the live rows' positions, by file; only as many as the limit needs."""
     live_positions: dict[int, np.ndarray] = {}
     count = 0
     try:
@@ -71,16 +75,18 @@ def _all_positions(
             if limit is not None and count >= limit:
                 break
             if not candidate_rows.is_local(work, add):
-                return None
+                raise Declined("a file isn't on this machine")
             positions = np.arange(work.footer(add).num_rows)
             live = np.setdiff1d(positions, candidate_rows.deleted_rows(work, add))
             if len(live):
                 live_positions[ordinal] = live
                 count += len(live)
-    except (pa.ArrowException, OSError, ValueError, CorruptTable):
-        return None  # Spark says what is wrong with the file
+    except (*candidate_rows.UNREADABLE, CorruptTable) as error:
+        raise Declined(str(error)) from error  # Spark says what is wrong with the file
     row_count = count if limit is None else min(count, limit)
-    return live_positions if row_count <= _ROWS_MAX else None
+    if row_count > _ROWS_MAX:
+        raise Declined(f"there are more than {_ROWS_MAX:,} rows")
+    return live_positions
 
 
 def _first(positions: Mapping[int, np.ndarray], limit: int) -> Mapping[int, np.ndarray]:

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from txlake.commit.feed_rules import CHANGE_TYPE
 from txlake.commit.net_changes import ChangedRows, other_positions
 from txlake.datafiles.stored_vectors import as_array
+from txlake.local.choice import few_rows_max
 from txlake.local.types import quote
 from txlake.log.files import files_table
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Cdc
 from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
-from txlake.spark.dml import few_rows_max
 from txlake.spark.driver_frames import rows_at
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess

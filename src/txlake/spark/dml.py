@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -22,7 +22,7 @@ from txlake.commit.row_origins import Origins, origins_of
 from txlake.conflict.footprint import Read
 from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
-from txlake.local import candidate_rows
+from txlake.local import candidate_rows, choice
 from txlake.local.assignments import Assigned, resolve_assignments
 from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
 from txlake.local.rules import GENERATION_EXPRESSION
@@ -44,11 +44,6 @@ from txlake.spark.types import delta_schema, spark_type
 from txlake.spark.writing import write_frame
 from txlake.sql.statements import Assignment, Default, Expression, SqlText, condition_text
 
-_FEW_ROWS = 20_000
-_ONE_TASK_BYTES = 64 * 1024 * 1024
-# Limits, for files on this machine, up to which the driver is faster than a Spark job.
-_MANY_ROWS = 4_000_000
-_MANY_BYTES = 512 * 1024 * 1024
 # Functions and columns about the row's file, and subqueries.
 _NEEDS_MORE_THAN_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
 
@@ -65,7 +60,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
     counted = 0
     if partly.num_rows:
         assert condition is not None
-        candidates = _candidates(work, partly, read.predicate, many=True)
+        candidates = _candidates("DELETE", work, partly, read.predicate, completes=True)
         if candidates is not None and candidates.certain:
             replaced: Mapping[int, BitMap64] = {
                 ordinal: BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
@@ -84,7 +79,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
                 matching,
                 work.target(),
                 images=False,
-                few_rows_max=few_rows_max(partly),
+                few_rows_max=choice.few_rows_max(partly),
                 held=few_rows is not None,
             ).replaced
         counted = sum(map(len, replaced.values()))
@@ -123,21 +118,27 @@ def delete_change(
 
 
 def _candidates(
-    work: TableAccess, files: pa.Table, predicate: Predicate | None, *, many: bool
+    operation: str,
+    work: TableAccess,
+    files: pa.Table,
+    predicate: Predicate | None,
+    *,
+    completes: bool,
 ) -> candidate_rows.Candidates | None:
     """Return the rows for which the condition may hold, if the driver finds them sooner than Spark.
 
-    `many`: whether the driver can complete the statement by itself, so that they needn't be few.
+    `completes`: whether the driver can carry out the whole statement by itself.
     """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
         return candidate_rows.Candidates(positions={}, certain=True) if is_known else None
-    rows_max = few_rows_max(files)
-    if predicate is None or not (rows_max or many):
-        return None
-    if many and not has_opaque(predicate) and _bytes_of(files) <= _MANY_BYTES:
-        rows_max = _MANY_ROWS
-    return candidate_rows.find_candidates(work, files, predicate, rows_max) if rows_max else None
+
+    def find() -> candidate_rows.Candidates:
+        rows_max = choice.searched_rows_max(files, predicate, completes=completes)
+        assert predicate is not None, "else the search is declined"
+        return candidate_rows.find_candidates(work, files, predicate, rows_max)
+
+    return choice.attempt(f"search for the {operation}", work, find)
 
 
 def _few_candidate_rows(
@@ -151,7 +152,7 @@ def _few_candidate_rows(
     Spark has to where an expression may depend on more than the row or isn't SQL text, and where
     the rows are many.
     """
-    if candidates is None or candidates.count > _FEW_ROWS:
+    if candidates is None or candidates.count > choice.FEW_ROWS:
         return None
     if any(
         not isinstance(expression, SqlText)
@@ -161,15 +162,6 @@ def _few_candidate_rows(
     ):
         return None
     return driver_frames.rows_at(work, files, candidates.positions)
-
-
-def few_rows_max(files: pa.Table) -> int:
-    """Return how many rows the driver may write itself: some, if a single task finds them soon."""
-    return _FEW_ROWS if _bytes_of(files) <= _ONE_TASK_BYTES else 0
-
-
-def _bytes_of(files: pa.Table) -> int:
-    return int(pc.sum(files["size"]).as_py() or 0)
 
 
 def _split(
@@ -208,11 +200,12 @@ def update(
     resolved = resolve_assignments(work, assignments, alias)
     refuse_assignment(work.snapshot, resolved)
     written = WriteResult()
-    values = driver_values(work, resolved, alias)
-    candidates = _candidates(work, files, read.predicate, many=values is not None)
+    values = choice.attempt("UPDATE", work, lambda: driver_values(work, resolved, alias))
+    candidates = _candidates("UPDATE", work, files, read.predicate, completes=values is not None)
     driver_images = None
     if candidates is not None and values is not None:
-        driver_images = write_images(work, files, candidates, values)
+        write = partial(write_images, work, files, candidates, values)
+        driver_images = choice.attempt("UPDATE", work, write)
     if driver_images is not None:
         written = driver_images
     elif files.num_rows:
@@ -227,7 +220,10 @@ def update(
         images = updated_frame(work, frame, resolved, carried=(FILE, ROW))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
-            checked, work.target(), few_rows_max=few_rows_max(files), held=few_rows is not None
+            checked,
+            work.target(),
+            few_rows_max=choice.few_rows_max(files),
+            held=few_rows is not None,
         )
     else:
         # Spark refuses invalid values even if there are no rows; this only plans.

@@ -15,6 +15,7 @@ from txlake.local.candidate_rows import (
     find_candidates,
 )
 from txlake.local.char_types import length_metadata
+from txlake.local.choice import attempt
 from txlake.local.types import visible_metadata
 from txlake.local.writing import partition_fields
 from txlake.log.predicates import Predicate
@@ -43,7 +44,7 @@ def rows_at(
     """Return the rows of `arrow_rows_at` as a Spark frame."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
-    rows = arrow_rows_at(work, files, positions)
+    rows = attempt("rows", work, lambda: arrow_rows_at(work, files, positions))
     if rows is None:
         return None
     fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in extra_names(work))]
@@ -53,18 +54,22 @@ def rows_at(
 def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
     """Return the live rows for which the predicate may hold as a Spark frame, if they are few.
 
-    The frame has the columns of `TableAccess.scan`, without file metadata. None as
-    `find_candidates`.
+    The frame has the columns of `TableAccess.scan`, without file metadata. None where
+    `find_candidates` declines.
     """
     if collated_columns(work.snapshot.schema) or not all(
         item.nullable for item in partition_fields(work.snapshot)
     ):
         return None  # a scan's schema has collations, and NOT NULL of partition columns
-    candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
-    found = None if candidates is None else arrow_rows_at(work, files, candidates.positions)
-    if found is None:
+
+    def read() -> pa.Table:
+        candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
+        rows = arrow_rows_at(work, files, candidates.positions)
+        return rows.select(work.snapshot.schema.names)
+
+    rows = attempt("scan", work, read)
+    if rows is None:
         return None
-    rows = found.select(work.snapshot.schema.names)
     return work.spark.createDataFrame(rows, T.StructType(_fields(work)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -26,6 +27,7 @@ from txlake.datafiles.write_task import (
 )
 from txlake.errors import InvalidRequest
 from txlake.local.assignments import column_path
+from txlake.local.choice import attempt, few_rows_max
 from txlake.local.merge import merge_on_driver
 from txlake.local.merge_keys import LocalSource, key_predicate
 from txlake.local.writing import WriteResult
@@ -43,7 +45,7 @@ from txlake.protocol.type_widening import is_evolution, never_widens
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
-from txlake.spark.dml import few_rows_max, update_origins
+from txlake.spark.dml import update_origins
 from txlake.spark.identities import IdentityValues, identity_values
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import CollectedSource, collect_source
@@ -167,7 +169,8 @@ def _written(
         key_read = narrowed_read(work, statement, read, local_source)
         files = work.snapshot.select(key_read.predicate)
         possible = key_read.predicate or Always(True)
-        driver_written = merge_on_driver(work, statement, local_source, files, possible)
+        carry_out = partial(merge_on_driver, work, statement, local_source, files, possible)
+        driver_written = attempt("MERGE", work, carry_out)
         if driver_written is not None:
             return files, driver_written, key_read
         try:

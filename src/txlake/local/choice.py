@@ -1,0 +1,73 @@
+"""The choice between the driver and Spark, for each operation on rows that both can carry out.
+
+The driver comes first where the rows may be few; what it declines Spark does. At DEBUG the logger
+of this module tells which of the two it was, and why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.local.table import LocalTable
+from txlake.log.predicates import Predicate
+from txlake.log.skipping import has_opaque
+
+Result = TypeVar("Result")
+
+_logger = logging.getLogger(__name__)
+
+# The driver writes so many rows of files so large that one task of Spark finds them soon.
+FEW_ROWS = 20_000
+ONE_TASK_BYTES = 64 * 1024 * 1024
+# Up to these limits the driver carries out a DELETE or UPDATE of local files sooner than Spark.
+MANY_ROWS = 4_000_000
+MANY_BYTES = 512 * 1024 * 1024
+
+
+class Declined(ValueError):
+    """The driver can't do exactly what Spark would, or not sooner; the message says why."""
+
+
+def attempt(operation: str, table: LocalTable, run: Callable[[], Result]) -> Result | None:
+    """Return what the driver's function returns; None if it declines, and Spark has to work.
+
+    Raises what `run` raises, except Declined.
+    """
+    name = table.snapshot.table
+    try:
+        result = run()
+    except Declined as reason:
+        _logger.debug("%s of %s by Spark: %s", operation, name, reason)
+        return None
+    _logger.debug("%s of %s by the driver", operation, name)
+    return result
+
+
+def few_rows_max(files: pa.Table) -> int:
+    """Return how many rows of these files the driver may write itself; 0 if it can't find them."""
+    return FEW_ROWS if _bytes_of(files) <= ONE_TASK_BYTES else 0
+
+
+def searched_rows_max(files: pa.Table, predicate: Predicate | None, *, completes: bool) -> int:
+    """Return how many rows of these files the driver may look for before a DELETE or UPDATE.
+
+    `completes`: whether the driver can carry out the whole statement if the predicate decides it.
+    Raises Declined if it shouldn't look for any.
+    """
+    rows_max = few_rows_max(files)
+    if predicate is None:
+        raise Declined("every row is changed")
+    if completes and not has_opaque(predicate) and _bytes_of(files) <= MANY_BYTES:
+        return MANY_ROWS
+    if not rows_max:
+        raise Declined(f"the files have more than {ONE_TASK_BYTES:,} bytes")
+    return rows_max
+
+
+def _bytes_of(files: pa.Table) -> int:
+    return int(pc.sum(files["size"]).as_py() or 0)

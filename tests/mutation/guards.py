@@ -39,6 +39,7 @@ MODULES = {
     "commit": (
         "catalog_managed",
         "commit_info",
+        "file_validation",
         "commit_loop",
         "foreign_commit",
         "in_commit_time",

@@ -13,7 +13,7 @@ import pytest
 
 import txlake
 from tests.security import hostile
-from txlake.cli.app import _connection
+from txlake.cli.connecting import connection_of
 from txlake.cli.lakes import open_lake
 from txlake.datafiles.vectors import ExternalVectors, VectorCache
 from txlake.errors import CorruptTable, InvalidRequest
@@ -314,11 +314,11 @@ def test_the_command_line_is_told_by_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TXLAKE_ALLOW_OUTSIDE_PATHS", "/data/a,s3://b/c")
-    place = _connection(str(tmp_path), None, None, None)
+    place = connection_of(str(tmp_path), None, None, None)
     with open_lake(place) as (_, session):
         assert session.engine.settings.allow_outside_paths == ("/data/a", "s3://b/c")
     monkeypatch.delenv("TXLAKE_ALLOW_OUTSIDE_PATHS")
-    assert _connection(str(tmp_path), None, None, None).allow_outside_paths == ()
+    assert connection_of(str(tmp_path), None, None, None).allow_outside_paths == ()
 
 
 # --- shallow clones ---------------------------------------------------------------------------

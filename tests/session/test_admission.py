@@ -15,7 +15,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.relations import tables
 from txlake.commands import COMMANDS, HANDLERS
 from txlake.commands.data import write
-from txlake.commands.tables import locate_target
+from txlake.commands.placement import locate_target
 from txlake.conflict.locking import LockMode, Queued
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new

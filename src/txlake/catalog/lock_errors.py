@@ -6,12 +6,23 @@ The functions that read the catalog for their text run in the caller's transacti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.lock_rows import owner_text, resource_text
-from txlake.catalog.owners import KILLED, killed_error
-from txlake.conflict.locking import LockStatus, Owner, Queued, Resource
+from txlake.catalog.owners import (
+    KILLED,
+    killed_error,
+)
+from txlake.conflict.locking import (
+    LockStatus,
+    Owner,
+    Queued,
+    Resource,
+    cycle_through,
+    wait_graph,
+)
 from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
 
 _SAME_ORDER = "Run the transaction again; take locks in the same order everywhere."
@@ -102,3 +113,28 @@ def _evidence(connection: Connection, resource: Resource, *, retry: bool, advice
         retry=retry,
         advice=advice,
     )
+
+
+def deadlock_of(connection: Connection, victim: Queued, queue: Sequence[Queued]) -> Deadlock:
+    """Return the error for a deadlock's victim, with the cycle that it would be part of if it still
+    waited.
+    """
+    waiting = with_status(victim, victim, LockStatus.WAIT)
+    if granted_lock(victim.owner, victim.resource, queue) is not None:
+        waiting = with_status(victim, victim, LockStatus.CONVERT)
+    graph = wait_graph([waiting if request.id == victim.id else request for request in queue])
+    cycle = cycle_through(victim.owner, graph) or (waiting,)
+    return deadlock_error(connection, victim, cycle)
+
+
+def granted_lock(owner: Owner, resource: Resource, queue: Sequence[Queued]) -> Queued | None:
+    """Return the owner's granted lock on a resource; None if it has none."""
+    for request in queue:
+        if (request.owner, request.resource, request.status) == (owner, resource, LockStatus.GRANT):
+            return request
+    return None
+
+
+def with_status(request: Queued, target: Queued, status: LockStatus) -> Queued:
+    """Return the request, with that status if it is the target."""
+    return replace(request, status=status) if request.id == target.id else request

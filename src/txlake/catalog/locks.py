@@ -21,12 +21,14 @@ from txlake.catalog.database import Database
 from txlake.catalog.group_commit import Interrupted
 from txlake.catalog.lock_entries import LockEntry, blocking_requests, lock_entry
 from txlake.catalog.lock_errors import (
-    deadlock_error,
+    deadlock_of,
+    granted_lock,
     lost_error,
     own_thread_error,
     require_registered,
     require_row,
     timeout_error,
+    with_status,
 )
 from txlake.catalog.owners import ACTIVE, reap, release_locks, send_state_query
 from txlake.catalog.ports import Lock
@@ -46,7 +48,7 @@ from txlake.conflict.locking import (
     wait_graph,
     youngest,
 )
-from txlake.errors import Deadlock, LockTimeout, Unavailable
+from txlake.errors import LockTimeout, Unavailable
 from txlake.telemetry import span, timed
 
 _PAUSE_MS_MIN = 2.0
@@ -273,7 +275,7 @@ class Locks:
             queue = read_queue()
         new: list[Queued] = []
         for request_id, request in enumerate(missing, first_id):
-            lock = _granted_lock(owner, request.resource, queue)
+            lock = granted_lock(owner, request.resource, queue)
             queued = Queued(
                 id=request_id,
                 owner=owner,
@@ -329,19 +331,19 @@ class Locks:
         requests = queue.requests
         request = _current_state(waiting, requests)
         if request.status is LockStatus.VICTIM:
-            raise _deadlock(connection, request, requests)
+            raise deadlock_of(connection, request, requests)
         while cycle := cycle_through(request.owner, wait_graph(requests)):
             victim = youngest(cycle)
             if victim.id == request.id:
-                raise _deadlock(connection, request, requests)
+                raise deadlock_of(connection, request, requests)
             lock_rows.mark(connection, victim, LockStatus.VICTIM)
-            requests = [_with_status(each, victim, LockStatus.VICTIM) for each in requests]
+            requests = [with_status(each, victim, LockStatus.VICTIM) for each in requests]
         if blockers(request, requests):
             return False
         if request.status is LockStatus.WAIT:
             require_row(lock_rows.mark(connection, request, LockStatus.GRANT), request.owner)
         else:
-            lock = _granted_lock(request.owner, request.resource, requests)
+            lock = granted_lock(request.owner, request.resource, requests)
             assert lock is not None, "a conversion has a granted lock"
             lock_rows.remove(connection, request)
             require_row(lock_rows.convert(connection, lock, request.mode), request.owner)
@@ -483,16 +485,8 @@ def _is_blocked(request: Queued, queue: Sequence[Queued]) -> bool:
     """Return whether a request has to wait, or is a conversion of a lock that its owner has."""
     return (
         bool(blockers(request, queue))
-        or _granted_lock(request.owner, request.resource, queue) is not None
+        or granted_lock(request.owner, request.resource, queue) is not None
     )
-
-
-def _granted_lock(owner: Owner, resource: Resource, queue: Sequence[Queued]) -> Queued | None:
-    """Return the owner's granted lock on a resource; None if it has none."""
-    for request in queue:
-        if (request.owner, request.resource, request.status) == (owner, resource, LockStatus.GRANT):
-            return request
-    return None
 
 
 def _current_state(waiting: Queued, queue: Sequence[Queued]) -> Queued:
@@ -501,20 +495,3 @@ def _current_state(waiting: Queued, queue: Sequence[Queued]) -> Queued:
         if request.id == waiting.id:
             return request
     raise lost_error(waiting.owner)
-
-
-def _with_status(request: Queued, target: Queued, status: LockStatus) -> Queued:
-    """Return the request, with that status if it is the target."""
-    return replace(request, status=status) if request.id == target.id else request
-
-
-def _deadlock(connection: Connection, victim: Queued, queue: Sequence[Queued]) -> Deadlock:
-    """Return the error for a deadlock's victim, with the cycle that it would be part of if it still
-    waited.
-    """
-    waiting = _with_status(victim, victim, LockStatus.WAIT)
-    if _granted_lock(victim.owner, victim.resource, queue) is not None:
-        waiting = _with_status(victim, victim, LockStatus.CONVERT)
-    graph = wait_graph([waiting if request.id == victim.id else request for request in queue])
-    cycle = cycle_through(victim.owner, graph) or (waiting,)
-    return deadlock_error(connection, victim, cycle)

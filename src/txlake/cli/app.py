@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from txlake.cli.connecting import (
+    LAKE_MISSING,
+    certificate,
+    connection_of,
+    lake_connection,
+    parse_pairs,
+    warehouse_connection,
+)
 from txlake.cli.exit_codes import EXIT_HELP, exit_code
 from txlake.errors import TxlakeError
 from txlake.release import VERSION
@@ -32,9 +40,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_ALLOW_OUTSIDE = "TXLAKE_ALLOW_OUTSIDE_PATHS"
-_TOKEN = "TXLAKE_TOKEN"
-_LAKE_MISSING = "no lake is named: say --lake or set TXLAKE_LAKE"
 
 Lake = Annotated[
     str | None,
@@ -158,8 +163,8 @@ def sql(
     """
     if sum(source is not None for source in (statements, file, execute)) > 1:
         raise typer.BadParameter("give SQL, --execute or --file, not several of them")
-    connection = _lake_connection(lake, catalog, isolation, storage_option)
-    args = _parse_pairs(param, "--param: expected NAME=VALUE")
+    connection = lake_connection(lake, catalog, isolation, storage_option)
+    args = parse_pairs(param, "--param: expected NAME=VALUE")
     text = _script_text(statements if execute is None else execute, file)
     output = _output_for(form, as_json, rows)
     if text is None:
@@ -193,9 +198,9 @@ def history(
     """Show a table's commits, newest first."""
     from txlake.cli import lakes
 
-    connection = _connection(lake, catalog, None, storage_option)
+    connection = connection_of(lake, catalog, None, storage_option)
     if not lake and not lakes.is_table_path(table):
-        raise typer.BadParameter(_LAKE_MISSING)
+        raise typer.BadParameter(LAKE_MISSING)
     _print_listing(as_json, lambda: lakes.history(connection, table, limit))
 
 
@@ -209,7 +214,7 @@ def locks(
     """Show the locks held and waited for, as sys.dm_tran_locks does."""
     from txlake.cli import lakes
 
-    connection = _lake_connection(lake, catalog, None, storage_option)
+    connection = lake_connection(lake, catalog, None, storage_option)
     _print_listing(as_json, lambda: lakes.locks(connection))
 
 
@@ -229,7 +234,7 @@ def transactions(
     """Show the open transactions, oldest first, or end one."""
     from txlake.cli import lakes
 
-    connection = _lake_connection(lake, catalog, None, storage_option)
+    connection = lake_connection(lake, catalog, None, storage_option)
     if kill is None:
         _print_listing(as_json, lambda: lakes.transactions(connection))
         return
@@ -249,7 +254,7 @@ def conflicts(
     """Show the conflicts that aborted transactions, oldest first."""
     from txlake.cli import lakes
 
-    connection = _lake_connection(lake, catalog, None, storage_option)
+    connection = lake_connection(lake, catalog, None, storage_option)
     _print_listing(as_json, lambda: lakes.conflicts(connection))
 
 
@@ -269,7 +274,7 @@ def recover(
     """Recover a catalog that was lost, or restored from a backup, from the tables' logs."""
     from txlake.cli import lakes
 
-    connection = _lake_connection(lake, catalog, None, storage_option)
+    connection = lake_connection(lake, catalog, None, storage_option)
     _print_listing(as_json, lambda: lakes.recover(connection, locations or ()))
 
 
@@ -324,13 +329,13 @@ def serve(
     from txlake.cli import lakes
     from txlake.cli.lakes import ServerArguments
 
-    connection = _warehouse_connection(warehouse, lake, catalog, storage_option)
+    connection = warehouse_connection(warehouse, lake, catalog, storage_option)
     output = _output(as_json, 0)
     arguments = ServerArguments(
         host=host,
         port=port,
         token_file=token_file,
-        certificate=_certificate(tls_certificate, tls_key),
+        certificate=certificate(tls_certificate, tls_key),
         lends_credentials=lend_credentials,
         workers=workers,
         statement_timeout_s=statement_timeout,
@@ -355,13 +360,13 @@ def console(
     from txlake.cli import lakes
     from txlake.cli.lakes import ServerArguments
 
-    connection = _warehouse_connection(warehouse, lake, catalog, storage_option)
+    connection = warehouse_connection(warehouse, lake, catalog, storage_option)
     output = _output(as_json, 0)
     arguments = ServerArguments(
         host=host,
         port=port,
         token_file=token_file,
-        certificate=_certificate(tls_certificate, tls_key),
+        certificate=certificate(tls_certificate, tls_key),
     )
     _run_server(lakes.serve_console, connection, arguments, output, "the console is at")
 
@@ -376,20 +381,6 @@ def _run_server(
     """Run a server, and print its address once it has started."""
     with _exit_on_error(output):
         serve(connection, arguments, lambda url: output.note(f"{started_text} {url}"))
-
-
-def _warehouse_connection(
-    warehouse: str | None, lake: str | None, catalog: str | None, options: list[str] | None
-) -> ConnectionSettings:
-    if warehouse and lake and warehouse != lake:
-        raise typer.BadParameter("give WAREHOUSE or --lake, not both")
-    return _lake_connection(warehouse or lake, catalog, None, options)
-
-
-def _certificate(chain: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    if (chain is None) != (key is None):
-        raise typer.BadParameter("give --tls-certificate and --tls-key together")
-    return None if chain is None or key is None else (chain, key)
 
 
 def _run_script(
@@ -471,43 +462,6 @@ def _script_text(statements: str | None, file: Path | None) -> str | None:
     if file is None and sys.stdin.isatty():
         return None
     return sys.stdin.read()
-
-
-def _lake_connection(
-    lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
-) -> ConnectionSettings:
-    if not lake:
-        raise typer.BadParameter(_LAKE_MISSING)
-    return _connection(lake, catalog, isolation, options)
-
-
-def _connection(
-    lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
-) -> ConnectionSettings:
-    from txlake.cli.lakes import ConnectionSettings
-
-    allowed = os.environ.get(_ALLOW_OUTSIDE, "")
-    return ConnectionSettings(
-        location=lake,
-        catalog=catalog,
-        isolation=isolation,
-        storage_options=_parse_pairs(options, "--storage-option: expected KEY=VALUE"),
-        allow_outside_paths=tuple(filter(None, allowed.split(","))),
-        token=os.environ.get(_TOKEN) or None,
-    )
-
-
-def _parse_pairs(texts: Sequence[str] | None, expected: str) -> dict[str, str]:
-    """Return NAME=VALUE texts by their names. No message has a value, which may be a secret."""
-    pairs: dict[str, str] = {}
-    for text in texts or ():
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise typer.BadParameter(f"{expected}, found no '=' after a name")
-        if name in pairs:
-            raise typer.BadParameter(f"{expected}, found {name!r} twice")
-        pairs[name] = value
-    return pairs
 
 
 def _state_folder() -> Path:

@@ -16,6 +16,7 @@ from txlake.commands import (
     identity,
     inspection,
     maintenance,
+    queries,
     tables,
     undrop,
     views,
@@ -24,6 +25,7 @@ from txlake.session.command import Commands
 from txlake.session.session import Handlers
 
 _FAMILIES: tuple[Commands, ...] = (
+    queries.COMMANDS,
     data.COMMANDS,
     copy_into.COMMANDS,
     tables.COMMANDS,

@@ -17,7 +17,8 @@ from txlake.commands.convert import (
     read_files,
     required_features,
 )
-from txlake.commands.tables import attach_if_unnamed, environment_of, locate_target, register
+from txlake.commands.placement import attach_if_unnamed, locate_target, register
+from txlake.commands.tables import environment_of
 from txlake.commit.change import Change
 from txlake.conflict.locking import LockMode
 from txlake.ddl.environment import Environment

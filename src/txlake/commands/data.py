@@ -10,48 +10,39 @@ from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from txlake.commands.catalog_managed import split_open_request
 from txlake.commands.frame_reads import recording_frame_reads
 from txlake.commands.idempotence import is_duplicate
-from txlake.commands.schema_evolution import merge_schema, replace_schema
-from txlake.commands.tables import (
-    attach_if_unnamed,
-    create_from_rows,
-    environment_of,
-    locate_target,
-    register,
+from txlake.commands.placement import attach_if_unnamed, locate_target, register
+from txlake.commands.schema_evolution import (
+    STREAMING,
+    merge_schema,
+    merges_schemas,
+    with_evolved_schema,
 )
+from txlake.commands.tables import create_from_rows, environment_of
 from txlake.commit.change import Change
 from txlake.commit.data_plane import Placement, Rows, TableData
 from txlake.conflict.locking import LockMode
-from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.protocol.actions import Remove
-from txlake.protocol.clustering import clustered_by
 from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
 from txlake.session.command import (
-    Answer,
     TableLock,
     command,
     giving_counts,
-    giving_frame,
     giving_nothing,
     its_table,
-    no_table,
     served,
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.plain_queries import plain_answer
-from txlake.session.view_queries import Viewed
 from txlake.sql import constant_text, sql_literal
 from txlake.sql.statements import (
     ComputedValues,
@@ -63,33 +54,24 @@ from txlake.sql.statements import (
     NotMatchedInsert,
     PartitionValue,
     Query,
-    ReadChanges,
-    ReadTable,
-    Select,
-    SetProperties,
     Source,
-    SparkCommand,
     SqlText,
     StreamBatch,
     TableName,
     TablePath,
-    TimeTravel,
     Truncate,
     Update,
     Values,
     Write,
-    condition_text,
 )
 from txlake.sql.statements.names import quoted
 
 Counts = Mapping[str, int]
-_STREAMING = "STREAMING UPDATE"
 _MERGE_COUNTS = (
     *("num_affected_rows", "num_updated_rows"),
     *("num_deleted_rows", "num_inserted_rows"),
 )
 _DYNAMIC = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
-_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
@@ -134,7 +116,7 @@ def merge(context: Context, statement: Merge) -> Counts:
     source = work.to_frame(source_rows(context, statement.source), ())
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
-    evolves = statement.schema_evolution or _merges_schemas(context)
+    evolves = statement.schema_evolution or merges_schemas(context)
     statement = replace(statement, schema_evolution=evolves)
     change = work.merge(statement, source, evolve)
     context.transaction.stage(handle, change)
@@ -152,7 +134,7 @@ def insert(context: Context, statement: Insert) -> Counts:
     rows = source_rows(context, statement.source)
     evolves = statement.schema_evolution
     if evolves is None:
-        evolves = statement.by_name and _merges_schemas(context)
+        evolves = statement.by_name and merges_schemas(context)
     if evolves and not isinstance(rows, Values | ComputedValues):
         incoming = context.plane.schema_of(rows)
         work = merge_schema(context, handle, work, incoming, widens=never_widens)
@@ -256,11 +238,6 @@ def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
 def _is_dynamic(context: Context) -> bool:
     mode = context.plane.setting("spark.sql.sources.partitionOverwriteMode", "static")
     return mode.lower() == "dynamic"
-
-
-def _merges_schemas(context: Context) -> bool:
-    """Return whether Delta Spark's setting adds new columns without a clause that says so."""
-    return context.plane.setting(_AUTO_MERGE, "false").lower() == "true"
 
 
 def _with_partition(
@@ -369,7 +346,7 @@ def write(context: Context, statement: Write) -> Counts:
         return no_rows
     if statement.batch is not None and statement.batch.reads_target:
         context.transaction.open(handle).read()
-    work = _with_evolved_schema(context, handle, statement, rows, exists)
+    work = with_evolved_schema(context, handle, statement, rows, exists)
     overwrites = statement.mode == "overwrite"
     dynamic = bool(statement.dynamic_partition_overwrite) or (
         exists
@@ -404,7 +381,7 @@ def _as_stream_update(change: Change, batch: StreamBatch) -> Change:
     if "numFiles" in metrics:
         metrics["numAddedFiles"] = metrics.pop("numFiles")
         metrics["numRemovedFiles"] = sum(isinstance(action, Remove) for action in change.actions)
-    return replace(change, operation=_STREAMING, parameters=parameters, metrics=metrics)
+    return replace(change, operation=STREAMING, parameters=parameters, metrics=metrics)
 
 
 def _create_database(context: Context, statement: Write) -> None:
@@ -413,155 +390,6 @@ def _create_database(context: Context, statement: Write) -> None:
     owner, _ = context.tables.qualified(statement.table)
     context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)
     admit(context, _WRITE_COMMAND.all_locks(statement), leaves=_leaves_existing(statement))
-
-
-def _with_evolved_schema(
-    context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
-) -> TableData:
-    """Return the work on the table after its schema was changed as the write requests."""
-    work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
-    if not exists:
-        return work
-    if statement.replace_where is not None and statement.mode != "overwrite":
-        raise InvalidRequest(
-            f"{handle.name}: replace_where goes with mode='overwrite', found {statement.mode!r}"
-        )
-    if statement.batch is None:
-        _require_same_clustering(statement, work.snapshot)
-    if statement.overwrite_schema and statement.mode == "overwrite":
-        if not statement.data_change:
-            raise InvalidRequest(
-                f"{handle.name}: overwriteSchema replaces the columns, and dataChange=false keeps "
-                "the rows as they are; leave one of the two out"
-            )
-        if statement.replace_where is not None or statement.dynamic_partition_overwrite:
-            raise InvalidRequest(
-                f"{handle.name}: overwrite_schema replaces the whole table; leave out "
-                "replace_where and dynamic partition overwrite"
-            )
-        schema = as_table_schema(context.plane.schema_of(rows))
-        # As Delta Spark does: the partitioning goes with the schema, also to none.
-        partitions = statement.partition_by or ()
-        operation = "WRITE" if statement.batch is None else _STREAMING
-        work = replace_schema(context, handle, work, schema, partitions, operation)
-        return _with_properties(context, handle, work, statement)
-    partition_by = statement.partition_by
-    if partition_by is not None and _lower_case(partition_by) != _lower_case(
-        work.snapshot.partition_columns
-    ):
-        raise InvalidRequest(
-            "[DELTA_METADATA_MISMATCH] "
-            f"{handle.name}: partition_by={list(partition_by)} but the table is partitioned by "
-            f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
-            "overwrite_schema=True"
-        )
-    if not statement.data_change:
-        return work
-    merges = statement.merge_schema
-    if _merges_schemas(context) if merges is None else merges:
-        operation = "WRITE" if statement.batch is None else _STREAMING
-        return merge_schema(
-            context, handle, work, context.plane.schema_of(rows), operation=operation
-        )
-    return work
-
-
-def _require_same_clustering(statement: Write, snapshot: Snapshot) -> None:
-    """Raise InvalidRequest for clustering columns that differ from the table's."""
-    cluster_by = statement.cluster_by
-    if cluster_by is None:
-        return
-    paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
-    clustered = tuple(".".join(path) for path in paths)
-    if _lower_case(cluster_by) != _lower_case(clustered):
-        raise InvalidRequest(
-            f"[DELTA_CLUSTERING_COLUMNS_MISMATCH] {snapshot.table}: clusterBy says "
-            f"{', '.join(cluster_by)}, but the table is clustered by "
-            f"{', '.join(clustered) or 'nothing'}; leave it out, or change the table's by "
-            "ALTER TABLE ... CLUSTER BY"
-        )
-
-
-def _with_properties(
-    context: Context, handle: Handle, work: TableData, statement: Write
-) -> TableData:
-    """Return the work on the table after the write's table properties were set."""
-    if not statement.properties:
-        return work
-    set_properties = SetProperties(statement.table, statement.properties)
-    change = alter(set_properties, work.snapshot, environment_of(context, handle))
-    context.transaction.stage(handle, replace(change, operation="WRITE", parameters={}))
-    return context.work(handle)
-
-
-def _lower_case(names: tuple[str, ...]) -> list[str]:
-    return [name.lower() for name in names]
-
-
-def select(context: Context, statement: Select) -> Answer:
-    """Carry out a query."""
-    rows = plain_answer(context, statement.query) if statement.as_values else None
-    if rows is not None:
-        return lambda by: by.frame(rows.schema, rows.rows)
-    frame = context.query(statement.query, at_once=True)
-    return lambda _: frame
-
-
-def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
-    """Carry out a statement that Spark runs as it is."""
-    return context.command(statement.command)
-
-
-def read(context: Context, statement: ReadTable) -> DataFrame:
-    """Carry out `lake.read`: the columns of the rows for which the condition is true."""
-    table, travel = statement.table, statement.travel
-    condition, columns = statement.condition, statement.columns
-    view = None
-    if isinstance(table, TableName) and context.tables.find(table) is None:
-        view = context.tables.viewed(table)
-    if view is not None:
-        return _read_view(context, view, travel, condition, columns)
-    handle = context.tables.require(table)
-    snapshot = context.snapshot(handle, travel)
-    work = context.work_on(handle, snapshot)
-    predicate = work.predicate(condition, None)
-    if condition is None or predicate is None:
-        frame = context.scan(handle, travel)
-    else:
-        row_condition = work.row_condition(predicate, condition, None)
-        frame = context.scan(handle, travel, predicate, condition_text(condition), row_condition)
-    if condition is not None:
-        frame = work.qualified(frame, None).where(context.column_of(condition))
-    if columns is None:
-        return frame
-    for name in columns:
-        if snapshot.schema.find(name) is None:
-            raise unknown_column(name, snapshot)
-    return _with_columns(frame, columns)
-
-
-def read_changes(context: Context, statement: ReadChanges) -> DataFrame:
-    """Carry out `lake.changes`: read the change data feed."""
-    return context.changes(statement.table, statement.change_range)
-
-
-def _with_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    return frame.select(*[quoted(name, always=True) for name in columns])
-
-
-def _read_view(
-    context: Context,
-    view: Viewed,
-    travel: TimeTravel | None,
-    condition: Expression | None,
-    columns: Sequence[str] | None,
-) -> DataFrame:
-    if travel is not None:
-        raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
-    frame = context.view_rows(view)
-    if condition is not None:
-        frame = frame.where(context.column_of(condition))
-    return frame if columns is None else _with_columns(frame, columns)
 
 
 def _write_locks(statement: Write) -> Sequence[TableLock]:
@@ -583,8 +411,6 @@ _WRITE_TYPE, _WRITE_COMMAND = command(
 COMMANDS = {
     _WRITE_TYPE: _WRITE_COMMAND,
     **served(
-        command(Select, select, no_table, writes=False),
-        command(ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False),
         command(Insert, recording_frame_reads(giving_counts(insert)), its_table(LockMode.IX)),
         command(Delete, recording_frame_reads(giving_counts(delete)), its_table(LockMode.IX)),
         command(Update, recording_frame_reads(giving_counts(update)), its_table(LockMode.IX)),
@@ -594,11 +420,5 @@ COMMANDS = {
             lambda statement: [(statement.target, LockMode.IX)],
         ),
         command(Truncate, giving_nothing(truncate), its_table(LockMode.SCH_M)),
-    ),
-    **dict(
-        (
-            command(ReadTable, giving_frame(read), its_table(LockMode.SCH_S), writes=False),
-            command(SparkCommand, giving_frame(spark_command), no_table),
-        )
     ),
 }

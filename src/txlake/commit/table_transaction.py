@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -14,12 +14,12 @@ from txlake.commit.commit_info import Provenance, StatementInfo, combine_stateme
 from txlake.commit.feed_rules import has_feed, packed_sources, require_known_changes
 from txlake.commit.identities import LocalIdentities
 from txlake.commit.membership import DETACH
-from txlake.commit.merge_actions import StagedChanges
 from txlake.commit.metadata_validation import require_no_staged_files
 from txlake.commit.net_changes import ChangedRows, CountRows, net_changes
+from txlake.commit.part_states import PartSummary, TableSavepoint
 from txlake.commit.path_commit import commit
 from txlake.commit.rebase import Committed, Proposal
-from txlake.commit.row_origins import Origins, RowSources
+from txlake.commit.row_origins import Origins
 from txlake.commit.table_log import TableLog
 from txlake.commit.validation import complete_actions, validate
 from txlake.conflict.context import RowProbe
@@ -36,48 +36,6 @@ from txlake.protocol.identity import marks_differ, metadata_with_marks
 
 # Operations that may take table features away.
 _DROPPING = frozenset({"DROP FEATURE", DETACH})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSavepoint:
-    """A savepoint of a transaction's part on one table: its staged changes at that point.
-
-    Attributes:
-        staged: the net changes.
-        reads: how many reads had been noted.
-        app_ids: the application ids that the transaction depended on.
-        statements: what the history will say of the statements.
-        tags: tags of the commit.
-        marks: the last values given in identity columns, by the metadata's table id and the
-            column's physical name.
-        row_sources: for a table with a change data feed, the sources of new files' rows, by the
-            files' canonical paths.
-        untracked_files: canonical paths of rewritten files whose rows' sources are unknown.
-    """
-
-    staged: StagedChanges = field(default_factory=StagedChanges)
-    reads: int = 0
-    app_ids: frozenset[str] = frozenset()
-    statements: tuple[StatementInfo, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
-    marks: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    row_sources: Mapping[str, RowSources] = field(default_factory=dict)
-    untracked_files: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartSummary:
-    """A transaction's part on one table, as its parts on other tables see it.
-
-    Attributes:
-        part: the part itself.
-        table_ids: the metadata's table id; two ids if the table is replaced.
-        footprint: its reads and changes so far, without those that depend on other parts.
-    """
-
-    part: TableTransaction
-    table_ids: frozenset[str]
-    footprint: Footprint
 
 
 class TableTransaction:

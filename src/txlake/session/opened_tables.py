@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from txlake.catalog import DatabaseEntry
 from txlake.catalog.lookup import CatalogView
 from txlake.commit.membership import catalog_required_error, is_open
+from txlake.commit.part_states import TableSavepoint
 from txlake.commit.rebase import check_read_unchanged
-from txlake.commit.table_transaction import TableSavepoint, TableTransaction
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity

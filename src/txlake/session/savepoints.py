@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from txlake.commit.table_transaction import TableSavepoint
+from txlake.commit.part_states import TableSavepoint
 from txlake.errors import InvalidRequest
 from txlake.session.name_changes import NameChanges
 

@@ -24,9 +24,10 @@ from txlake.commit.foreign_commit import (
 )
 from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentities
 from txlake.commit.lake_commit import Part, commit_together
+from txlake.commit.part_states import PartSummary
 from txlake.commit.rebase import Proposal, check_reads
 from txlake.commit.staging import StagingSystem
-from txlake.commit.table_transaction import PartSummary, TableTransaction
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level

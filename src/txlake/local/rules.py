@@ -23,14 +23,14 @@ NOT_NULL = "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL"
 
 
 def has_rules(snapshot: Snapshot) -> bool:
-    """Whether rows must be checked or completed by Spark: more than NOT NULL at the top level."""
+    """Return whether Spark must check or complete rows: more than NOT NULL at the top level."""
     return any(_needs_spark(item) for item in snapshot.schema) or bool(
         snapshot.properties.constraints
     )
 
 
 def depends_on_values(snapshot: Snapshot) -> bool:
-    """Whether an expression of the table tells what another column gets, or may refuse a row."""
+    """Return whether an expression of the table computes a column or may refuse a row."""
     expressions = (GENERATION_EXPRESSION, _INVARIANTS)
     return bool(snapshot.properties.constraints) or any(
         key in item.metadata for item in snapshot.schema for key in expressions
@@ -44,7 +44,7 @@ def _needs_spark(item: Field) -> bool:
 
 
 def _requires_fields(struct: Struct) -> bool:
-    """Whether a field of the struct, or of one in it, may not be null. Makes no Column of it."""
+    """Return whether a field of the struct, or of one inside it, is NOT NULL."""
     return any(
         not item.nullable or (isinstance(item.type, Struct) and _requires_fields(item.type))
         for item in struct
@@ -52,7 +52,7 @@ def _requires_fields(struct: Struct) -> bool:
 
 
 def require_given(snapshot: Snapshot, given: Collection[str]) -> None:
-    """Refuses rows without a NOT NULL column that has no default, though there be none of them.
+    """Refuse rows without a NOT NULL column that has no default, even if there are no rows.
 
     Raises InvalidRequest, naming the column.
     """

@@ -69,7 +69,7 @@ class LocalTable(ABC):
         return Reach(self.store.url, self.allowed)
 
     def footer(self, add: Add) -> pq.FileMetaData:
-        """The footer of a file of the table. Raises what `restating.footer_of` raises."""
+        """Return the footer of a file of the table. Raises as `footer_of`."""
         return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
 
     @property
@@ -80,7 +80,7 @@ class LocalTable(ABC):
     def with_deleted(
         self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
     ) -> dict[int, BitMap64]:
-        """For each file with new deletions, by its ordinal, all its deleted positions."""
+        """Return all deleted positions of each file with new deletions, by the file's ordinal."""
         return union_with_deleted(self.store, files, deleted, self.external_vectors)
 
     @property
@@ -103,7 +103,7 @@ class LocalTable(ABC):
         )
 
     def target(self, *, data_change: bool = True) -> WriteTarget:
-        """Where new rows go."""
+        """Return the table as the target of a write."""
         return WriteTarget(
             snapshot=self.snapshot,
             store=self.store,
@@ -114,7 +114,7 @@ class LocalTable(ABC):
         )
 
     def after(self, actions: tuple[Action, ...]) -> Self:
-        """The same work on the table as these actions leave it."""
+        """Return the table as it is after these actions."""
         return replace(self, snapshot=self.snapshot.apply(actions))
 
     def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
@@ -133,13 +133,13 @@ class LocalTable(ABC):
             raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
 
     def on_parts(self, text: str, aliases: Sequence[str] = ()) -> tuple[Predicate, ...]:
-        """The parts of a MERGE's ON condition that must all hold; not bound."""
+        """Return the unbound parts of a MERGE's ON condition, which must all hold."""
         if self.rules.case_sensitive:  # here names of both sides are found in any letter case
             return (Opaque(text),)
         return conjuncts(parse_or_opaque(text, aliases=aliases, rules=self.rules))
 
     def require_spelled(self, path: tuple[str, ...]) -> None:
-        """Checks that the session finds a column that a statement names.
+        """Check that the session finds a column that a statement names.
 
         Raises InvalidRequest for one in another letter case, where that tells columns apart.
         """
@@ -147,7 +147,7 @@ class LocalTable(ABC):
             raise unknown_column(".".join(path), self.snapshot)
 
     def require_assignable(self, source: DataType, item: Field) -> None:
-        """Checks that the session's policy of store assignment lets values into a column.
+        """Check that the session's store assignment policy lets values into a column.
 
         What ANSI, Spark's default, lets in is checked with each value. Raises InvalidRequest.
         """
@@ -167,7 +167,7 @@ class LocalTable(ABC):
         )
 
     def check_stored(self) -> None:
-        """Checks that the table's own expressions mean in this session what they mean in others.
+        """Check that the table's own expressions mean the same in this session as in others.
 
         Raises InvalidRequest as `TextRules.check_stored`.
         """
@@ -181,9 +181,9 @@ class LocalTable(ABC):
                     self.rules.check_stored(stored, f"{table}: column {item.name}")
 
     def bound(self, predicate: Predicate) -> Predicate:
-        """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""
+        """Return the predicate bound to the columns. Raises InvalidRequest for an unknown one."""
         return bind(predicate, self.snapshot.schema, time_zone=lambda: self.time_zone)
 
     def in_zone(self, files: pa.Table) -> pa.Table:
-        """The files, also of other versions, with partition values as the session reads them."""
+        """Return files, also of other versions, with partition values as the session reads them."""
         return self.snapshot.files_in_zone(files, lambda: self.time_zone)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def temporary_folder(prefix: str) -> Path:
-    """A new folder of this machine; a fork of this process leaves it alone when it ends."""
+    """Create a folder on this machine, which is removed when this process ends, not a fork."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(_remove, folder, os.getpid())
     return folder

@@ -47,7 +47,7 @@ _READ_FROM_TEXT = _DATETIMES | {"boolean", "binary"}
 
 
 def parquet_field(item: Field) -> pa.Field:
-    """The Arrow field of a column in data files: physical names, ids where columns are mapped.
+    """Return a column's Arrow field in data files: physical names, ids if columns are mapped.
 
     All of it is nullable: the log's schema says what may be null.
     """
@@ -60,7 +60,7 @@ def _with_id(identity: int | None) -> dict[str, str] | None:
 
 
 def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
-    """The type at a path, see `nested_keys`; what is in lists and maps has these ids."""
+    """Return the Arrow type at a path; `ids` are those of elements of lists and maps."""
 
     def part(name: str, inner: DataType, *, nullable: bool = True) -> pa.Field:
         place = f"{path}.{name}"
@@ -79,14 +79,14 @@ def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.
 
 
 def visible_metadata(item: Field) -> dict[str, object]:
-    """A column's metadata without what the log alone needs."""
+    """Return a column's metadata without the keys that only the log needs."""
     return {
         key: value for key, value in item.metadata.items() if not key.startswith(_HIDDEN_METADATA)
     }
 
 
 def same_type(left: DataType, right: DataType) -> bool:
-    """Whether values need no conversion: equal but for nullability, metadata and name case."""
+    """Return whether values need no conversion: equal types but for nullability and name case."""
     match left, right:
         case Primitive(), Primitive():
             return _meaning(left) == _meaning(right)
@@ -115,7 +115,7 @@ def _meaning(primitive: Primitive) -> tuple[object, ...]:
 
 
 def can_store(source: DataType, target: DataType) -> bool:
-    """Whether ANSI store assignment lets a source's value into a target column.
+    """Return whether ANSI store assignment lets a source's values into a target column.
 
     Numbers go to numbers (overflow fails at run time), anything simple goes to text, dates and
     timestamps to each other; for text see `reads_text`. Source: Spark, "Store Assignment".
@@ -149,7 +149,7 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
 
 
 def can_up_cast(source: DataType, target: DataType) -> bool:
-    """Whether every value of the source has an equal one in the target, by Spark's rule.
+    """Return whether every value of the source has an equal one in the target, by Spark's rule.
 
     Source: Spark, `UpCastRule`, by which the policy STRICT of store assignment goes.
     """
@@ -185,13 +185,13 @@ def _can_up_cast_primitive(source: Primitive, target: Primitive) -> bool:
 
 
 def _as_decimal(kind: Primitive) -> tuple[int, int] | None:
-    """The decimal that holds the type's values, as (precision, scale); None for other types."""
+    """Return the decimal that holds the type's values, as (precision, scale); else None."""
     digits = {**_INTEGER_DIGITS, "long": 20}.get(kind.name)
     return kind.decimal if digits is None else (digits, 0)
 
 
 def reads_text(source: DataType, target: DataType) -> bool:
-    """Whether a text goes to a column of other values, where it has to be the text of one.
+    """Return whether a text goes to a column of another type, whose values it must spell.
 
     Source: Databricks, "SQL data type rules", implicit crosscasting. Not so inside lists and maps.
     """
@@ -203,7 +203,7 @@ def reads_text(source: DataType, target: DataType) -> bool:
 
 
 def is_converted(source: DataType, target: DataType) -> bool:
-    """Whether Delta Spark casts what no assignment of ANSI SQL stores, and a column takes it too.
+    """Return whether Delta Spark casts values that ANSI store assignment would refuse.
 
     Between numbers and booleans, between numbers and timestamps (seconds since 1970), bytes to the
     text that they are in UTF-8, and lists, maps and structs to the text that Spark shows of them.
@@ -226,7 +226,7 @@ def _is_numeric(primitive: Primitive) -> bool:
 
 
 def with_names(source: DataType, target: DataType) -> DataType:
-    """The source's type, whose structs of as many fields as the target's have their names."""
+    """Return the source's type with the target's field names in structs of equal length."""
     match source, target:
         case Struct(fields), Struct(others) if len(fields) == len(others):
             return Struct(
@@ -247,7 +247,7 @@ def with_names(source: DataType, target: DataType) -> DataType:
 def missing_field(
     source: DataType, target: DataType, *, lists: bool = True
 ) -> tuple[str, ...] | None:
-    """The path of a field that the target's structs have and the source's lack; None for none.
+    """Return the path of a field that the source's structs lack; None if there is none.
 
     Without `lists` structs inside of lists and maps don't count.
     """
@@ -268,7 +268,7 @@ def missing_field(
 
 
 def may_overflow(source: DataType, target: DataType) -> bool:
-    """Whether a number of the source's type may be too large for the target's."""
+    """Return whether a number of the source's type may be too large for the target's."""
     if not isinstance(source, Primitive) or not isinstance(target, Primitive):
         return False
     if not (_is_numeric(source) and _is_numeric(target)):
@@ -284,7 +284,7 @@ def may_overflow(source: DataType, target: DataType) -> bool:
 
 
 def _digits(source: Primitive, target: Primitive) -> int | None:
-    """The digits before the point that a value may have, once rounded; None for floats."""
+    """Return how many digits a value may have before the point, once rounded; None for floats."""
     decimal = source.decimal
     if decimal is None:
         return _INTEGER_DIGITS.get(source.name)
@@ -293,13 +293,13 @@ def _digits(source: Primitive, target: Primitive) -> int | None:
 
 
 def type_text(data_type: DataType) -> str:
-    """A type as messages name it."""
+    """Return a type as messages name it."""
     value = type_to_json(data_type)
     return value if isinstance(value, str) else short_text(data_type)
 
 
 def quote(name: str) -> str:
-    """A column name in backquotes."""
+    """Return a column name in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -46,7 +46,7 @@ _BATCH_ROWS = 131_072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTarget:
-    """The table that rows are written to, as it will be once the change is committed.
+    """The table that rows are written to, as it is after the commit.
 
     `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
     `reports_origins` the tasks say which rows each row that they write was made of. What is written
@@ -65,7 +65,7 @@ class WriteTarget:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that follow each other in a new file: the file that they come from, and their places."""
+    """Consecutive rows of a new file: the file that they come from, and their positions in it."""
 
     ordinal: int
     positions: BitMap64
@@ -73,7 +73,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What was written.
+    """The result of a write.
 
     Attributes:
         adds: the new files.
@@ -101,7 +101,7 @@ class WriteResult:
 
 
 def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
-    """Writes rows that the driver holds, without Spark; columns as `write_frame` gets them."""
+    """Write rows that the driver holds, without Spark; columns as for `write_frame`."""
     given = TaskColumns.of(target.snapshot, table.column_names)
     task = given.task(target)
     arrays = [_physical(table.column(item.name), parquet_field(item).type) for item in given.data]
@@ -115,7 +115,7 @@ def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
 
 
 def task_for(target: WriteTarget) -> write_task.WriteTask:
-    """A task that gets the table's data columns, then the texts of its partition columns."""
+    """Return a task for rows of the table's data columns, then texts of partition columns."""
     return TaskColumns.of(target.snapshot, ()).task(target)
 
 
@@ -131,7 +131,7 @@ _CONTROLS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskColumns:
-    """What a task is given, in this order.
+    """The columns of the rows that a task gets, in this order.
 
     Attributes:
         data: columns of the table that files hold.
@@ -151,7 +151,7 @@ class TaskColumns:
     def of(
         cls, snapshot: Snapshot, present: Collection[str], *, images: bool = True
     ) -> TaskColumns:
-        """Of rows with these columns; without `images` they are no rows of the table's."""
+        """Return the columns of rows; without `images` only their control columns."""
         tracked = {
             control: name
             for control, name in _tracking(snapshot)
@@ -166,7 +166,7 @@ class TaskColumns:
         )
 
     def task(self, target: WriteTarget) -> write_task.WriteTask:
-        """The task that gets them."""
+        """Return the task for rows of these columns."""
         first = len(self.data) + len(self.tracked)
         partition = tuple(range(first, first + len(self.partitions)))
         after = first + len(self.partitions)
@@ -176,7 +176,7 @@ class TaskColumns:
 
 
 def run_in_driver(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
-    """The report of a task that this process runs; it gets the rows by partition."""
+    """Run a task in this process, on rows sorted by partition; return its reports."""
     if task.layout.partition:
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
@@ -188,24 +188,24 @@ def run_in_driver(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, 
 
 
 def moving_task(target: WriteTarget, tracked: tuple[str, ...]) -> write_task.WriteTask:
-    """How tasks write whole rows that they move; `tracked` columns come after the table's."""
+    """Return the task that writes moved rows; `tracked` columns come after the table's."""
     schema = _arrow_schema(data_fields(target.snapshot), list(tracked))
     return _task(target, schema, write_task.Layout(data=len(schema)))
 
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values with the field names of the data files."""
+    """Return the values with the field names of the data files."""
     return pa.chunked_array([with_field_names(chunk, wanted) for chunk in column.chunks], wanted)
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:
-    """The partition columns, in the order in which their values are written."""
+    """Return the partition columns, in the order in which their values are written."""
     found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     return [item for item in found if item is not None]
 
 
 def data_fields(snapshot: Snapshot) -> list[Field]:
-    """The columns that rows bring to data files, in order: all but the partition columns."""
+    """Return the columns of data files, in order: all but the partition columns."""
     return [
         item
         for item in snapshot.schema
@@ -248,7 +248,7 @@ def _task(
 
 
 def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
-    """The partition columns as files hold them; None where they don't."""
+    """Return the partition columns as data files have them; None if they don't."""
     fields = partition_fields(snapshot)
     if not fields or not snapshot.materializes_partitions:
         return None
@@ -258,7 +258,7 @@ def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
 
 
 def result_of(target: WriteTarget, reports: Iterable[Mapping[str, object]]) -> WriteResult:
-    """What tasks wrote, by their reports, see `write_task`.
+    """Return what tasks wrote, by their reports (`write_task`).
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
@@ -339,7 +339,7 @@ def add_of(
     *,
     partition: Sequence[str | None] = (),
 ) -> Add:
-    """The action for a new file; `path` and the values of its `partition` as in the log."""
+    """Return the action for a new file; `path` and the values of `partition` as in the log."""
     snapshot = target.snapshot
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(

@@ -27,7 +27,7 @@ _NUMBER = "__txlake_number"
 
 @translating
 def rearranged(work: TableAccess, change: Change) -> Change:
-    """`TableData.rearranged`."""
+    """Implement `TableData.rearranged`."""
     gone, come = files_that_move(work, change)
     numbered = [
         rows.withColumn(_NUMBER, F.lit(sign).cast("long"))
@@ -40,7 +40,7 @@ def rearranged(work: TableAccess, change: Change) -> Change:
 
 
 def files_that_move(work: TableAccess, change: Change) -> tuple[pa.Table, pa.Table]:
-    """The files that a change takes away, and those that it brings.
+    """Return the files that a change removes, and the files that it adds.
 
     Raises InvalidRequest for a change that leaves a part of a file, UnsupportedFeature for a table
     whose rows have ids, which the new rows lack.
@@ -64,7 +64,7 @@ def files_that_move(work: TableAccess, change: Change) -> tuple[pa.Table, pa.Tab
 
 
 def moving_rows(work: TableAccess, change: Change, *, has_same_rows: bool) -> Change:
-    """The change as one of files alone. Raises InvalidRequest where the rows aren't the same."""
+    """Return the change as one of files alone. Raises InvalidRequest if the rows differ."""
     if not has_same_rows:
         _discard(work, change.actions)
         raise InvalidRequest(

@@ -44,7 +44,7 @@ def replace_using(
     literal_of: Callable[[object], str],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """`TableData.replace_using`."""
+    """Implement `TableData.replace_using`."""
     names: list[str] = []
     for column in columns:
         item = work.snapshot.schema.find(column)
@@ -76,7 +76,7 @@ def replace_on(
     aliases: tuple[str | None, str | None],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """`TableData.replace_on`."""
+    """Implement `TableData.replace_on`."""
     if condition.references:
         raise InvalidRequest(
             f"{work.snapshot.table}: the condition of REPLACE ON can't have a query, found "
@@ -99,7 +99,7 @@ def replace_on(
 
 
 def _as_in(new: DataFrame, placement: Placement, work: TableAccess) -> list[Column]:
-    """The written columns under the names that they have in the source."""
+    """Return the written columns under their names in the source."""
     if placement.by_name:
         return [F.col(quote(name)) for name in new.columns]
     names = placement.columns or work.snapshot.schema.names
@@ -107,7 +107,7 @@ def _as_in(new: DataFrame, placement: Placement, work: TableAccess) -> list[Colu
 
 
 def _frame(work: TableAccess, written: WriteResult) -> DataFrame:
-    """The rows that were written, as the table will have them."""
+    """Return the rows that were written, as the table has them after the commit."""
     after = work.after(tuple(written.adds))
     files = after.snapshot.files.table
     paths = [add.path for add in written.adds]
@@ -117,7 +117,7 @@ def _frame(work: TableAccess, written: WriteResult) -> DataFrame:
 def _of_few_keys(
     work: TableAccess, frame: DataFrame, names: Sequence[str], literal_of: Callable[[object], str]
 ) -> SqlText | None:
-    """The condition that names each key; None where they are many, or have no plain literals."""
+    """Return a condition that lists the keys; None if they are many or have no literals."""
     items = (work.snapshot.schema.find(name) for name in names)
     if not all(item is not None and isinstance(item.type, Primitive) for item in items):
         return None

@@ -56,7 +56,7 @@ Identity: TypeAlias = Callable[[Field], Column]
 
 
 def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFrame:
-    """The table's columns from a frame's columns of the same names; absent ones get their default.
+    """Return the table's columns from a frame's of the same names; absent ones get defaults.
 
     `identity` gives the values of an identity column that is absent.
 
@@ -89,7 +89,7 @@ def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFra
 def by_position(
     frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | None, identity: Identity
 ) -> DataFrame:
-    """The table's columns from a frame's columns in order; `columns` names where they go.
+    """Return the table's columns from a frame's in order; `columns` names where they go.
 
     `identity` as in `by_name`. Fields of structs go in order too. Raises InvalidRequest when the
     numbers differ or a type can't be stored.
@@ -114,7 +114,7 @@ def by_position(
 def targets_by_position(
     source: Struct, snapshot: Snapshot, columns: Sequence[str] | None
 ) -> list[Field]:
-    """The table's columns that rows of this schema go to in order. Raises as `by_position`."""
+    """Return the columns to which rows of this schema go in order. Raises as `by_position`."""
     names = list(columns) if columns is not None else list(snapshot.schema.names)
     targets = []
     for name in names:
@@ -138,7 +138,7 @@ def targets_by_position(
 
 
 def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Rows of the table's columns with the values that its partitions will hold."""
+    """Return rows with the values that partition columns will have."""
     changed = {}
     for item in partition_fields(snapshot):
         value = F.col(quote(item.name))
@@ -149,7 +149,7 @@ def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 def _has_the_columns(source: Struct, schema: Struct) -> bool:
-    """Whether rows have just the table's columns, in order, and of its types."""
+    """Return whether rows have just the table's columns, in order, and of its types."""
     return source.names == schema.names and all(
         same_type(one.type, other.type) for one, other in zip(source, schema, strict=True)
     )
@@ -174,7 +174,7 @@ def storable(
     *,
     complete: bool = False,
 ) -> Column:
-    """The value as the column stores it. Raises InvalidRequest when the types don't fit.
+    """Return the value as the column stores it. Raises InvalidRequest if the types don't fit.
 
     A number that is too large for the column, or a text that is none of its values', fails the job,
     and the failure names both. Fields that a struct lacks become null, or with `complete` are an
@@ -205,7 +205,7 @@ def storable(
 def updated_by_name(
     value: Column, source: DataType, current: Column, target: Field, snapshot: Snapshot
 ) -> Column:
-    """The value as the column stores it; fields that a struct lacks stay as they are.
+    """Return the value as the column stores it; fields that a struct lacks stay as they are.
 
     Where the value is null, those fields keep their struct alive, and all others are null.
     """
@@ -225,7 +225,7 @@ def updated_by_name(
 
 
 def given_default(item: Field, snapshot: Snapshot) -> Column:
-    """The default of a column that is given the word DEFAULT.
+    """Return the default of a column to which DEFAULT is assigned.
 
     Raises InvalidRequest for one that is NOT NULL and has none.
     """
@@ -234,7 +234,7 @@ def given_default(item: Field, snapshot: Snapshot) -> Column:
 
 
 def default_value(item: Field, table: str) -> Column:
-    """A column's default, null when it has none.
+    """Return a column's default; null if it has none.
 
     Values of identity columns are drawn (`identities`): they have no default. Raises
     UnsupportedFeature, as `stored_expression`.
@@ -248,7 +248,7 @@ def default_value(item: Field, table: str) -> Column:
 
 
 def stored_expression(text: str, what: str, table: str) -> Column:
-    """The Spark column of an expression that a table keeps, `what` of it.
+    """Return the Spark column of an expression stored in a table; `what` names it.
 
     Raises UnsupportedFeature for one that may do more than compute a value of the row: any engine
     that can write to the table's folder can have stored it.
@@ -272,7 +272,7 @@ def filled(
     carried: Sequence[Column | str] = (),
     some_given: Collection[str] = (),
 ) -> DataFrame:
-    """All columns of the table in order, then `carried`: given, generated or default.
+    """Return all columns in order (given, generated or default), then `carried`.
 
     A text among the `values` is the name, in backquotes, of a column that stays as it is.
 
@@ -341,7 +341,7 @@ def _generated(item: Field, table: str) -> Column:
 def checked(
     frame: DataFrame, snapshot: Snapshot, *, given: Collection[str] | None = None
 ) -> DataFrame:
-    """The frame with VIOLATION and VIOLATION_ROW, where the table has anything to check.
+    """Return the frame with VIOLATION and VIOLATION_ROW, if the table has rules to check.
 
     `given`: the columns whose values the caller gave; generated ones among them are checked. None
     for all. Rows whose ACTION writes no image are not checked.
@@ -360,7 +360,7 @@ def checked(
 
 
 def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
-    """Each rule with its name; a row must make it true (null is not)."""
+    """Return each rule with its name; a row must make it true (null is not)."""
     rules: list[tuple[str, Column]] = []
     table = snapshot.table
     for item in snapshot.schema:
@@ -393,7 +393,7 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
 
 
 def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Column]]:
-    """Fields that may not be null where their struct isn't."""
+    """Return rules for the fields that may not be null where their struct isn't."""
     parent = F.col(".".join(map(quote, path)))
     rules = []
     for item in struct:

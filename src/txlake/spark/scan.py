@@ -88,7 +88,7 @@ class _Planned:
     names: Any
 
     def again(self) -> DataFrame:
-        """The same plan with columns of its own, so that it can be joined with itself."""
+        """Return the plan with new column ids, so that it can be joined with itself."""
         frame: Any = self.frame
         renamed = frame._jdf.toDF(self.names)
         own: DataFrame = type(frame)(renamed, frame.sparkSession)
@@ -100,7 +100,7 @@ _WHOLE: WeakKeyDictionary[Snapshot, _Planned] = WeakKeyDictionary()
 
 
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
-    """The rows: the table's columns by logical name in schema order, then what was asked for.
+    """Return the rows: the columns by logical name in schema order, then the requested ones.
 
     Files without deletion vectors are read without looking for deleted rows. All rows of a snapshot
     are planned once; who asks again gets the same plan with columns of its own.
@@ -156,7 +156,7 @@ def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame
 
 
 def _file_metadata(*, with_row_ids: bool) -> Column:
-    """What Spark tells of a row's file, and what Delta Spark does of a row that is tracked."""
+    """Return the column `_metadata` as Spark has it, with row ids as Delta Spark has them."""
     if not with_row_ids:
         return F.col(FILE_METADATA)
     ids = [F.col(ROW_ID).alias("row_id"), F.col(ROW_VERSION).alias("row_commit_version")]
@@ -233,7 +233,7 @@ def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _columns(scan: Scan) -> list[Column | str]:
-    """What the rows have, from what the files have; by its name alone what needs no change."""
+    """Return the rows' columns from the files'; an unchanged column by its name alone."""
     columns: list[Column | str] = []
     with_collation = collated_columns(scan.snapshot.schema)
     for item in scan.snapshot.schema:
@@ -271,7 +271,7 @@ def _columns(scan: Scan) -> list[Column | str]:
 
 
 def _collated_text(item: Field) -> str:
-    """The column's type with its collations, as a cast takes it."""
+    """Return the column's type with its collations, as text for a cast."""
     (plain,) = as_table_schema(Struct((replace(item, type=collated_type(item)),)))
     return sql_text(plain.type)
 
@@ -282,12 +282,12 @@ def _tracked(materialized: str | None, default: Column, name: str) -> Column:
 
 
 def selected(files: pa.Table, ordinals: list[int]) -> pa.Table:
-    """Some of a scan's files, in the order given."""
+    """Return some of a scan's files, in the order of `ordinals`."""
     return files.take(pa.array(ordinals, pa.int64()))
 
 
 def add_rows(add: Add) -> int | None:
-    """A file's live rows by its statistics and its vector; None when it has no statistics."""
+    """Return a file's number of live rows; None if it has no statistics."""
     count = FileStatistics.from_json(add.stats).num_records
     if count is None:
         return None

@@ -103,7 +103,7 @@ class ServedPlane(SparkPlane):
 
     @contextmanager
     def _uncounted(self) -> Iterator[None]:
-        """Spark's start, which isn't of the time of the statement that needs it first."""
+        """Start Spark outside of the time of the statement that needs it first."""
         watch: _Watch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             watch.pause()
@@ -114,7 +114,7 @@ class ServedPlane(SparkPlane):
                 watch.resume()
 
     def _enter(self, spark: SparkSession) -> None:
-        """Makes the session this thread's active one, by whose settings Spark parses texts."""
+        """Make the session this thread's active one, by whose settings Spark parses texts."""
         classic: Any = spark
         kind = classic._get_j_spark_session_class(classic._jvm)
         kind.setActiveSession(classic._jsparkSession)
@@ -172,7 +172,7 @@ class ServedPlane(SparkPlane):
 
     @contextmanager
     def statement(self, timeout_s: float) -> Iterator[None]:
-        """Cancels what this thread's Spark jobs do after so many seconds.
+        """Cancel this thread's Spark jobs after so many seconds.
 
         Where that doesn't end the statement, or where it left the JVM broken, Spark is ended, and
         the next statement starts another one.
@@ -212,20 +212,20 @@ class ServedPlane(SparkPlane):
             self._threads.watch = None
 
     def _has_ended(self, spark: SparkSession | None, error: Exception) -> bool:
-        """Whether an error is one of a Spark that has ended, or that can't say what is wrong."""
+        """Return whether an error is of a Spark that has ended, or that can't say what is wrong."""
         return type(error).__module__.startswith("py4j.") or (
             spark is not None and self._spark is not spark
         )
 
     def cancel(self, group: str) -> None:
-        """Cancels the jobs of a statement, as far as Spark is there."""
+        """Cancel a statement's jobs, if Spark is running."""
         with self._lock:
             spark = self._spark
         if spark is not None:
             spark.sparkContext.cancelJobGroup(group)
 
     def _recover(self, error: BaseException) -> None:
-        """Ends a Spark that a statement left without memory, or dead."""
+        """End a Spark that a statement left dead or without memory."""
         with self._lock:
             spark = self._spark
         if spark is None:
@@ -238,7 +238,7 @@ class ServedPlane(SparkPlane):
             self.end_spark(spark)
 
     def end_spark(self, spark: SparkSession | None = None) -> None:
-        """Ends Spark's process; the next statement starts another one. Its statements fail."""
+        """End Spark's process; running statements fail, the next one starts another process."""
         with self._lock:
             if self._spark is None or (spark is not None and self._spark is not spark):
                 return
@@ -268,11 +268,11 @@ class _Watch(threading.Thread):
         self._until_ms = math.inf
 
     def resume(self) -> None:
-        """The whole time counts from now on."""
+        """Restart the time limit."""
         self._until_ms = self._plane.system.monotonic_ms() + self._timeout_ms
 
     def run(self) -> None:
-        """Waits for the statement's end, or its time."""
+        """Wait for the statement's end or its time limit."""
         while (left_ms := self._until_ms - self._plane.system.monotonic_ms()) > 0:
             if self._ended.wait(min(left_ms, 1000 * _STEP_S) / 1000):
                 return
@@ -287,7 +287,7 @@ class _Watch(threading.Thread):
         self._plane.end_spark()
 
     def stop(self) -> None:
-        """The statement has ended."""
+        """Note that the statement has ended."""
         self._ended.set()
 
 
@@ -304,7 +304,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _process() -> subprocess.Popen[bytes] | None:
-    """The JVM's process, where this one started it."""
+    """Return the JVM's process, if this process started it; else None."""
     context = context_class()
     gateway: Any = None if context is None else context._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -317,7 +317,7 @@ def _is_dead() -> bool:
 
 
 def _answers(spark: SparkSession) -> bool:
-    """Whether Spark still carries out a job."""
+    """Return whether Spark still carries out a job."""
     process = _process()
     timer = threading.Timer(_PROBE_S, process.kill) if process is not None else None
     if timer is not None:
@@ -334,7 +334,7 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def _end_jvm() -> None:
-    """Ends the JVM, and makes PySpark forget it, so that a session can be started again."""
+    """End the JVM, and make PySpark forget it, so that a session can be started again."""
     context: Any = context_class()
     process = _process()
     if process is not None:

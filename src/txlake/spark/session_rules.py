@@ -107,7 +107,7 @@ def _is(value: str) -> bool:
 
 
 def rules_of(settings: Mapping[str, str]) -> TextRules:
-    """The rules of a session with these settings; one that isn't there has Spark's default.
+    """Return the rules of a session with these settings; Spark's defaults for others.
 
     Raises InvalidRequest for a policy of store assignment that Spark doesn't have, and for a
     setting by which Spark leaves files out.
@@ -171,7 +171,7 @@ def _assignment(value: str) -> StoreAssignment:
 
 
 def unclassified(keys: Iterable[str]) -> frozenset[str]:
-    """Those of Spark's settings that no release had when this list was made."""
+    """Return the Spark settings that this list doesn't know, because a later release has them."""
     known = classified()
     return frozenset(
         key
@@ -182,7 +182,7 @@ def unclassified(keys: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def classified() -> Mapping[str, str]:
-    """How each of Spark's settings is treated, by its key; the treatments are in the file."""
+    """Return how each Spark setting is treated, by its key, as the file says."""
     found: dict[str, str] = {}
     treatment = ""
     for line in SETTINGS.splitlines():
@@ -194,7 +194,7 @@ def classified() -> Mapping[str, str]:
 
 
 def text_rules(spark: SparkSession) -> TextRules:
-    """The rules by which the session reads texts now. One round trip to the JVM or the server."""
+    """Return the session's present rules for texts, in one round trip to the JVM or server."""
     settings = dict(_settings(spark))
     if DOUBLE_QUOTES in settings:  # the environment may have set the other one
         settings[ANSI] = spark.conf.get(ANSI) or "true"
@@ -202,7 +202,7 @@ def text_rules(spark: SparkSession) -> TextRules:
 
 
 def _settings(spark: SparkSession) -> Iterator[tuple[str, str]]:
-    """What is set in the session, of what its SQL goes by."""
+    """Yield the session's settings that affect its SQL."""
     session: Any = spark
     found: dict[str, str]
     if is_connect(spark):
@@ -216,7 +216,7 @@ def _settings(spark: SparkSession) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=16)
 def _conf(spark: SparkSession) -> Any:  # noqa: ANN401 - py4j's
-    """The configuration of a session in the JVM, the same one for as long as the session lives."""
+    """Return the configuration of a session in the JVM, which lives as long as the session."""
     classic: Any = spark
     return classic._jsparkSession.sessionState().conf()
 

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def session_zone(spark: SparkSession) -> TimeZone:
-    """The zone of timestamps that name none, as the session is set now."""
+    """Return the session's present zone for timestamps that name none."""
     name = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     if is_connect(spark):
         with _lock:
@@ -42,7 +42,7 @@ def session_zone(spark: SparkSession) -> TimeZone:
 
 
 def _serialized(spark: SparkSession, name: str) -> bytes:
-    """The zone's ZoneRules, serialized, of the zone that Spark understands the name as."""
+    """Return the serialized ZoneRules of the zone that Spark takes the name for."""
     classic: Any = spark
     jvm = classic._jvm
     zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(name)

@@ -49,7 +49,7 @@ Function = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def travelling(spark: SparkSession, task: Task) -> Function:
-    """The function of Spark's that runs a task; the code that it needs is there then."""
+    """Return the function that runs a task on Spark's executors, after sending its code."""
     package, archive = code_archive()
     _send(spark, archive)
     data = pickled(task, package)
@@ -79,7 +79,7 @@ class Package:
 
 
 def whole_package(spark: SparkSession) -> Package:
-    """The package with all of txlake's code, which is sent to Spark once a session."""
+    """Return the name of the package with all of txlake's code, sent once for a session."""
     name, archive = _whole_archive()
     _send(spark, archive)
     return Package(name, str(archive))
@@ -87,7 +87,7 @@ def whole_package(spark: SparkSession) -> Package:
 
 @functools.cache
 def code_archive() -> tuple[str, Path]:
-    """The name of the package with the code for tasks, and the archive that it is in."""
+    """Return the name of the package with the code for tasks, and its archive."""
     files = sorted(
         path
         for name in SHIPPED
@@ -99,7 +99,7 @@ def code_archive() -> tuple[str, Path]:
 
 @functools.cache
 def _whole_archive() -> tuple[str, Path]:
-    """As `code_archive`, of all that isn't for people; compiled, since each process imports it."""
+    """Return the name and archive, as `code_archive`, of all code, compiled."""
     files = sorted(_SOURCES.rglob("*.py"))
     shipped = [one for one in files if one.relative_to(_SOURCES).parts[0] not in _ALL_BUT]
     return _archive(shipped, compiled=True)
@@ -129,7 +129,7 @@ def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
 
 
 def _send(spark: SparkSession, archive: Path) -> None:
-    """Gives Spark the archive, unless it has it: a Spark Connect session, else all of a Spark."""
+    """Send the archive to Spark, unless it has it: to a Connect session, else to the context."""
     connect = is_connect(spark)
     context = None if connect else spark.sparkContext
     place = spark.session_id if context is None else context.applicationId  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def _send(spark: SparkSession, archive: Path) -> None:
 
 
 def pickled(task: object, package: str) -> bytes:
-    """A task whose classes and functions are those of the package in the archive."""
+    """Return a task whose classes and functions are those of the package in the archive."""
     data = io.BytesIO()
     _Pickler(data, package).dump(task)  # type: ignore[no-untyped-call]
     return data.getvalue()

@@ -38,7 +38,7 @@ _TOLD_PIECES_MAX = 4_096
 
 @translating
 def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """`TableData.zorder`."""
+    """Implement `TableData.zorder`."""
     check_sorted_by(work, columns)
     files = adds_of(files_of_partitions(work, where))
     outputs = _sorted(work, files, [(name,) for name in columns], on_hilbert_curve=False)
@@ -52,7 +52,7 @@ def zordered(
     sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
-    """The change by which files become others, in the columns' Z-order."""
+    """Return the change that rewrites files in the columns' Z-order."""
     parameters = {
         **partitions_chosen(where),
         "zOrderBy": list(columns),
@@ -64,7 +64,7 @@ def zordered(
 
 @translating
 def cluster(work: TableAccess, plan: ClusteringPlan) -> Change:
-    """`TableData.cluster`."""
+    """Implement `TableData.cluster`."""
     outputs: list[Add] = []
     for files in plan.cubes:
         cube = Cube(work.system.new_id(), plan.names)
@@ -74,7 +74,7 @@ def cluster(work: TableAccess, plan: ClusteringPlan) -> Change:
 
 
 def clustered(work: TableAccess, plan: ClusteringPlan, outputs: tuple[Add, ...]) -> Change:
-    """The change by which the plan's files become cubes."""
+    """Return the change that rewrites the plan's files as cubes."""
     parameters = {
         "predicate": [],
         "zOrderBy": [],
@@ -86,7 +86,7 @@ def clustered(work: TableAccess, plan: ClusteringPlan, outputs: tuple[Add, ...])
 
 
 def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
-    """Raises InvalidRequest for a column that isn't there, or by which the files are apart."""
+    """Raise InvalidRequest for an unknown column, and for a partition column."""
     for name in columns:
         item = work.snapshot.schema.find(name)
         if item is None:
@@ -101,7 +101,7 @@ def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
 def _sorted(
     work: TableAccess, files: Sequence[Add], columns: Sequence[Path], *, on_hilbert_curve: bool
 ) -> tuple[Add, ...]:
-    """New files with the live rows of these, partition by partition sorted by the columns.
+    """Write the live rows of files, sorted by the columns within each partition.
 
     Rows that fit into one row group are left in their order: readers skip nothing within it.
     """
@@ -117,7 +117,7 @@ def _sorted(
 def _place(
     work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
 ) -> Column:
-    """What rows are sorted by: a place on a curve; of one column its own order."""
+    """Return the sort key: a place on a curve; for one column its own order."""
     _ = work.spark  # started, which columns need
     found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
     if len(found) == 1 and _has_order(found[0][1]):

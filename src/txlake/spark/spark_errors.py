@@ -133,7 +133,7 @@ _NOISE = re.compile(
 
 
 def translated(error: Exception, table: str | None = None) -> TxlakeError:
-    """The error to raise from one of Spark's; `table` is the table that the statement writes."""
+    """Return txlake's error for one of Spark's; `table` is the one that the statement writes."""
     causes = causes_of(error)
     every = "\n".join(cause.text for cause in causes)
     where = "" if table is None else f"{table}: "
@@ -168,7 +168,7 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
 
 
 def missing_table(error: BaseException) -> tuple[str, ...] | None:
-    """The parts of the table's name that Spark didn't find; None for any other error."""
+    """Return the parts of a table name that Spark didn't find; None for any other error."""
     if not isinstance(error.__cause__, PySparkException):
         return None
     found = _MISSING_TABLE.search(str(error.__cause__))
@@ -178,20 +178,20 @@ def missing_table(error: BaseException) -> tuple[str, ...] | None:
 
 
 def _suggestions(found: re.Match[str]) -> str:
-    """Spark's suggestions without the columns that only txlake's own plans have."""
+    """Return Spark's suggestions without columns of txlake's own plans."""
     names = [name for name in _SUGGESTION.findall(found[1]) if not _OWN_COLUMN.search(name)]
     return f" Did you mean one of the following? [{', '.join(names)}]." if names else ""
 
 
 def _decisive(causes: Sequence[Cause]) -> Cause:
-    """The cause that says most: the first that Spark classifies, and not as something inside."""
+    """Return the decisive cause: the first that Spark classifies as no internal error."""
     named = [cause for cause in causes if cause.condition]
     plain = [cause for cause in named if cause.state[:2] not in _WRAPPING]
     return next(iter([*plain, *named]), causes[-1])
 
 
 def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
-    """Whether running the same statement again would end in the same way."""
+    """Return whether the statement itself is the cause, so that it would fail again."""
     if cause.state:
         is_broken = cause.state[:2] in _PASSING or cause.condition.startswith("INTERNAL_ERROR_")
         return not is_broken and cause.state not in _PASSING_STATES
@@ -216,7 +216,7 @@ def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
 
 
 def _of_a_task(where: str, text: str) -> TxlakeError:
-    """The error for one that Python code raised inside a task: ours, or a user's function."""
+    """Return the error for one that Python code raised inside a task: txlake's or the user's."""
     found = _IN_A_TASK.findall(text)
     kind, message = found[-1] if found else ("", text)
     if kind in _OURS:
@@ -252,7 +252,7 @@ def _interrupts_first(handled: BaseException | None) -> Iterator[None]:
 
 @contextmanager
 def spark_errors(table: str | None = None) -> Iterator[None]:
-    """Raises what Spark raises inside as txlake's errors; PySpark doesn't log it besides.
+    """Raise Spark's errors in the block as txlake's; PySpark doesn't log them.
 
     PySpark asks the JVM once more while a KeyboardInterrupt passes through it, on a connection that
     was given up: the error of that is no error, and the KeyboardInterrupt is raised.
@@ -287,7 +287,7 @@ def _away(table: str | None, error: Exception) -> Unavailable:
 
 
 def _is_stopped() -> bool:
-    """Whether this process had a SparkContext, and has none: PySpark then stumbles over None."""
+    """Return whether the process's SparkContext was stopped; PySpark then fails with None."""
     context = context_class()
     return bool(context and context._gateway and context._active_spark_context is None)
 
@@ -295,7 +295,7 @@ def _is_stopped() -> bool:
 def translating(
     operation: Callable[Concatenate[TableAccess, P], R],
 ) -> Callable[Concatenate[TableAccess, P], R]:
-    """An operation on a table whose Spark errors name the table and are txlake's."""
+    """Decorate an operation on a table: Spark's errors become txlake's and name the table."""
 
     @functools.wraps(operation)
     def wrapped(work: TableAccess, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -26,7 +26,7 @@ _DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 
 def default_properties(spark: SparkSession) -> dict[str, str]:
-    """The properties that the session's settings give to new tables, by their `delta.` keys.
+    """Return the properties that the session's settings give to new tables.
 
     Settings that are no property of Delta tables are left out, as Delta Spark does.
     """
@@ -40,12 +40,12 @@ def default_properties(spark: SparkSession) -> dict[str, str]:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect."""
+    """Return whether the session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def is_same(one: SparkSession, other: SparkSession) -> bool:
-    """Whether two objects are one Spark session; PySpark wraps the active one anew each time."""
+    """Return whether two objects are one Spark session; PySpark may wrap it several times."""
     if one is other:
         return True
     if is_connect(one) or is_connect(other):
@@ -56,7 +56,7 @@ def is_same(one: SparkSession, other: SparkSession) -> bool:
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether a session was ended by `stop`, its own or another one's of the same context."""
+    """Return whether a session was stopped, by itself or by another one of its context."""
     session: Any = spark
     if is_connect(spark):
         return bool(session.is_stopped)
@@ -65,7 +65,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Makes the session the active one of this thread, until the end of the block.
+    """Make the session the active one of this thread in the block.
 
     By the settings of the active session Spark parses the text of an expression, whatever the
     session of the DataFrame that it is for.
@@ -92,12 +92,12 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4)
 def _sessions_class(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
-    """The JVM's class of sessions, which it takes py4j several round trips to find."""
+    """Return the JVM's class of sessions, cached because py4j needs several round trips."""
     return jvm.org.apache.spark.sql.classic.SparkSession
 
 
 def default_file_system(spark: SparkSession) -> str:
-    """The URL of the file system that Hadoop takes paths without a scheme to be of."""
+    """Return the URL of Hadoop's default file system."""
     if is_connect(spark):
         return spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or "file:///"
     classic: Any = spark
@@ -106,7 +106,7 @@ def default_file_system(spark: SparkSession) -> str:
 
 
 def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject:
-    """The JVM's session with settings of its own."""
+    """Return a clone of the JVM's session with these settings."""
     classic: Any = spark
     session = classic._jsparkSession.cloneSession()
     for key, value in settings.items():
@@ -115,7 +115,7 @@ def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject
 
 
 def dataset_in(frame: DataFrame, session: JavaObject) -> JavaObject:
-    """The same plan as a Dataset of another session of the JVM."""
+    """Return the plan as a Dataset of another session of the JVM."""
     java: Any = frame
     spark: Any = frame.sparkSession
     plan = java._jdf.queryExecution().analyzed()
@@ -123,13 +123,13 @@ def dataset_in(frame: DataFrame, session: JavaObject) -> JavaObject:
 
 
 def dataset_of(spark: SparkSession, session: JavaObject, plan: JavaObject) -> JavaObject:
-    """A plan as a Dataset of a session of the JVM."""
+    """Return a plan as a Dataset of a session of the JVM."""
     classic: Any = spark
     return classic._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
 
 
 def context_class() -> type[SparkContext] | None:
-    """PySpark's SparkContext where this process imported it; a client of Spark Connect has none."""
+    """Return PySpark's SparkContext class if it was imported; None for Connect clients."""
     found: type[SparkContext] | None = getattr(
         sys.modules.get("pyspark.core.context"), "SparkContext", None
     )
@@ -137,7 +137,7 @@ def context_class() -> type[SparkContext] | None:
 
 
 def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """The same plan as a frame of the session."""
+    """Return the plan as a frame of the session."""
     classic: Any = spark
     session = classic._jsparkSession
     moved: DataFrame = type(frame)(dataset_in(frame, session), classic)

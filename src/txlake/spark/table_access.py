@@ -49,7 +49,7 @@ _OPERATORS = frozenset(
 
 
 def plain_column(expression: Expression) -> Column:
-    """The Spark column of an expression that names no other table."""
+    """Return the Spark column of an expression that names no other table."""
     if isinstance(expression, NativeColumn):
         assert isinstance(expression.column, Column)
         return expression.column
@@ -83,7 +83,7 @@ class TableAccess(LocalTable):
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
     ) -> DataFrame:
-        """As `TableData.scan`; rows of which `where` isn't true may be left out."""
+        """Return rows as `TableData.scan`; rows for which `where` isn't true may be left out."""
         return scan_frame(
             self.spark,
             self.manifests,
@@ -102,7 +102,7 @@ class TableAccess(LocalTable):
         )
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> WriteResult:
-        """Writes new files with the rows of these that are left; `deleted` as in `scan`."""
+        """Write new files with the remaining rows of these; `deleted` as in `scan`."""
         positions = self.tracks_rows or self.reports_origins
         rows = self.scan(files, positions=positions, deleted=deleted)
         if not self.reports_origins:
@@ -159,7 +159,7 @@ class TableAccess(LocalTable):
 
 
 def _is_of_the_row(expression: Expression) -> bool:
-    """Whether a condition given as a Column is certainly a function of the row alone.
+    """Return whether a condition given as a Column certainly depends on the row alone.
 
     Spark Connect doesn't show what a Column is made of.
     """
@@ -168,7 +168,7 @@ def _is_of_the_row(expression: Expression) -> bool:
 
 
 def calls_are_of_the_row(text: str) -> bool:
-    """Whether the calls in Spark's text of a Column, `=(upper(s), 'A')`, are of the row alone.
+    """Return whether the calls in Spark's text of a Column depend on the row alone.
 
     For that question one call stands for another whose answer depends on its arguments alone too,
     so operators are written as a call that SQL has.

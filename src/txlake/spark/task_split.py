@@ -25,7 +25,7 @@ _STEPS, _STEP = 20, 0.05
 
 
 def sharing(spark: SparkSession, store: Store, sizes: Sequence[int]) -> Mapping[str, str]:
-    """Settings by which all cores finish together; none where Spark's own do as well.
+    """Return settings with which all cores finish together; none if Spark's own do.
 
     Only for a Spark of this machine alone, whose cores are known, and never against a setting that
     somebody made. `sizes` are those of the files, in bytes.
@@ -47,7 +47,7 @@ def sharing(spark: SparkSession, store: Store, sizes: Sequence[int]) -> Mapping[
 
 
 def task_bytes(sizes: Sequence[int], opening: int, cores: int) -> int:
-    """The bytes of a task, files' `opening` included, with which tasks fill whole rounds of cores.
+    """Return the bytes of a task with which tasks fill whole rounds of cores.
 
     At most about the 128 MiB that Spark gives a task.
     """
@@ -63,7 +63,7 @@ def task_bytes(sizes: Sequence[int], opening: int, cores: int) -> int:
 
 
 def _tasks(sizes: Sequence[int], opening: int, limit: int) -> int:
-    """How many tasks Spark makes: pieces of files, largest first, each into the task begun."""
+    """Return how many tasks Spark makes of the files' pieces."""
     pieces = [limit for size in sizes for _ in range(size // limit)]
     pieces += [size % limit for size in sizes if size % limit]
     tasks, filled = 1, 0

@@ -25,7 +25,7 @@ from txlake.protocol.types import (
 
 
 def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False) -> T.DataType:
-    """The PySpark type that holds a Delta type; struct fields by logical or physical name.
+    """Return the PySpark type of a Delta type; struct fields by logical or physical name.
 
     With `ids` fields carry the ids by which Spark finds them in Parquet files. Geometry and
     geography are binary, the well-known binary form in which files hold them.
@@ -66,7 +66,7 @@ def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False
 
 
 def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -> T.StructType:
-    """The PySpark schema of a table, without metadata but for the Parquet field ids with `ids`."""
+    """Return the PySpark schema of a table, without metadata except Parquet field ids."""
     return T.StructType(
         [
             T.StructField(
@@ -81,7 +81,7 @@ def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -
 
 
 def all_nullable(data_type: T.DataType) -> T.DataType:
-    """The type with everything inside of it nullable, but for a map's keys."""
+    """Return the type with everything inside it nullable, except a map's keys."""
     match data_type:
         case T.ArrayType():
             return T.ArrayType(all_nullable(data_type.elementType), True)
@@ -100,14 +100,14 @@ def all_nullable(data_type: T.DataType) -> T.DataType:
 
 
 def delta_schema(schema: T.StructType) -> Struct:
-    """A DataFrame's schema as Delta's, nullable everywhere but where it says otherwise."""
+    """Return a DataFrame's schema as Delta's; columns keep their nullability."""
     parsed = type_from_json(json.loads(schema.json()))
     assert isinstance(parsed, Struct)
     return parsed
 
 
 def stored(value: Column, source: DataType, target: DataType) -> Column:
-    """The value converted to the target's type; structs by field name, missing fields null."""
+    """Return the value converted to the target's type; structs by field name."""
     if same_type(source, target):
         return value
     match source, target:

@@ -27,7 +27,7 @@ _REFUSAL = "CREATE OR REPLACE VIEW with the columns that there are now"
 def with_view_columns(
     spark: Callable[[], SparkSession], view: str, frame: DataFrame, schema: ViewSchema
 ) -> DataFrame:
-    """The query's rows with the columns of the view.
+    """Return the query's rows with the columns of the view.
 
     Raises InvalidRequest where a column is gone, its type doesn't fit the promised one, or two
     columns have come to have one name.
@@ -58,14 +58,14 @@ def with_view_columns(
 
 
 def _essence(schema: object) -> object:
-    """A schema's JSON without what may differ in rows of one shape."""
+    """Return a schema's JSON without nullability and metadata."""
     if isinstance(schema, dict):
         return {key: _essence(value) for key, value in schema.items() if key not in _NULLABILITY}
     return [_essence(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _nullable(kind: DataType) -> DataType:
-    """The type, in which everything may be null."""
+    """Return the type with everything nullable."""
     if isinstance(kind, ArrayType):
         return ArrayType(_nullable(kind.elementType), True)
     if isinstance(kind, MapType):
@@ -76,7 +76,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def _places(view: str, schema: ViewSchema, names: list[str]) -> list[int]:
-    """Where the query has the columns of the view, each name as often as it had it before."""
+    """Return the positions in the query of the view's columns."""
     found = [name.lower() for name in names]
     counts, expected = Counter(found), Counter(name.lower() for name in schema.output)
     taken: Counter[str] = Counter()
@@ -119,7 +119,7 @@ def _cast(
 
 
 def _widens(spark: SparkSession, kind: DataType, wanted: DataType) -> bool:
-    """Whether Spark casts without loss; on Spark Connect, whose client can't tell, never."""
+    """Return whether Spark casts without loss; False on Spark Connect, which can't tell."""
     if is_connect(spark):
         return False
     classic: Any = spark

@@ -31,7 +31,7 @@ _PARTITION = "__txlake_partition"
 
 @translating
 def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
-    """`TableData.files_of_partitions`."""
+    """Implement `TableData.files_of_partitions`."""
     predicate = work.predicate(where, None)
     files = work.snapshot.select(predicate)
     if where is None or predicate is None:
@@ -63,7 +63,7 @@ def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
 
 
 def _partitions(work: TableAccess, files: pa.Table) -> tuple[DataFrame, np.ndarray]:
-    """A row for each partition, with its number, and the number of each file's partition."""
+    """Return a row for each partition, numbered, and each file's partition number."""
     fields = partition_fields(work.snapshot)
     texts = [partition_texts(files, item.physical_name).to_pylist() for item in fields]
     numbers: dict[tuple[str | None, ...], int] = {}

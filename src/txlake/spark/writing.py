@@ -34,7 +34,7 @@ def write_frame(
     held: bool = False,
     few_rows: Callable[[pa.Table], pa.Table] | None = None,
 ) -> WriteResult:
-    """Runs one Spark job that writes the rows and reports on them.
+    """Run one Spark job that writes the rows and reports on them.
 
     With `tell_pieces` the rows, which come sorted, tell where they come from; row groups keep their
     order, and within a row group rows stand as they stood before.
@@ -79,7 +79,7 @@ def write_frame(
 
 
 def _collected(frame: DataFrame) -> pa.Table:
-    """The frame's rows; fields that must not be null may be, where the struct around them is.
+    """Return the frame's rows; fields that must not be null may be where their struct is.
 
     PySpark's own `toArrow` fails on such a struct.
     """
@@ -94,13 +94,13 @@ def _collected(frame: DataFrame) -> pa.Table:
 def _with_values(
     held: pa.Table, names: Sequence[str], change: Callable[[pa.Table], pa.Table]
 ) -> pa.Table:
-    """The rows with other values in their first columns, which have these names in the table."""
+    """Return the rows with other values in their first columns, which are named so."""
     rest = held.column_names[len(names) :]
     return change(held.rename_columns([*names, *rest])).rename_columns(held.column_names)
 
 
 def partition_value(value: Column, item: Field) -> Column:
-    """A value of a partition column as the table will hold it, once it was a text.
+    """Return a partition value as the table has it, once it was a text.
 
     Empty texts and bytes become null, and zero loses its sign. What judges or computes by a
     partition column has to see this; `datafiles.partition_texts.partition_values` is Arrow's way.
@@ -115,7 +115,7 @@ def partition_value(value: Column, item: Field) -> Column:
 
 
 def partition_text(value: Column, item: Field) -> Column:
-    """A partition value as the log writes it; the empty string is null, zero has no sign.
+    """Return a partition value as the log has it; the empty string is null, zero unsigned.
 
     Bytes that are no text in UTF-8 fail the job. Source: PROTOCOL.md, "Partition Value
     Serialization".
@@ -143,14 +143,14 @@ def partition_text(value: Column, item: Field) -> Column:
 
 
 def _wall_time(micros: Column) -> Column:
-    """Microseconds since 1970-01-01 as a TIMESTAMP_NTZ."""
+    """Return microseconds since 1970-01-01 as a TIMESTAMP_NTZ."""
     seconds = (micros.cast("decimal(20,0)") / F.lit(1_000_000)).cast("decimal(18,6)")
     interval = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
     return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + interval
 
 
 def _clock(wall: Column) -> tuple[Column, Column]:
-    """The text of a TIMESTAMP_NTZ up to the second, and the digits after it."""
+    """Return a TIMESTAMP_NTZ's text up to the second, and the digits after it."""
     text = wall.cast("string")
     digits = F.when(F.contains(text, F.lit(".")), F.substring_index(text, ".", -1)).otherwise("")
     return F.substring_index(text, ".", 1), digits

@@ -125,7 +125,7 @@ class Context:
         return handle.log.snapshot(timestamp_ms=time_ms, newest_if_later=newest_if_later)
 
     def require_history(self, handle: Handle) -> None:
-        """Raises InvalidRequest for a table that has no version yet."""
+        """Raise InvalidRequest for a table that has no version yet."""
         if handle.is_new:
             raise InvalidRequest(
                 f"{handle.name} is made by this transaction: it has no versions before COMMIT"

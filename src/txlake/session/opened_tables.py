@@ -171,7 +171,7 @@ class OpenedTables:
         )
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
-        """The table at the transaction's instant; its newest version where there is no instant.
+        """Return the table at the transaction's instant, or its newest version if it has none.
 
         Raises UnsupportedFeature for an open table whose catalog isn't asked.
         """

@@ -122,7 +122,7 @@ class _Over:
             self.clear()
 
     def clear(self) -> None:
-        """Removes them now."""
+        """Remove them now."""
         while self._folders:
             shutil.rmtree(self._folders.pop(), ignore_errors=True)
 
@@ -159,7 +159,7 @@ def _run(suite: str, arguments: argparse.Namespace, over: _Over) -> SuiteRun:
 
 
 def make_data(suite: str, data: Path, sizes: Sizes) -> None:
-    """Makes what a suite works on, unless it is there, and the folder."""
+    """Make what a suite works on, unless it is there, and the folder."""
     data.mkdir(parents=True, exist_ok=True)
     if suite in ("rows", "contention", "point"):
         large_rows(data, sizes.rows, sizes.row_files)

@@ -115,7 +115,7 @@ def commit_info(version: int) -> Action:
 
 
 def write_commit(log: Path, version: int, actions: Iterable[Action]) -> None:
-    """Writes a commit's file, its `commitInfo` first; the folder is made when it isn't there."""
+    """Write a commit's file, its `commitInfo` first; the folder is made when it isn't there."""
     log.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(action, separators=(",", ":")) for action in actions]
     first = json.dumps(commit_info(version), separators=(",", ":"))
@@ -125,7 +125,7 @@ def write_commit(log: Path, version: int, actions: Iterable[Action]) -> None:
 def write_checkpoint(
     log: Path, version: int, settings: Action, files: Iterable[LoggedFile], count: int
 ) -> None:
-    """Writes a classic checkpoint of `count` files and the pointer to it.
+    """Write a classic checkpoint of `count` files and the pointer to it.
 
     `settings`: the `metaData` action; the protocol is the plain one. It is written in row groups
     of 100,000 files, each the `add` column of that many rows.
@@ -192,7 +192,7 @@ def write_log(logs: Path, name: str, schema: pa.Schema, files: Iterable[LoggedFi
 
 
 def link_table(table: Path, folders: Iterable[Path], log: Path) -> None:
-    """Makes a table of the folders' files, by hard links where the disk has them, and a log."""
+    """Make a table of the folders' files, by hard links where the disk has them, and a log."""
     (table / "_delta_log").mkdir(parents=True)
     for folder in folders:
         link_files(folder, table)

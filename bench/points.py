@@ -13,7 +13,7 @@ PREFIX = "growth"
 
 
 def note(stage: Stage, axis: str, cost: str, size: int, milliseconds: float) -> None:
-    """Keeps one point among the details."""
+    """Keep one point among the details."""
     stage.details[f"{PREFIX}: {axis}: {cost}: {size}"] = milliseconds
 
 

@@ -76,7 +76,7 @@ def markdown_of_ten(results: Results) -> str:
 
 
 def write_report(results: Results, root: Path) -> None:
-    """Writes README.md, docs/benchmarks.md and docs/growth.md between their marks, and images."""
+    """Write README.md, docs/benchmarks.md and docs/growth.md between their marks, and images."""
     docs = root / "docs"
     _write_part(root / "README.md", markdown_of_ten(results))
     (docs / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")

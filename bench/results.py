@@ -77,7 +77,7 @@ def load(path: Path) -> Results:
 
 
 def save(path: Path, results: Results) -> None:
-    """Writes the file, suites in the registry's order."""
+    """Write the file, suites in the registry's order."""
     order = [work.suite for work in WORKS]
     suites = dict(sorted(results.suites.items(), key=lambda item: order.index(item[0])))
     path.parent.mkdir(parents=True, exist_ok=True)

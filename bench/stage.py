@@ -70,7 +70,7 @@ class Stage:
         return folder
 
     def expect(self, found: object, expected: object, what: object) -> None:
-        """Raises WrongAnswer when they differ."""
+        """Raise WrongAnswer when they differ."""
         if found != expected:
             raise WrongAnswer(f"{self.engine_name}: {what}: expected {expected}, found {found}")
 
@@ -90,7 +90,7 @@ def timed(action: Callable[[], Answer]) -> tuple[float, Answer]:
 
 
 def engine_maker(name: str, scratch: Path) -> Callable[[], Engine]:
-    """Starts the engine at the first call and gives the same one afterwards."""
+    """Start the engine at the first call and give the same one afterwards."""
     started: list[Engine] = []
 
     def make() -> Engine:

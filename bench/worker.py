@@ -49,7 +49,7 @@ def works_of(task: Task) -> list[Work]:
 
 
 def measure(task: Task) -> Measured:
-    """Runs the works on little, to warm up, then on what is asked for.
+    """Run the works on little, to warm up, then on what is asked for.
 
     Raises:
         WrongAnswer: an engine came to another answer.
@@ -91,7 +91,7 @@ def _repeat(work: Work, stage: Stage, repeats: int) -> list[float]:
 
 
 def main(path: Path) -> None:
-    """Reads the task, measures, writes the result."""
+    """Read the task, measures, writes the result."""
     task = msgspec.json.decode(path.read_bytes(), type=Task)
     Path(task.result).write_bytes(msgspec.json.encode(measure(task)))
 

@@ -51,7 +51,7 @@ class Appender:
         self.load()
 
     def load(self) -> int:
-        """Reads what the catalog says of the table; its version."""
+        """Read what the catalog says of the table; its version."""
         found = _asked(self._url)
         self._uuid = found["metadata"]["table-uuid"]
         self._folder = Path(unquote(urlsplit(found["metadata"]["location"]).path))
@@ -60,7 +60,7 @@ class Appender:
         return self.version
 
     def append(self, rows: pyarrow.Table) -> int:
-        """Writes the rows, stages a commit, asks for it: 200, or 409 where another came first."""
+        """Write the rows, stages a commit, asks for it: 200, or 409 where another came first."""
         data = f"part-{uuid.uuid4()}.parquet"
         pyarrow.parquet.write_table(rows, self._folder / data)
         size, now_ms = (self._folder / data).stat().st_size, max(_now_ms(), self._time_ms + 1)

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def load(lake: txlake.Lake, spark: SparkSession, scratch: Path) -> None:
-    """Writes the flights with their planes' seats, and the two tables that orders go to."""
+    """Write the flights with their planes' seats, and the two tables that orders go to."""
     screen.chapter("1. A lake: three tables in three databases, in a folder")
     for name in ("flights", "planes"):
         nycflights.read(spark, name, scratch).createOrReplaceTempView(f"csv_{name}")
@@ -197,7 +197,7 @@ def a_definition_waits(lake: txlake.Lake) -> None:
 
 
 def a_stream(lake: txlake.Lake, scratch: Path) -> None:
-    """Requests become orders: a micro-batch is one transaction over three tables, once."""
+    """Request become orders: a micro-batch is one transaction over three tables, once."""
     screen.chapter("7. A stream into three tables, and a failure in the middle of it")
     lake.sql(
         "CREATE TABLE sales.requests (id BIGINT, flight BIGINT, name STRING, seats INT, "

@@ -28,7 +28,7 @@ def java_options() -> str:
 
 
 def main() -> None:
-    """Makes the archive, unless it is there, of the classes that typical statements need."""
+    """Make the archive, unless it is there, of the classes that typical statements need."""
     if _ARCHIVE.exists():
         return
     made = _ARCHIVE.with_suffix(f".{os.getpid()}")

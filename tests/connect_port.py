@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def connect_port() -> Iterator[None]:
-    """Holds the port of `SparkSession.builder.remote("local")` against other test processes."""
+    """Hold the port of `SparkSession.builder.remote("local")` against other test processes."""
     with Path(tempfile.gettempdir(), "txlake-connect-port").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

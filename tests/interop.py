@@ -95,7 +95,7 @@ def check_table(
     *,
     rows_at: Versions = readable_versions,
 ) -> None:
-    """Compares delta-rs with txlake at every version of the table in this folder.
+    """Compare delta-rs with txlake at every version of the table in this folder.
 
     The active files are compared first, then the rows at the versions of `rows_at`, unless a file
     of that version is gone (VACUUM removed it, or a test of the log alone never wrote it): nobody
@@ -143,7 +143,7 @@ class DuckDB:
         return pq.read_table(target) if problem is None else problem
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -151,7 +151,7 @@ class DuckDB:
 
 
 def check_newest(table: Path, duckdb: DuckDB, read_rows: ReadRows) -> None:
-    """Compares DuckDB with txlake at the newest version of the table in this folder.
+    """Compare DuckDB with txlake at the newest version of the table in this folder.
 
     Raises Disagreement, as `check_table` does.
     """

@@ -42,7 +42,7 @@ class PostgresServer:
         return self._url.set(database=name)
 
     def execute(self, *statements: str) -> None:
-        """Runs statements, each a transaction for itself."""
+        """Run statements, each a transaction for itself."""
         engine = sa.create_engine(self._url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             for statement in statements:
@@ -50,7 +50,7 @@ class PostgresServer:
         engine.dispose()
 
     def run(self, program: str, *arguments: str) -> None:
-        """Runs a program of PostgreSQL's own, such as pg_dump, on the server's database."""
+        """Run a program of PostgreSQL's own, such as pg_dump, on the server's database."""
         from pgserver._commands import POSTGRES_BIN_PATH
 
         url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -62,7 +62,7 @@ class PostgresServer:
         )
 
     def copy_to(self, folder: Path) -> None:
-        """Makes a data folder of a standby that follows this server."""
+        """Make a data folder of a standby that follows this server."""
         from pgserver._commands import POSTGRES_BIN_PATH
 
         url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -75,20 +75,20 @@ class PostgresServer:
         )
 
     def control(self, *arguments: str, data: Path) -> None:
-        """Runs pg_ctl on another data folder, as the server's user."""
+        """Run pg_ctl on another data folder, as the server's user."""
         from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
 
         pg_ctl(list(arguments), pgdata=data, user=self._server.system_user)
 
     def stop(self) -> None:
-        """Ends the server at once, as a crash would: connections break, others are refused."""
+        """End the server at once, as a crash would: connections break, others are refused."""
         from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
 
         user = self._server.system_user
         pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=self._server.pgdata, user=user)
 
     def start(self) -> None:
-        """Starts a stopped server again."""
+        """Start a stopped server again."""
         self._server.ensure_postgres_running()
 
 

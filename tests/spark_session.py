@@ -51,7 +51,7 @@ sys.meta_path.insert(0, Absent())
 
 @cache
 def spark_session() -> SparkSession:
-    """Starts Spark at the first call; every later call of this process returns the same session.
+    """Start Spark at the first call; every later call of this process returns the same session.
 
     Two cores, one gigabyte for the driver, two shuffle partitions, no UI, errors alone logged, all
     of its folders below one that goes when the process ends. All sides of it are in UTC.

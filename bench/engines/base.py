@@ -24,11 +24,11 @@ class Engine(ABC):
 
     @abstractmethod
     def append(self, table: Path, files: Sequence[Path]) -> None:
-        """Appends the rows of Parquet files; makes the table when it isn't there."""
+        """Append the rows of Parquet files; makes the table when it isn't there."""
 
     @abstractmethod
     def attach(self, tables: Mapping[str, Path]) -> None:
-        """Gives tables the names that queries know them by."""
+        """Give tables the names that queries know them by."""
 
     @abstractmethod
     def query(self, text: str) -> list[Row]:
@@ -51,11 +51,11 @@ class Engine(ABC):
         return False
 
     def update(self, table: Path, where: str) -> None:
-        """Adds one to `v` where the condition holds."""
+        """Add one to `v` where the condition holds."""
         raise NotImplementedError
 
     def delete(self, table: Path, where: str) -> None:
-        """Deletes rows."""
+        """Delete rows."""
         raise NotImplementedError
 
     def merge(self, table: Path, changes: Path) -> None:
@@ -69,13 +69,13 @@ class Engine(ABC):
         raise NotImplementedError
 
     def delete_keys(self, table: Path, column: str, keys: Path) -> None:
-        """Deletes the rows whose column holds an `orderkey` of the file."""
+        """Delete the rows whose column holds an `orderkey` of the file."""
         raise NotImplementedError
 
     def insert(self, table: Path, first: int) -> None:
-        """Inserts FEW rows: `id` from `first` on, `k = 1`, `v = 0.5`, `s = 'few'`."""
+        """Insert FEW rows: `id` from `first` on, `k = 1`, `v = 0.5`, `s = 'few'`."""
         raise NotImplementedError
 
     def compact(self, table: Path) -> None:
-        """Makes few large files of many, and of files with deletion vectors."""
+        """Make few large files of many, and of files with deletion vectors."""
         raise NotImplementedError

@@ -42,7 +42,7 @@ class DeltaRs(Engine):
         self.attached = dict(tables)
 
     def query(self, text: str) -> list[Row]:
-        """Opens the tables anew, as every statement on Spark does."""
+        """Open the tables anew, as every statement on Spark does."""
         builder = QueryBuilder()
         for name, table in self.attached.items():
             builder.register(name, DeltaTable(str(table)))

@@ -16,7 +16,7 @@ _SUM = "SELECT count(*) AS n, sum(k) AS k, sum(v) AS v FROM {table}"
 
 
 def main(engine: str, place: str, query: str, scratch: str) -> None:
-    """Prints the answer as soon as it is there."""
+    """Print the answer as soon as it is there."""
     text = "SELECT 1" if query == "one" else _SUM
     match engine:
         case "delta-rs":

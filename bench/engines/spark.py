@@ -54,7 +54,7 @@ class SparkEngine(Engine):
         return {}
 
     def sql(self, text: str) -> DataFrame:
-        """Runs a statement."""
+        """Run a statement."""
         return self.spark.sql(text)
 
     def named(self, table: Path) -> str:
@@ -119,7 +119,7 @@ class DeltaSpark(SparkEngine):
     """Delta Spark, with deletion vectors and otherwise its defaults."""
 
     def settings(self) -> dict[str, str]:
-        """Raises SystemExit when its jars aren't there."""
+        """Raise SystemExit when its jars aren't there."""
         jars = sorted(str(path) for path in JARS.glob("delta-*.jar"))
         if not jars:
             raise SystemExit(f"Delta Spark's jars aren't in {JARS}: run tools/delta_jars.sh")

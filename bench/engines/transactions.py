@@ -39,7 +39,7 @@ class Transactions(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
 
     def __enter__(self) -> Self:
         return self

@@ -39,7 +39,7 @@ def in_files(cost: Cost, name: str) -> Callable[[Stage, int], float]:
 
 
 def total(stage: Stage, held: Held, number: int) -> float:
-    """Sums over all rows."""
+    """Sum over all rows."""
     seconds, found = timed(lambda: stage.engine.total(held.folder))
     stage.expect(found, held.total, held.folder)
     return seconds

@@ -263,7 +263,7 @@ def _many_commits(
 
 
 def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
-    """Commits a file, instead of another one where there is one."""
+    """Commit a file, instead of another one where there is one."""
     after = data_file("short")
     gone = () if before is None else (before.tombstone(timestamp_ms=SYSTEM.now_ms()),)
     tx = StagedTransaction(lake)
@@ -451,7 +451,7 @@ def _alone(stage: Stage, title: str, one: Callable[[], object], folder: Path) ->
 
 
 def _tell(stage: Stage, title: str, took: Sequence[float]) -> float:
-    """Keeps the percentiles of some durations; gives their median, milliseconds."""
+    """Keep the percentiles of some durations; gives their median, milliseconds."""
     median, late = (1_000 * float(np.percentile(took, percent)) for percent in (50, 95))
     stage.details[f"{title}: p50 ms"] = median
     stage.details[f"{title}: p95 ms"] = late

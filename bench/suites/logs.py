@@ -29,7 +29,7 @@ class OpenLog(ABC):
 
     @abstractmethod
     def refresh(self) -> int:
-        """Takes up what was committed since; gives the version."""
+        """Take up what was committed since; gives the version."""
 
 
 class TxlakeLog(OpenLog):

@@ -110,7 +110,7 @@ def _pass(
 
 
 def _expect_rows(stage: Stage, what: str, rows: list[Row], expected: list[list[object]]) -> None:
-    """Raises WrongAnswer unless they are the same rows, in any order."""
+    """Raise WrongAnswer unless they are the same rows, in any order."""
     found = sorted((plain(row) for row in rows), key=_order)
     wanted = sorted(expected, key=_order)
     stage.expect(len(found), len(wanted), f"{what}: rows")

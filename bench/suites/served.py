@@ -101,7 +101,7 @@ class _Client:
         self._http = http.client.HTTPConnection(*address, timeout=_TIMEOUT_S)
 
     def run(self, start: threading.Barrier, count: int) -> list[float]:
-        """Commits so often; the milliseconds of each, waits for its turn included."""
+        """Commit so often; the milliseconds of each, waits for its turn included."""
         try:
             return self._run(start, count)
         except BaseException:

@@ -16,7 +16,7 @@ import txlake
 
 
 def prepare(warehouse: str) -> None:
-    """Creates the tables where they aren't there yet."""
+    """Create the tables where they aren't there yet."""
     with txlake.connect(warehouse) as lake:
         lake.sql("CREATE TABLE IF NOT EXISTS orders (day STRING, item STRING, pieces BIGINT)")
         lake.sql("CREATE TABLE IF NOT EXISTS stock (item STRING, pieces BIGINT)")
@@ -24,7 +24,7 @@ def prepare(warehouse: str) -> None:
 
 
 def load(warehouse: str, incoming: str, day: str) -> None:
-    """Puts a day's file, `<day>.json` with an order a line, in place of what the day has so far.
+    """Put a day's file, `<day>.json` with an order a line, in place of what the day has so far.
 
     Raises ValueError for a day that isn't one, FileNotFoundError where the file isn't there.
     """
@@ -43,7 +43,7 @@ def load(warehouse: str, incoming: str, day: str) -> None:
 
 
 def book(warehouse: str, day: str) -> None:
-    """Takes a day's orders from the stock, once: the stock and the note of it are one transaction.
+    """Take a day's orders from the stock, once: the stock and the note of it are one transaction.
 
     Of two runs at once one loses, runs again, finds the note and does nothing.
     """

@@ -44,7 +44,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def make(
     request: pytest.FixtureRequest, lake: txlake.Lake, tmp_path_factory: pytest.TempPathFactory
 ) -> Maker:
-    """Makes tables of one kind: named by their place, or by the lake's catalog."""
+    """Make tables of one kind: named by their place, or by the lake's catalog."""
 
     def made(columns: str = "id INT, value INT", more: str = "") -> Made:
         name = f"t{next(_numbers)}"

@@ -35,7 +35,7 @@ def both(lake: txlake.Lake, t: Made, program: str, level: str | None) -> list[tx
 
 
 def one_key(lake: txlake.Lake, t: Made, program: str) -> None:
-    """Runs it twice at once, where both may commit and where they may not."""
+    """Run it twice at once, where both may commit and where they may not."""
     first, second = both(lake, t, program, "snapshot")
     first.commit()
     second.commit()

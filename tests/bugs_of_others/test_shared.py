@@ -88,7 +88,7 @@ def check(
 
 
 def committed(sql: Callable[[str], list[str]]) -> bool:
-    """Commits; whether no concurrent commit was in the way. Raises Refused for another error."""
+    """Commit; whether no concurrent commit was in the way. Raises Refused for another error."""
     try:
         sql("COMMIT")
     except Refused as refused:

@@ -25,7 +25,7 @@ def copied(url: str) -> Copy:
 
 
 def put_back(url: str, copy: Copy) -> None:
-    """Makes the catalog hold just these rows, whoever has it open."""
+    """Make the catalog hold just these rows, whoever has it open."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for table in reversed(metadata.sorted_tables):

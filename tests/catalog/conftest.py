@@ -33,7 +33,7 @@ def direct() -> Iterator[None]:
 
 @pytest.fixture
 def opened(url: str) -> Iterator[Callable[[], Catalog]]:
-    """Opens one more catalog object on the test's database, as another process would."""
+    """Open one more catalog object on the test's database, as another process would."""
     catalogs: list[Catalog] = []
 
     def open_it() -> Catalog:

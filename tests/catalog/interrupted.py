@@ -148,7 +148,7 @@ class Client:
         return False
 
     def _is_quiet(self) -> None:
-        """Stops the timer, whatever still comes."""
+        """Stop the timer, whatever still comes."""
         while True:
             try:
                 self.timer.stop()
@@ -291,7 +291,7 @@ def run(place: str, count: int, seed: int) -> dict[str, int]:
 
 
 def _judge(session: RowSession, rans: list[Ran], counts: Counter[str], others: int) -> None:
-    """Holds what stands against what the transactions say. Raises AssertionError."""
+    """Hold what stands against what the transactions say. Raises AssertionError."""
     found = {
         table: Counter(row["n"] for row in session.rows(f"SELECT n FROM {table}"))
         for table in (*TABLES, _OTHERS)

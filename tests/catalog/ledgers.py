@@ -66,7 +66,7 @@ class User:
         location: str | None = None,
         managed: bool = True,
     ) -> TableEntry:
-        """Gives a table a name alone: it isn't attached."""
+        """Give a table a name alone: it isn't attached."""
         named = NewTable(
             id=System_.new_id(), database=database, name=name,
             location=location or f"file:///{name}", managed=managed,
@@ -78,7 +78,7 @@ class User:
         return entry
 
     def create(self, *table_ids: str, database: str = "default") -> Ratified:
-        """Makes tables, named as their ids, with version 0 each, at one instant."""
+        """Make tables, named as their ids, with version 0 each, at one instant."""
         made = self.ratify(
             *(version(table_id, 0) for table_id in table_ids),
             names=tuple(new(table_id, database=database) for table_id in table_ids),
@@ -113,7 +113,7 @@ def new(table_id: str, *, database: str = "default", head: int | None = None) ->
 
 
 def prepared(url: str) -> str:
-    """Makes a new catalog in the database, if that is a SQLite file: a copy, which costs little."""
+    """Make a new catalog in the database, if that is a SQLite file: a copy, which costs little."""
     path = sa.make_url(url).database
     if url.startswith("sqlite:///") and path and not Path(path).exists():
         Path(path).write_bytes(_new_catalog())
@@ -129,7 +129,7 @@ def _new_catalog() -> bytes:
 
 
 def execute(url: str, *statements: str) -> None:
-    """Runs statements beside the catalog."""
+    """Run statements beside the catalog."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for statement in statements:

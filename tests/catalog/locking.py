@@ -42,7 +42,7 @@ class Party:
     pool: ThreadPoolExecutor
 
     def takes(self, mode: str, *numbers: int, timeout_ms: int = 0) -> None:
-        """Gets locks at once, or waits so long."""
+        """Get locks at once, or waits so long."""
         self.locks.acquire(self.session, self.transaction, wants(mode, *numbers), timeout_ms)
 
     def asks(self, mode: str, *numbers: int, timeout_ms: int = 60_000) -> Future[None]:
@@ -133,7 +133,7 @@ def parties_on(url: str) -> Iterator[Parties]:
 
 
 def until(happened: Callable[[], bool]) -> None:
-    """Looks until it happened, which others bring about."""
+    """Look until it happened, which others bring about."""
     pause = threading.Event()
     for _ in range(20_000):
         if happened():

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def started(program: str, *arguments: str, count: int = 1) -> list[subprocess.Popen[str]]:
-    """Processes that run a program; what they are told and say goes through pipes."""
+    """Process that run a program; what they are told and say goes through pipes."""
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
     return [
         subprocess.Popen(

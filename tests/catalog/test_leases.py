@@ -79,7 +79,7 @@ class World:
         return self.users[-1]
 
     def set_clock(self, by_ms: int) -> None:
-        """Sets the time of day; no time goes by."""
+        """Set the time of day; no time goes by."""
         self.clocks.time_of_day_ms += by_ms
         if self.is_server:
             execute(self.url, f"UPDATE server_clock SET ms = ms + {by_ms}")

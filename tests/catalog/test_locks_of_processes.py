@@ -81,7 +81,7 @@ def parties(url: str) -> Iterator[Parties]:
 
 @pytest.fixture
 def processes(parties: Parties) -> Iterator[Starts]:
-    """Starts processes on the test's catalog, with a transaction each."""
+    """Start processes on the test's catalog, with a transaction each."""
     with ExitStack() as running:
 
         def start(*names: str, lease_ms: int = 30_000) -> list[Told]:

@@ -19,7 +19,7 @@ from txlake.ports import DroppedTable, Ratified, RenamedTable, VersionRange
 
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notes wait for what carries them."""
+    """Note wait for what carries them."""
     monkeypatch.setattr(DelayedCall, "schedule", lambda _: None)
 
 

@@ -169,7 +169,7 @@ def test_a_conversion_of_what_was_removed_meanwhile_is_none(
 
 
 def _before(monkeypatch: pytest.MonkeyPatch, step: str, do: Callable[[Connection], object]) -> None:
-    """Does something once, in the asker's database transaction, right before one of its steps."""
+    """Do something once, in the asker's database transaction, right before one of its steps."""
     real: Callable[..., Any] = getattr(lock_rows, step)
 
     def held_up(connection: Connection, *given: Any, **options: Any) -> Any:

@@ -155,7 +155,7 @@ class LakeTransaction:
         return table
 
     def read(self, name: str, where: str, *, plain: bool = False) -> None:
-        """Notes a condition as read."""
+        """Note a condition as read."""
         table = self.table(name)
         predicate = bind(parse_predicate(where), table.base.schema)
         if plain:

@@ -179,7 +179,7 @@ class LogOf:
         return self
 
     def remove_file(self, *paths: str) -> LogOf:
-        """Takes files away, as an accident would."""
+        """Take files away, as an accident would."""
         for path in paths:
             del self.store.files[path]
         return self

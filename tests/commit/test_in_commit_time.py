@@ -60,7 +60,7 @@ def broken(request: pytest.FixtureRequest) -> tuple[object, str]:
 
 
 def refused(commit: Callable[[], object], table: LogOf, message: str, version: int = 1) -> None:
-    """Raises CorruptTable naming the commit, and there is no commit more."""
+    """Raise CorruptTable naming the commit, and there is no commit more."""
     before = table.paths
     with pytest.raises(CorruptTable, match=rf"^t: {commit_path(version)}: expected .*{message}"):
         commit()

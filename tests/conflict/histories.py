@@ -190,7 +190,7 @@ class Transaction:
         )
 
     def stage(self, *actions: Action) -> None:
-        """Adds changes of files."""
+        """Add changes of files."""
         self.staged = self.staged.then(actions, self.base.files)
 
     def select(self, condition: Condition) -> None:
@@ -212,7 +212,7 @@ class Transaction:
             self.stage(self.disk.write(made))
 
     def insert_select(self, condition: Condition, shift: int) -> None:
-        """Appends copies of the rows for which the condition holds, with other ids."""
+        """Append copies of the rows for which the condition holds, with other ids."""
         self._note(condition, ReadKind.FOR_WRITE)
         rows = [row for add in self.view.files.adds() for _, row in self.disk.live(add)]
         copies = [(row.id + shift, row.v) for row in rows if condition.holds(row.values)]

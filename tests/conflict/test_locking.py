@@ -60,7 +60,7 @@ def documented() -> dict[tuple[LockMode, LockMode], bool]:
 
 
 def queue(text: str, resource: Resource = T) -> list[Queued]:
-    """Requests written as `a:IX b:Sch-M?`: owner, mode; `?` waits, `!` converts."""
+    """Request written as `a:IX b:Sch-M?`: owner, mode; `?` waits, `!` converts."""
     found = []
     for number, word in enumerate(text.split(), 1):
         owner, mode = word.split(":")

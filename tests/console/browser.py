@@ -49,13 +49,13 @@ class Browser:
     def send(
         self, path: str, fields: Mapping[str, str], *, page: str | None = None
     ) -> httpx.Response:
-        """Sends a form of a page, with what the page says where it comes from."""
+        """Send a form of a page, with what the page says where it comes from."""
         found = _CSRF.search(self.get(page or path).text)
         proof = {} if found is None else {"csrf": found[1]}
         return self.http.post(path, data={**proof, **fields})
 
     def log_in(self, token: str) -> httpx.Response:
-        """Gives a token."""
+        """Give a token."""
         return self.send("/login", {"token": token})
 
     def __enter__(self) -> Self:

@@ -52,7 +52,7 @@ def book(lake: PlainLake) -> None:
 
 
 def pictures(driver: WebDriver, url: str, folder: Path) -> list[Path]:
-    """Takes them."""
+    """Take them."""
     size(driver, WIDE[0], 620)
     made = []
     for name, path in (("history", "/history"), ("conflict", "/conflicts/1")):
@@ -74,7 +74,7 @@ def pictures(driver: WebDriver, url: str, folder: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Puts them into docs/."""
+    """Put them into docs/."""
     with tempfile.TemporaryDirectory() as folder, PlainLake(Path(folder) / "warehouse") as lake:
         book(lake)
         app = application(lake.engine, Tokens(), sections=[playground_section(Playgrounds())])

@@ -45,7 +45,7 @@ def run(
     only: frozenset[str],
     tell: Callable[[str], object],
 ) -> Outcome:
-    """Runs the classes' tests; `only` those of these names, or all when it is empty.
+    """Run the classes' tests; `only` those of these names, or all when it is empty.
 
     A test that skips itself counts as left out, with its own reason.
     """

@@ -39,7 +39,7 @@ PLACES = {
 
 
 def observe(lake: txlake.Lake, tables: Tables) -> dict[Key, str]:
-    """Runs every script at every level in every place."""
+    """Run every script at every level in every place."""
     return {
         (script.name, level, place): cell(script, run(script, level, place, lake, tables))
         for script in SCRIPTS
@@ -139,7 +139,7 @@ def _sources() -> str:
 
 
 def main() -> None:
-    """Runs everything and writes both files."""
+    """Run everything and writes both files."""
     from tests.spark_session import spark_session
 
     with tempfile.TemporaryDirectory() as name:

@@ -78,7 +78,7 @@ class Tables:
 
 
 def run(script: Script, level: Level, place: Place, lake: txlake.Lake, tables: Tables) -> Ended:
-    """Runs the script's steps, one after the other, in sessions at this level."""
+    """Run the script's steps, one after the other, in sessions at this level."""
     named = tables.make(place)
     steps = script.lines(place.tables)
     reads: defaultdict[str, list[tuple[Row, ...]]] = defaultdict(list)

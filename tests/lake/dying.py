@@ -106,7 +106,7 @@ def commit(place: str, last: int) -> None:
 
 
 def look(place: str, before: int) -> None:
-    """Opens the lake, without any help, and finds all of it or nothing."""
+    """Open the lake, without any help, and finds all of it or nothing."""
     txlake.connect(place).close()
     counts = [rows(place, table) for table in TABLES]
     if len(set(counts)) != 1 or counts[0] not in (before, before + 1):

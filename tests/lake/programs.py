@@ -34,7 +34,7 @@ def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
 
 
 def together(program: str, arguments: Sequence[Sequence[object]]) -> list[str]:
-    """Runs a process for each list of arguments, all at once; what they printed.
+    """Run a process for each list of arguments, all at once; what they printed.
 
     Each program says `ready` in a line of its own, then waits for a line; all get it together.
     """

@@ -23,7 +23,7 @@ DAY = datetime.date(2026, 1, 5)
 
 @pytest.fixture
 def of_spark(spark: SparkSession) -> Iterator[Callable[..., None]]:
-    """Makes tables in Spark's own catalog, which are gone after the test."""
+    """Make tables in Spark's own catalog, which are gone after the test."""
     made: list[str] = []
 
     def make(name: str, text: str, *more: str) -> None:

@@ -66,7 +66,7 @@ def definition(lake: txlake.Lake, name: str) -> object:
 
 
 def together(lake: txlake.Lake, ours: str, theirs: str, table: str) -> None:
-    """Runs both at once: ours begins first and commits last."""
+    """Run both at once: ours begins first and commits last."""
     with lake.transaction() as open_one:
         open_one.sql(ours.format(t=table))
         done = threading.Thread(target=lambda: lake.sql(theirs.format(t=table)))

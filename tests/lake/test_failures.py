@@ -97,7 +97,7 @@ def test_a_store_that_overwrites_is_refused_by_name(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Makes a small file system of its own; `disk.change(option)` remounts it."""
+    """Make a small file system of its own; `disk.change(option)` remounts it."""
     place = tmp_path / "disk"
     place.mkdir()
 

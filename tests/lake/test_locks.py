@@ -45,7 +45,7 @@ def locks(lake: txlake.Lake, status: str = "GRANT") -> list[tuple[object, ...]]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    """Looks again and again; the test's own timeout ends it."""
+    """Look again and again; the test's own timeout ends it."""
     while not holds():
         pass
 

@@ -41,7 +41,7 @@ def total(on: txlake.Lake | txlake.Transaction) -> object:
 
 
 def transfer(on: txlake.Lake | txlake.Transaction, account: int, amount: int) -> None:
-    """Moves money from one table to the other."""
+    """Move money from one table to the other."""
     on.sql(f"UPDATE checking SET amount = amount - {amount} WHERE id = {account}")
     on.sql(f"UPDATE savings.accounts SET amount = amount + {amount} WHERE id = {account}")
 

@@ -60,7 +60,7 @@ def _read_all(good: Path, folder: Path, told: Path, seeds: range) -> None:
 
 
 def main() -> int:
-    """Reads until the time is over, or that many; 1 when something went wrong."""
+    """Read until the time is over, or that many; 1 when something went wrong."""
     logging.disable()  # of checkpoints that give way to commits
     parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--minutes", type=float, default=5)

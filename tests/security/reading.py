@@ -40,7 +40,7 @@ def outcome(folder: Path) -> str:
 
 
 def read_everything(folder: Path) -> None:
-    """Reads the log in every way. Raises what that raises."""
+    """Read the log in every way. Raises what that raises."""
     log = txlake.Log(str(folder))
     snapshot = log.snapshot()
     _ = (snapshot.schema, snapshot.arrow_schema, snapshot.properties, snapshot.protocol)

@@ -43,7 +43,7 @@ def lake(tmp_path: Path, spark: SparkSession) -> Iterator[txlake.Lake]:
 
 
 def attacked(folder: Path, kind: str, attack: str) -> str:
-    """Puts an attack where the table has a harmless expression; its name in SQL."""
+    """Put an attack where the table has a harmless expression; its name in SQL."""
     log = folder / "_delta_log"
     commit = log / f"{0:020}.json"
     text = commit.read_text()

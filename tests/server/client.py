@@ -166,7 +166,7 @@ class Client:
         without: Sequence[str] = (),
         properties: dict[str, str] | None = None,
     ) -> int:
-        """Writes a new table's first commit, as it was asked for; its time.
+        """Write a new table's first commit, as it was asked for; its time.
 
         Without the features that are `lacking`, and `without` these properties.
         """
@@ -200,7 +200,7 @@ class Client:
         }
 
     def create(self, table: str) -> httpx.Response:
-        """Makes a table, as a client does."""
+        """Make a table, as a client does."""
         staging = self.staging(table)
         time = self.write_first(staging)
         return self.call(

@@ -96,7 +96,7 @@ class Kernel:
         return not self._ended.is_set()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         self._process.kill()
 
     def __enter__(self) -> Self:

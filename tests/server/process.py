@@ -66,7 +66,7 @@ class ServerProcess:
         return found
 
     def kill(self) -> None:
-        """Ends it as a machine that fails does."""
+        """End it as a machine that fails does."""
         self._process.kill()
         self._process.wait(END_S)
 

@@ -98,7 +98,7 @@ class Side:
         self._time_ms = 1_000_000
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         self._http.close()
 
     def call(self, method: str, path: str, body: object = None, content: bytes = b"") -> Told:
@@ -134,7 +134,7 @@ class Side:
         return answer
 
     def write_first(self, name: str) -> int:
-        """Writes its first commit; the commit's time."""
+        """Write its first commit; the commit's time."""
         table = self.tables[name]
         protocol, time = table.required["protocol"], self.next_time()
         actions: list[Action] = [
@@ -166,7 +166,7 @@ class Side:
         return {key: value for key, value in whole.items() if value is not None}
 
     def create(self, name: str) -> Told:
-        """Makes a table, as a client does."""
+        """Make a table, as a client does."""
         self.stage_table(name)
         body = self.create_request(name, self.write_first(name))
         return self.call("POST", tables_path(), body)
@@ -209,7 +209,7 @@ class Side:
         return answer
 
     def publish(self, name: str, version: int) -> None:
-        """Copies a commit that has its version into the log, as a client may."""
+        """Copy a commit that has its version into the log, as a client may."""
         table = self.tables[name]
         staged = table.taken[version]["file-name"]
         table.store.put_if_absent(

@@ -38,7 +38,7 @@ TIMEOUT_S = 60
 
 
 def made(server: ServerProcess, name: str) -> tuple[str, str]:
-    """Makes a table as a client does; its id and its place."""
+    """Make a table as a client does; its id and its place."""
     path = TABLES.replace("/tables", "/staging-tables")
     staging = asked(server, "POST", path, {"name": name}).json()
     required = staging["required-protocol"]

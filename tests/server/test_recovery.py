@@ -86,7 +86,7 @@ def test_who_does_not_ask_the_catalog_is_refused(tmp_path: Path) -> None:
 
 
 def replaced(client: Client, name: str) -> None:
-    """Replaces a table as Delta Spark does: with the properties that it is given, and its id."""
+    """Replace a table as Delta Spark does: with the properties that it is given, and its id."""
     now = client.handle(name).log.latest()
     configuration = {key: now.metadata.configuration[key] for key in (*OPEN_PROPERTIES, TABLE_ID)}
     metadata = msgspec.structs.replace(now.metadata, configuration=configuration)

@@ -109,14 +109,14 @@ class LakeServer:
         assert self._up.wait(_WAIT_S)
 
     def kill(self) -> None:
-        """Ends it at once, and starts it again."""
+        """End it at once, and starts it again."""
         self._up.clear()
         with self._process as ending:
             ending.kill()
         self._process = self._started()
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         with self._process:
             pass
 
@@ -234,7 +234,7 @@ class _Client:
                 pass
 
     def _killed_turn(self) -> None:
-        """Turns until it is killed, which is at any moment of one."""
+        """Turn until it is killed, which is at any moment of one."""
         process = self._process
         timer = threading.Timer(self._dice.random() * KILL_WITHIN_S, process.kill)
         timer.start()

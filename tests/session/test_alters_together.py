@@ -99,7 +99,7 @@ BASES: dict[str, tuple[str, list[str]]] = {
 
 
 def environment(who: str) -> Environment:
-    """Gives the same ids to one who asks again, and others to somebody else."""
+    """Give the same ids to one who asks again, and others to somebody else."""
     ids = itertools.count(1)
     return Environment(
         now_ms=1, new_id=lambda: f"{who}-{next(ids)}", violating_row=lambda condition: None

@@ -29,7 +29,7 @@ class Engine(Protocol):
         """The rows at this version."""
 
     def sql(self, statement: str) -> list[str]:
-        """Runs a statement; its rows as text. Refused by an engine without SQL."""
+        """Run a statement; its rows as text. Refused by an engine without SQL."""
 
     def conflict(self, error: Exception) -> bool:
         """Whether another writer was faster, so that the same operation may be tried again."""

@@ -224,7 +224,7 @@ def lists(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 
 def sets(rng: random.Random, tables: Sequence[str]) -> Plan:
-    """Inserts that read nothing: none conflicts, none is lost."""
+    """Insert that read nothing: none conflicts, none is lost."""
     initial: State = dict.fromkeys(tables, ())
 
     def add() -> Program:

@@ -21,7 +21,7 @@ MODES = pytest.mark.parametrize("mode", ["name", "id"])
 
 
 def _redefine(t: PathTable, change: Any) -> None:
-    """Commits another schema: `change` gets the parsed one and changes it in place."""
+    """Commit another schema: `change` gets the parsed one and changes it in place."""
     metadata = t.snapshot.metadata
     schema = json.loads(str(metadata.schema_string))
     change(schema["fields"])

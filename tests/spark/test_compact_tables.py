@@ -40,7 +40,7 @@ def _put(
     deleted: list[int] | None = None,
     partition: Mapping[str, str | None] | None = None,
 ) -> Add:
-    """Adds a file to the table as another writer might: with the statistics it must have."""
+    """Add a file to the table as another writer might: with the statistics it must have."""
     place = place or t.folder / path
     pq.write_table(rows, place)
     add = Add(

@@ -128,7 +128,7 @@ def test_invariants_of_old_tables(tmp_path: Path, spark: SparkSession) -> None:
 
 
 def _with_metadata(t: PathTable, metadata: dict[str, str]) -> None:
-    """Puts metadata on the first column, as an older writer would have."""
+    """Put metadata on the first column, as an older writer would have."""
     import msgspec
 
     from txlake.commit.change import Change

@@ -56,7 +56,7 @@ def _stats(t: PathTable) -> dict[str, Any]:
 
 @pytest.fixture
 def settings(spark: SparkSession) -> Iterator[Mapping[str, str]]:
-    """Settings of a session whose files would be others, if it were asked."""
+    """Setting of a session whose files would be others, if it were asked."""
     chosen = {
         "spark.sql.parquet.compression.codec": "gzip",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",

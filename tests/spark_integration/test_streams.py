@@ -181,7 +181,7 @@ def test_the_change_feed(
 
 
 def in_batches(enabled: SparkSession, checkpoint: str, function: Callable[[Any, int], None]) -> Any:
-    """Runs a function on the one micro-batch of a stream of three rows."""
+    """Run a function on the one micro-batch of a stream of three rows."""
     files = f"{checkpoint}.files"
     if not Path(files).exists():
         enabled.range(3).coalesce(1).write.parquet(files)

@@ -54,7 +54,7 @@ _LIMIT_S = 3 * 3600
 
 
 def main(given: list[str]) -> int:
-    """Runs the files; 1 when a difference isn't known."""
+    """Run the files; 1 when a difference isn't known."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark_sql")
     parser.add_argument("--share", default="1/1", help="2/6: every sixth file from the second on")
     parser.add_argument("--only", default="", help="the files whose names match this pattern")

@@ -51,7 +51,7 @@ class Verdict(Enum):
 
 
 def verdict(spark: Answer, lake: Answer, *, is_query: bool) -> Verdict:
-    """Compares the answers of Spark and of a lake."""
+    """Compare the answers of Spark and of a lake."""
     if spark.error is not None and lake.error is not None:
         return Verdict.REFUSED
     if spark.error is not None or lake.error is not None:

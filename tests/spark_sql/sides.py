@@ -217,7 +217,7 @@ def is_query(spark: SparkSession, text: str) -> bool:
 
 
 def _clean(spark: SparkSession, scratch: Path) -> None:
-    """Empties Spark's catalog."""
+    """Emptie Spark's catalog."""
     spark.sql("CLEAR CACHE")
     spark.sql("USE default")
     for [database] in spark.sql("SHOW DATABASES").collect():

@@ -33,7 +33,7 @@ NAMES = (*_COMPUTED, *_GIVEN)
 
 
 def write_tables(spark: SparkSession, jar: Path, folder: Path) -> None:
-    """Writes the rows of the test tables as Parquet, each in a folder of its name."""
+    """Write the rows of the test tables as Parquet, each in a folder of its name."""
     for name, query in _COMPUTED.items():
         spark.sql(query).coalesce(1).write.parquet(f"{folder}/{name}")
     for name, (file, schema) in _GIVEN.items():
@@ -53,7 +53,7 @@ FUNCTIONS = {
 
 
 def make_functions(session: SparkSession, names: Iterable[str]) -> None:
-    """Gives a session stand-ins of the functions that Spark's suites register in Scala."""
+    """Give a session stand-ins of the functions that Spark's suites register in Scala."""
     for name in names:
         if FUNCTIONS[name]:
             session.sql(f"CREATE TEMPORARY FUNCTION {name}{FUNCTIONS[name]}")

@@ -35,7 +35,7 @@ def query(text: str) -> Query:
 
 
 def refused(text: str, place: str, problem: str, args: Arguments | None = None) -> str:
-    """Parses what must be refused at `place` (line:column) with a message that has `problem`."""
+    """Parse what must be refused at `place` (line:column) with a message that has `problem`."""
     with pytest.raises(InvalidRequest) as caught:
         parse(text, args)
     message = str(caught.value)

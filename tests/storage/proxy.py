@@ -111,7 +111,7 @@ def suits(fault: Fault, request: Request) -> bool:
 
 @contextmanager
 def serving(server: BaseServer) -> Iterator[None]:
-    """Runs a bound server in a thread for the length of the block."""
+    """Run a bound server in a thread for the length of the block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -163,7 +163,7 @@ class Proxy:
         return fault
 
     def settle(self) -> None:
-        """Sends all that is late."""
+        """Send all that is late."""
         with self._lock:
             due, self._late = self._late, []
         for _, late in due:
@@ -184,7 +184,7 @@ class Proxy:
 
 @contextmanager
 def proxying(proxy: Proxy) -> Iterator[Proxy]:
-    """Runs the proxy; its address is then at `proxy.address`."""
+    """Run the proxy; its address is then at `proxy.address`."""
 
     class Handler(_Handler):
         pass

@@ -195,7 +195,7 @@ def _make_container(port: int) -> None:
 
 
 def _keep(users: str, place: str, command: Sequence[str]) -> None:
-    """Runs a server until nobody uses it."""
+    """Run a server until nobody uses it."""
     folder = tempfile.mkdtemp(prefix="txlake-server-")
     process = subprocess.Popen(command, cwd=folder)
     try:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    """Serves on a free port until the input ends."""
+    """Serve on a free port until the input ends."""
     chosen = dict(argument.split("=", 1) for argument in sys.argv[1:])
     chosen["spark.plugins"] = "org.apache.spark.sql.connect.SparkConnectPlugin"
     chosen["spark.connect.grpc.binding.address"] = "127.0.0.1"

@@ -42,7 +42,7 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages."""
+    """Add the pages."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_of_the_site(text)))
@@ -54,7 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Makes the links of pages in docs/ to the root lead to pages, or nowhere."""
+    """Make the links of pages in docs/ to the root lead to pages, or nowhere."""
     return _LINK.sub(lambda found: _linked(found, prefix="../"), markdown)
 
 

@@ -104,7 +104,7 @@ def work(tx: txlake.Transaction, batch: Any) -> None:
 
 
 def main(place: Path, sink: str, *, once: bool) -> None:
-    """Runs the query into a sink: a path table, a table of the lake, or two tables at once."""
+    """Run the query into a sink: a path table, a table of the lake, or two tables at once."""
     source = Place(table=NAME, lake=str(place / "lake"))
     if sink == PATH_SINK:
         source = Place(table=str(place / PATH))

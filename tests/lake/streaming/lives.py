@@ -45,11 +45,11 @@ class Classic:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, dice: random.Random) -> None:
-        """Starts the queries."""
+        """Start the queries."""
         self._start(*self._chosen(dice))
 
     def wait_for_queries(self) -> None:
-        """Returns when the queries run, or their process has ended."""
+        """Return when the queries run, or their process has ended."""
         assert self._queries.stdout is not None
         self._queries.stdout.readline()
 
@@ -179,7 +179,7 @@ class Connect(Classic):
         return "server"
 
     def close(self) -> None:
-        """Ends the server."""
+        """End the server."""
         if self._server is not None:
             end_session(self._server)
             self._server = None

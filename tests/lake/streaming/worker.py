@@ -53,7 +53,7 @@ def client(url: str) -> SparkSession:
 
 
 def main(place: Path, url: str | None, *, once: bool) -> None:
-    """Runs the queries until they end."""
+    """Run the queries until they end."""
     spark = spark_session() if url is None else client(url)
     with txlake.connect(str(place / "lake"), spark=spark) as lake:
         if once:

@@ -316,7 +316,7 @@ def local(tmp_path: Path) -> Offline:
 
 
 def moved(folder: Path) -> Path:
-    """Moves a folder out of the warehouse, and leaves a link to it."""
+    """Move a folder out of the warehouse, and leaves a link to it."""
     there = folder.parents[1] / "elsewhere" / folder.name
     there.parent.mkdir()
     folder.rename(there)

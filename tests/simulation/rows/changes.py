@@ -86,7 +86,7 @@ class Seen:
 
 
 def delete(work: RowAccess, condition: Expression | None, alias: str | None = None) -> Change:
-    """Deletes the rows for which the condition is true; all rows without one."""
+    """Delete the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     whole, partly = dml._split(work, read.predicate, files)
@@ -109,7 +109,7 @@ def update(
     condition: Expression | None,
     alias: str | None = None,
 ) -> Change:
-    """Changes the rows for which the condition is true; all rows without one."""
+    """Change the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     seen = Seen(work, alias)
@@ -178,7 +178,7 @@ def _total(replaced: Mapping[int, BitMap64]) -> int:
 
 
 def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-    """Writes change data files that tell of these rows."""
+    """Write change data files that tell of these rows."""
     width = len(work.snapshot.schema.fields)
     rows = [
         (*row[:width], one.change_type)
@@ -197,19 +197,19 @@ def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc,
 
 
 def append(work: RowAccess, new: Any, placement: Placement) -> Change:
-    """Adds the rows."""
+    """Add the rows."""
     return inserts.append_change(work, _written(work, new, placement))
 
 
 def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
-    """Replaces every row."""
+    """Replace every row."""
     return inserts.overwrite_change(work, _written(work, new, placement))
 
 
 def overwrite_partitions(
     work: RowAccess, new: Any, placement: Placement, *, keep_null_partitions: bool = False
 ) -> Change:
-    """Replaces the partitions that the rows fall into, and no others."""
+    """Replace the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = _written(work, new, placement)
@@ -219,7 +219,7 @@ def overwrite_partitions(
 
 
 def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Expression) -> Change:
-    """Replaces the rows for which the condition is true. All new rows must match it."""
+    """Replace the rows for which the condition is true. All new rows must match it."""
     holds, said = Seen(work).condition(condition), condition_text(condition)
 
     def matches(rows: Sequence[Row]) -> None:
@@ -331,7 +331,7 @@ def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = F
 
 
 def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
-    """Writes the rows of these files anew, as a table with other metadata has them."""
+    """Write the rows of these files anew, as a table with other metadata has them."""
     rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
     written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
     return compacting.rewrite_change(work, files, written)

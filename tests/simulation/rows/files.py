@@ -224,7 +224,7 @@ def _remember(key: tuple[bytes, Hashable], rows: tuple[Row, ...]) -> None:
 def write_rows(
     work: TableAccess, rows: Sequence[Row], *, data_change: bool = True, change_data: bool = False
 ) -> tuple[Add, ...]:
-    """Writes rows as new data files, one a partition; their actions."""
+    """Write rows as new data files, one a partition; their actions."""
     members = ((row, None) for row in rows)
     return tuple(add for add, _ in _written(work, list(members), data_change, change_data))
 
@@ -232,7 +232,7 @@ def write_rows(
 def write_images(
     work: TableAccess, rows: Sequence[Row], places: Sequence[tuple[int, int]]
 ) -> WriteResult:
-    """Writes new images of rows that were at these places: ordinals of a scan, and positions."""
+    """Write new images of rows that were at these places: ordinals of a scan, and positions."""
     written = _written(work, list(zip(rows, places, strict=True)))
     origins = {
         add.path: (

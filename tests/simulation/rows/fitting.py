@@ -130,7 +130,7 @@ def generated_value(item: Field, schema: Struct) -> Value:
 
 
 def check(rows: Sequence[Row], snapshot: Snapshot, given: Collection[str] | None = None) -> None:
-    """Raises InvalidRequest with the first row that violates a rule of the table.
+    """Raise InvalidRequest with the first row that violates a rule of the table.
 
     `given`: the columns whose values the caller gave; generated ones among them are checked. None
     for all.

@@ -64,7 +64,7 @@ class _Clause:
 
 
 def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) -> Change:
-    """Changes the target by the first clause that holds for each row."""
+    """Change the target by the first clause that holds for each row."""
     of_spark.check_clauses(statement)
     given: Rows = source.found
     rows = Rows(given.visible, given.rows).qualified(statement.source_alias)

@@ -48,7 +48,7 @@ def test_statements_come_to_the_same(planes: Planes, layout: str, statements: li
 
 
 def compared(planes: Planes, layout: str, statements: list[str]) -> None:
-    """Runs the statements on both planes and compares what they answer and leave."""
+    """Run the statements on both planes and compares what they answer and leave."""
     tables = planes.tables()
     for table in tables:
         planes.rows.rows(f"CREATE TABLE {table} {layout}")

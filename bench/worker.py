@@ -91,7 +91,7 @@ def _repeat(work: Work, stage: Stage, repeats: int) -> list[float]:
 
 
 def main(path: Path) -> None:
-    """Read the task, measures, writes the result."""
+    """Read the task, measure, write the result."""
     task = msgspec.json.decode(path.read_bytes(), type=Task)
     Path(task.result).write_bytes(msgspec.json.encode(measure(task)))
 

@@ -60,7 +60,7 @@ class Appender:
         return self.version
 
     def append(self, rows: pyarrow.Table) -> int:
-        """Write the rows, stages a commit, asks for it: 200, or 409 where another came first."""
+        """Write rows, stage a commit, ask for it: 200, or 409 where another came first."""
         data = f"part-{uuid.uuid4()}.parquet"
         pyarrow.parquet.write_table(rows, self._folder / data)
         size, now_ms = (self._folder / data).stat().st_size, max(_now_ms(), self._time_ms + 1)

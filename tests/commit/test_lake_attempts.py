@@ -121,7 +121,7 @@ def test_a_new_table_beside_one_that_is_reserved() -> None:
 
 
 def selecting(level: Level) -> CommittedTogether:
-    """Select from b, writes a, and another appends to b."""
+    """Select from b, write a, while another appends to b."""
     lake = lake_of()
     tx = lake.begin(level)
     tx.read("b", "id = 5", plain=True)

@@ -24,7 +24,7 @@ def lake(tmp_path: Path) -> Iterator[PlainLake]:
 
 @pytest.fixture
 def browser(lake: PlainLake) -> Iterator[Browser]:
-    """Look at a console that needs no token, and changes nothing."""
+    """A looker at a console that needs no token and changes nothing."""
     with Browser(lake.engine) as made:
         yield made
 

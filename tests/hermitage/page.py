@@ -139,7 +139,7 @@ def _sources() -> str:
 
 
 def main() -> None:
-    """Run everything and writes both files."""
+    """Run everything and write both files."""
     from tests.spark_session import spark_session
 
     with tempfile.TemporaryDirectory() as name:

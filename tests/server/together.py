@@ -109,7 +109,7 @@ class LakeServer:
         assert self._up.wait(_WAIT_S)
 
     def kill(self) -> None:
-        """End it at once, and starts it again."""
+        """End it at once, and start it again."""
         self._up.clear()
         with self._process as ending:
             ending.kill()

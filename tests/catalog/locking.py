@@ -16,7 +16,7 @@ from txlake.catalog.lock_entries import LockEntry
 from txlake.catalog.locks import Locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
-from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource, ResourceType
+from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Owner, Resource, ResourceType
 from txlake.system import System
 
 LEASE_MS = 30_000
@@ -25,6 +25,20 @@ LEASE_MS = 30_000
 def table(number: int = 1, subtype: str = "") -> Resource:
     """A table that isn't in the catalog."""
     return Resource(type=ResourceType.OBJECT, database=1, entity=number, subtype=subtype)
+
+
+def blocking_locks(
+    locks: Locks, session: int, transaction: str, requests: Sequence[LockRequest]
+) -> list[LockEntry]:
+    """Return the granted locks that the requests would have to wait for; request nothing."""
+    owner = Owner(session=session, transaction=transaction)
+
+    def read() -> list[LockEntry]:
+        with locks._database.reading() as connection:
+            return locks._blocking(connection, owner, requests)
+
+    blocking = locks._database.run_shielded(read)
+    return [entry for entry in blocking if entry.status is LockStatus.GRANT]
 
 
 def wants(mode: str, *numbers: int) -> list[LockRequest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog.ledgers import User, execute
-from tests.catalog.locking import Process, wants
+from tests.catalog.locking import Process, blocking_locks, wants
 from tests.catalog.waiting import Script
 from txlake.catalog import lock_rows
 from txlake.conflict.locking import (
@@ -48,11 +48,11 @@ def test_a_sessions_own_locks_are_left_but_for_what_is_kept(process: Process) ->
 
 def test_others_are_in_the_way_of_what_they_hold(process: Process) -> None:
     a, b = process.party("a"), process.party("b")
-    assert process.locks.blocking_locks(b.session, "b", wants("X")) == []
+    assert blocking_locks(process.locks, b.session, "b", wants("X")) == []
     a.takes("IX", 1)
-    assert process.locks.blocking_locks(a.session, "a", wants("X")) == []
-    assert process.locks.blocking_locks(b.session, "b", wants("X", 2)) == []
-    [held] = process.locks.blocking_locks(b.session, "b", wants("X"))
+    assert blocking_locks(process.locks, a.session, "a", wants("X")) == []
+    assert blocking_locks(process.locks, b.session, "b", wants("X", 2)) == []
+    [held] = blocking_locks(process.locks, b.session, "b", wants("X"))
     assert (held.session_id, held.status) == (a.session, GRANT)
     assert not process.awaits_nobody(wants("X"))
 
@@ -63,7 +63,7 @@ def test_who_only_asks_is_waited_for_and_holds_nothing(process: Process, script:
     seen: list[object] = []
 
     def look() -> None:
-        seen.append(process.locks.blocking_locks(0, "c", wants("Sch-S")))
+        seen.append(blocking_locks(process.locks, 0, "c", wants("Sch-S")))
         seen.append(process.awaits_nobody(wants("Sch-S")))
         a.ends()
 

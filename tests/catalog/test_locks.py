@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import living
-from tests.catalog.locking import Parties, Process, parties_on, table, until, wants
+from tests.catalog.locking import Parties, Process, blocking_locks, parties_on, table, until, wants
 from txlake.catalog import locks as locks_module
 from txlake.catalog.relations import locks, sessions
 from txlake.conflict.locking import (
@@ -260,17 +260,17 @@ def test_a_sessions_own_locks(process: Process) -> None:
     process.locks.acquire(a.session, None, wants("S"), 0)
     a.takes("X")  # nobody waits for himself
     a.ends()
-    found = process.locks.blocking_locks(b.session, "b", wants("X", 1, 2))
+    found = blocking_locks(process.locks, b.session, "b", wants("X", 1, 2))
     assert [(one.session_id, one.transaction_id, one.mode) for one in found] == [
         (a.session, None, LockMode.S)
     ]
-    assert process.locks.blocking_locks(a.session, "a", wants("X")) == []
-    assert process.locks.blocking_locks(b.session, "b", wants("S")) == []
+    assert blocking_locks(process.locks, a.session, "a", wants("X")) == []
+    assert blocking_locks(process.locks, b.session, "b", wants("S")) == []
     [kept] = wants("S", 2)
     process.locks.acquire(a.session, None, [kept], 0)
     process.locks.release_session_locks(a.session, kept.resource)
-    assert process.locks.blocking_locks(b.session, "b", wants("X")) == []
-    assert process.locks.blocking_locks(b.session, "b", wants("X", 2)) != []
+    assert blocking_locks(process.locks, b.session, "b", wants("X")) == []
+    assert blocking_locks(process.locks, b.session, "b", wants("X", 2)) != []
     b.takes("Sch-M", timeout_ms=0)
     with pytest.raises(LockTimeout):
         process.locks.acquire(a.session, None, wants("S"), 0)
@@ -280,7 +280,7 @@ def test_what_others_only_ask_for_they_dont_hold(process: Process) -> None:
     a, b, c = (process.party(name) for name in "abc")
     a.takes("Sch-S")
     waiting = b.asks("Sch-M")
-    assert process.locks.blocking_locks(c.session, "c", wants("Sch-S")) == []
+    assert blocking_locks(process.locks, c.session, "c", wants("Sch-S")) == []
     assert not process.awaits_nobody(wants("Sch-S"))
     a.ends()
     waiting.result(30)
@@ -410,7 +410,7 @@ def test_a_lock_goes_with_its_sessions_lease(process: Process) -> None:
     lease_ends(process, b.session)
     assert process.locks.entries() == []
     assert process.awaits_nobody(wants("Sch-M"))
-    assert process.locks.blocking_locks(c.session, "c", wants("Sch-M")) == []
+    assert blocking_locks(process.locks, c.session, "c", wants("Sch-M")) == []
     c.takes("Sch-M", timeout_ms=0)
 
 

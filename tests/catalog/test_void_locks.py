@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tests.catalog.ledgers import execute, selected
-from tests.catalog.locking import Parties, Process, parties_on, until, wants
+from tests.catalog.locking import Parties, Process, blocking_locks, parties_on, until, wants
 from tests.catalog.waiting import Script, held_by
 from txlake.catalog import lock_rows
 from txlake.catalog.owners import reap
@@ -38,7 +38,7 @@ def test_they_count_for_nothing_and_are_removed_by_who_meets_them(
     execute(url, gone)
     assert process.locks.entries() == []
     assert process.awaits_nobody(wants("Sch-M", 1, 2))
-    assert process.locks.blocking_locks(c.session, "c", wants("Sch-M", 1, 2)) == []
+    assert blocking_locks(process.locks, c.session, "c", wants("Sch-M", 1, 2)) == []
     b.takes("Sch-M", 1)
     assert selected(url, "SELECT transaction_id, entity FROM txlake_locks") == [("b", 1)]
     c.takes("Sch-M", 2)
@@ -64,7 +64,7 @@ def test_a_sessions_own_locks_are_not_void(process: Process) -> None:
             reap(process.database, connection)
 
     process.database.run_shielded(look)
-    assert process.locks.blocking_locks(b.session, "b", wants("X", 1)) != []
+    assert blocking_locks(process.locks, b.session, "b", wants("X", 1)) != []
 
 
 def test_who_is_not_registered_gets_no_locks(process: Process) -> None:

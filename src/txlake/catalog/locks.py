@@ -183,15 +183,6 @@ class Locks:
         """Return whether a new owner would have to wait for one of the locks."""
         return bool(self._blocking(connection, _new_owner(), requests))
 
-    def blocking_locks(
-        self, session_id: int, transaction_id: str | None, requests: Sequence[LockRequest]
-    ) -> list[LockEntry]:
-        """Return the granted locks that the requests would have to wait for; request nothing."""
-        owner = Owner(session=session_id, transaction=transaction_id)
-        with self._database.reading() as connection:
-            blocking = self._blocking(connection, owner, requests)
-        return [entry for entry in blocking if entry.status is LockStatus.GRANT]
-
     def entries(self) -> list[LockEntry]:
         """Return the lock requests of living sessions, in the order of the requests."""
         with self._database.reading() as connection:

@@ -33,7 +33,7 @@ from txlake.log.time_zones import UTC_ZONE, TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
-from txlake.spark import constants, whole_partitions
+from txlake.spark import constants, view_columns, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.spark.probe import SparkProbe
 from txlake.sql.statements import (
@@ -136,7 +136,7 @@ class RowPlane:
         return False
 
     def with_view_columns(self, view: str, frame: Any, schema: ViewSchema) -> Any:
-        return _no_spark()
+        return view_columns.with_view_columns(_no_spark, view, frame, schema)
 
     def missing_table(self, error: BaseException) -> None:
         return None

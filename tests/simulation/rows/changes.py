@@ -1,7 +1,7 @@
-"""DELETE, UPDATE, INSERT and OPTIMIZE as changes of a table, of rows that this process holds.
+"""DELETE, UPDATE, INSERT and OPTIMIZE as changes of a table whose rows this process holds.
 
-Owns which rows a statement takes and what it makes of them. What a statement reads, which files it
-looks at and how a change is described is the engine's own planning, as it is with Spark.
+Owns which rows a statement affects, and their images. The reads, the candidate files and the
+description of a change are planned by the engine, as with Spark.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.expressions import parsed
+from tests.simulation.rows.expressions import parse_expression
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
 from tests.simulation.rows.frames import RowFrame, frame_of_arrow
 from tests.simulation.rows.queries import compiler
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope, TypedExpression
 from txlake.commit.change import Change
 from txlake.commit.data_plane import Placement
 from txlake.commit.net_changes import ChangedRows, other_positions
@@ -63,8 +63,8 @@ from txlake.sql.statements import (
 from txlake.sql.tokens import SourceText, tokenize
 
 
-class Seen:
-    """The expressions of a statement on a table, over the rows of a scope: the table's own."""
+class RowExpressions:
+    """A statement's expressions over the rows of a scope, which is the table's by default."""
 
     def __init__(
         self, work: RowAccess, alias: str | None = None, scope: Scope | None = None
@@ -73,29 +73,31 @@ class Seen:
         self.scope = scope or Scope(columns_of(work, alias or work.name))
 
     def condition(self, one: Expression | None) -> Callable[[Row], bool]:
-        """Whether a condition is true of a row; of every one where there is none."""
+        """Return a function that evaluates a condition for a row; without a condition, it is
+        always true.
+        """
         if one is None:
             return lambda _: True
         column: Any = self._work.column_of(one)
-        return compiler(self.scope, column.tables).condition(parsed(column.text))
+        return compiler(self.scope, column.tables).condition(parse_expression(column.text))
 
-    def value(self, one: Expression) -> Typed:
-        """An expression's type and value."""
+    def value(self, one: Expression) -> TypedExpression:
+        """Return an expression with its type."""
         column: Any = self._work.column_of(one)
-        return compiler(self.scope, column.tables).typed(parsed(column.text))
+        return compiler(self.scope, column.tables).typed(parse_expression(column.text))
 
 
 def delete(work: RowAccess, condition: Expression | None, alias: str | None = None) -> Change:
-    """Delete the rows for which the condition is true; all rows without one."""
+    """Delete the rows that match the condition; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     whole, partly = dml._split(work, read.predicate, files)
     removed = remove_files(work, whole)
     replaced: dict[int, BitMap64] = {}
     if partly.num_rows:
-        holds = Seen(work, alias).condition(condition)
+        is_match = RowExpressions(work, alias).condition(condition)
         for ordinal, add in enumerate(adds_of(partly)):
-            found = BitMap64(place for place, row in live_rows(work, add) if holds(row))
+            found = BitMap64(place for place, row in live_rows(work, add) if is_match(row))
             if found:
                 replaced[ordinal] = found
     deletions = delete_positions(work, partly, replaced)
@@ -109,33 +111,36 @@ def update(
     condition: Expression | None,
     alias: str | None = None,
 ) -> Change:
-    """Change the rows for which the condition is true; all rows without one."""
+    """Update the rows that match the condition; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
-    seen = Seen(work, alias)
-    given = assigned(work, seen, assignments, alias)
+    expressions = RowExpressions(work, alias)
+    given = assigned_values(work, expressions, assignments, alias)
     refuse_assignment(work.snapshot, given)
-    holds = seen.condition(condition)
+    is_match = expressions.condition(condition)
     found: list[Row] = []
     places: list[tuple[int, int]] = []
     replaced: dict[int, BitMap64] = {}
     for ordinal, add in enumerate(adds_of(files)):
         for place, row in live_rows(work, add):
-            if holds(row):
+            if is_match(row):
                 found.append(row)
                 places.append((ordinal, place))
                 replaced.setdefault(ordinal, BitMap64()).add(place)
-    images = updated(work, found, given)
+    images = updated_rows(work, found, given)
     written = write_images(work, images, places)
     deletions = delete_positions(work, files, replaced)
     origins = dml.update_origins(files, written)
     return dml.update_change(condition, read, deletions, written.adds, len(found), origins)
 
 
-def assigned(
-    work: RowAccess, seen: Seen, assignments: tuple[Assignment, ...], alias: str | None
+def assigned_values(
+    work: RowAccess,
+    expressions: RowExpressions,
+    assignments: tuple[Assignment, ...],
+    alias: str | None,
 ) -> dict[str, fitting.Value]:
-    """The new values of the columns that a SET clause names."""
+    """Return the new values of the columns in a SET clause."""
     given = {}
     for name, entries in resolve_assignments(work, assignments, alias).items():
         [(inner, value)] = entries
@@ -145,24 +150,26 @@ def assigned(
         if isinstance(value, Default):
             given[name] = fitting.default_value(item)
         else:
-            given[name] = fitting.storable(seen.value(value), item, work.snapshot)
+            given[name] = fitting.to_column_value(expressions.value(value), item, work.snapshot)
     return given
 
 
-def updated(work: RowAccess, rows: Sequence[Row], given: Mapping[str, fitting.Value]) -> list[Row]:
-    """The rows with their new values; generated columns that aren't given follow."""
+def updated_rows(
+    work: RowAccess, rows: Sequence[Row], given: Mapping[str, fitting.Value]
+) -> list[Row]:
+    """Return the rows with their new values; generated columns without one are computed again."""
     kept = {
         item.name: _taken(place)
         for place, item in enumerate(work.snapshot.schema)
         if GENERATION_EXPRESSION not in item.metadata
     }
-    images = fitting.filled(rows, {**kept, **given}, work.snapshot)
+    images = fitting.fill_columns(rows, {**kept, **given}, work.snapshot)
     fitting.check(images, work.snapshot, given)
-    return moved(work, rows, images)
+    return keep_row_ids(work, rows, images)
 
 
-def moved(work: RowAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
-    """The new images of rows, which keep the rows' ids where the table tracks them."""
+def keep_row_ids(work: RowAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
+    """Return the images of rows with the rows' ids, if the table tracks them."""
     if not work.tracks_rows:
         return list(images)
     place = len(work.snapshot.schema.fields)
@@ -178,7 +185,7 @@ def _total(replaced: Mapping[int, BitMap64]) -> int:
 
 
 def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-    """Write change data files that tell of these rows."""
+    """Write change data files with these rows."""
     width = len(work.snapshot.schema.fields)
     rows = [
         (*row[:width], one.change_type)
@@ -197,19 +204,19 @@ def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc,
 
 
 def append(work: RowAccess, new: Any, placement: Placement) -> Change:
-    """Add the rows."""
+    """Append rows."""
     return inserts.append_change(work, _written(work, new, placement))
 
 
 def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
-    """Replace every row."""
+    """Replace all rows."""
     return inserts.overwrite_change(work, _written(work, new, placement))
 
 
 def overwrite_partitions(
     work: RowAccess, new: Any, placement: Placement, *, keep_null_partitions: bool = False
 ) -> Change:
-    """Replace the partitions that the rows fall into, and no others."""
+    """Replace the partitions into which the rows fall."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = _written(work, new, placement)
@@ -219,23 +226,23 @@ def overwrite_partitions(
 
 
 def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Expression) -> Change:
-    """Replace the rows for which the condition is true. All new rows must match it."""
-    holds, said = Seen(work).condition(condition), condition_text(condition)
+    """Replace the rows that match the condition. All new rows must match it."""
+    is_match, text = RowExpressions(work).condition(condition), condition_text(condition)
 
     def matches(rows: Sequence[Row]) -> None:
         for row in rows:
-            if not holds(row):
+            if not is_match(row):
                 raise InvalidRequest(
-                    f"{work.snapshot.table}: replace_where {said} is violated by the row {row}; "
+                    f"{work.snapshot.table}: replace_where {text} is violated by the row {row}; "
                     "nothing was written"
                 )
 
     written = _written(work, new, placement, matches)
-    return inserts.replacement_change(work, written, delete(work, condition), said)
+    return inserts.replacement_change(work, written, delete(work, condition), text)
 
 
 def to_frame(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
-    """Rows to write as a frame; those of VALUES are columns of these names."""
+    """Return rows to write as a frame; those of VALUES get columns of these names."""
     assert not isinstance(rows, ComputedValues), "VALUES are constants here"
     if isinstance(rows, Values):
         inserts.check_named(work, rows, names)
@@ -244,25 +251,25 @@ def to_frame(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
 
 
 def _arrow_of(cells: Values, names: Sequence[str]) -> pa.Table:
-    """Constants as columns of these names."""
+    """Return constants as a table with columns of these names."""
     table, defaults = values_table(cells, names, lambda: UTC_ZONE)
     assert not defaults, "DEFAULT isn't known here"
     return table
 
 
 def with_constants(work: RowAccess, frame: Any, literals: Mapping[str, str]) -> Any:
-    """The rows with a column more for each of these columns of the table, of one value each."""
-    found: Rows = frame.found
+    """Return the rows with a further column of one constant value for each of these columns."""
+    found: Rows = frame.content
     for name, value in constants(work, literals).items():
         item = work.snapshot.schema.find(name)
         assert item is not None
-        names = (*found.names, Name(item.name, item.type))
+        names = (*found.names, ColumnName(item.name, item.type))
         found = Rows(names, [(*row, value) for row in found.rows])
     return RowFrame(found)
 
 
 def constants(work: RowAccess, literals: Mapping[str, str]) -> dict[str, Any]:
-    """The values of literals in the types of columns of the table, by the columns' names."""
+    """Return literals' values in the types of the table's columns, by the columns' names."""
     found = {}
     for name, literal in literals.items():
         item = work.snapshot.schema.find(name)
@@ -270,7 +277,7 @@ def constants(work: RowAccess, literals: Mapping[str, str]) -> dict[str, Any]:
             raise unknown_column(name, work.snapshot)
         source = SourceText(literal, literal)
         cells = Values(((constant(Cursor(source, tokenize(source))),),))
-        constants = frame_of_arrow(_arrow_of(cells, ["value"])).found
+        constants = frame_of_arrow(_arrow_of(cells, ["value"])).content
         cast = values.cast(constants.names[0].type, item.type)
         found[item.name] = cast(constants.rows[0][0])
     return found
@@ -286,7 +293,7 @@ def _written(
         new = to_frame(work, new, placement.columns or work.snapshot.schema.names)
         placement = Placement(by_name=True)
     frame = to_frame(work, new, ())
-    rows, of_caller = fitting.placed(frame.found, work.snapshot, placement)
+    rows, of_caller = fitting.place_columns(frame.content, work.snapshot, placement)
     with identity_values(work) as generation:
         refuse_explicit_values(work.snapshot, of_caller)
         rows = with_identities(rows, generation, generation.missing(of_caller), work.snapshot)
@@ -305,7 +312,7 @@ def with_identities(
     columns: Sequence[IdentityColumn],
     snapshot: Snapshot,
 ) -> list[Row]:
-    """The rows with new values in these identity columns."""
+    """Return the rows with new values in these identity columns."""
     made = [list(row) for row in rows]
     for column in columns:
         place = snapshot.schema.names.index(column.name)
@@ -318,7 +325,7 @@ def with_identities(
 
 
 def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
+    """Compact small files and files with many deleted rows, as `spark.compact` chooses them."""
     sources: list[Add] = []
     outputs: list[Add] = []
     for one in compacting.choose_bins(work, where, purge=purge):
@@ -331,24 +338,24 @@ def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = F
 
 
 def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
-    """Write the rows of these files anew, as a table with other metadata has them."""
+    """Rewrite the rows of these files as in a table with other metadata."""
     rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
     written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
     return compacting.rewrite_change(work, files, written)
 
 
 def rearranged(work: RowAccess, change: Change) -> Change:
-    """The change as one that moves rows only."""
-    gone, come = rearranging.files_that_move(work, change)
+    """Return the change as one that only moves rows, if it does."""
+    before_files, after_files = rearranging.files_that_move(work, change)
     before, after = (
-        Counter(repr(row) for add in adds_of(files) for _, row in live_rows(seen, add))
-        for seen, files in ((work, gone), (work.after(change.actions), come))
+        Counter(repr(row) for add in adds_of(files) for _, row in live_rows(expressions, add))
+        for expressions, files in ((work, before_files), (work.after(change.actions), after_files))
     )
     return rearranging.moving_rows(work, change, has_same_rows=before == after)
 
 
 def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """Rewrites whole partitions with their rows sorted by the columns."""
+    """Rewrite whole partitions with their rows sorted by the columns."""
     sorting.check_sorted_by(work, columns)
     candidates = adds_of(files_of_partitions(work, where))
     outputs = _sorted(work, candidates, columns)
@@ -356,7 +363,7 @@ def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None =
 
 
 def cluster(work: RowAccess, plan: ClusteringPlan) -> Change:
-    """Rewrites the plan's files as cubes, their rows sorted by the clustering columns."""
+    """Rewrite the plan's files as cubes, sorted by the clustering columns."""
     outputs: list[Add] = []
     for files in plan.cubes:
         cube = Cube(work.system.new_id(), plan.names)
@@ -366,7 +373,7 @@ def cluster(work: RowAccess, plan: ClusteringPlan) -> Change:
 
 
 def _sorted(work: RowAccess, files: Sequence[Add], columns: Sequence[str]) -> tuple[Add, ...]:
-    """New files with the rows of these, two for each partition, of row groups of two rows."""
+    """Write two sorted files for each partition, with row groups of two rows; return them."""
     scope = Scope(fitting.names_of(work.snapshot))
     by = [scope.find([name])[0] for name in columns]
     partition = [scope.find([name])[0] for name in work.snapshot.partition_columns]

@@ -1,4 +1,4 @@
-"""An engine whose tables are read and written as rows; no Spark is ever started."""
+"""An engine that reads and writes tables as rows, without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from txlake.session.engine import Engine
 
 @dataclass(kw_only=True)
 class RowEngine(Engine):
-    """An engine on the plane of rows; `spark_settings` are what a Spark session would be set to."""
+    """An engine on the row plane; `spark_settings`: the settings of the absent Spark session."""
 
     spark_settings: Mapping[str, str] = field(default_factory=dict)
     commands: Commands = field(default_factory=lambda: COMMANDS)

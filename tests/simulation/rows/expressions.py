@@ -1,7 +1,7 @@
-"""SQL expressions as functions of a row, with SQL's three-valued logic.
+"""SQL expressions as functions of a row, with three-valued logic.
 
-Owns what each kind of node means. Trees are sqlglot's, in txlake's dialect; a node that isn't known
-is an AssertionError that shows it.
+Owns the meaning of each kind of node. Trees are sqlglot's, in txlake's dialect; an unknown node is
+an AssertionError that shows it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from tests.simulation.rows import functions, values
-from tests.simulation.rows.functions import case, converted
-from tests.simulation.rows.scopes import Row, Rows, Scope, Typed
-from tests.simulation.rows.values import BOOLEAN, DOUBLE, STRING, VOID, common
+from tests.simulation.rows.functions import case, convert
+from tests.simulation.rows.scopes import Row, Rows, Scope, TypedExpression
+from tests.simulation.rows.values import BOOLEAN, DOUBLE, STRING, VOID, common_type
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, DataType, Primitive
 from txlake.sql.dialect import DIALECT
@@ -61,8 +61,8 @@ _ARITHMETIC: dict[type[exp.Expression], str] = {
 
 
 @lru_cache(maxsize=4096)
-def parsed(text: str) -> exp.Expression:
-    """The tree of an expression. Nobody may change it."""
+def parse_expression(text: str) -> exp.Expression:
+    """Return the tree of an expression; it is shared and must not be changed."""
     try:
         tree = parse_one(f"SELECT {text}", dialect=DIALECT)
     except SqlglotError as error:
@@ -73,7 +73,7 @@ def parsed(text: str) -> exp.Expression:
 
 
 def type_of(node: exp.DataType) -> DataType:
-    """The type that CAST names."""
+    """Return the type that CAST names."""
     if node.this in _TYPES:
         return Primitive(_TYPES[node.this])
     if node.this == exp.DataType.Type.DECIMAL:
@@ -86,24 +86,27 @@ def type_of(node: exp.DataType) -> DataType:
 
 @dataclass(frozen=True)
 class Compiler:
-    """Expressions in one scope.
+    """Compiles expressions in one scope.
 
     Attributes:
-        subquery: what a query inside of an expression gives for a row, and its columns.
-        known: what stands for whole expressions: the groups and aggregates of a grouped query.
+        subquery: returns the columns of a query inside an expression, and its rows for an outer
+            row.
+        known: values of whole expressions: the groups and aggregates of a grouped query.
     """
 
     scope: Scope
     subquery: Inner
-    known: Mapping[exp.Expression, Typed] = field(default_factory=dict)
+    known: Mapping[exp.Expression, TypedExpression] = field(default_factory=dict)
 
     def condition(self, node: exp.Expression) -> Callable[[Row], bool]:
-        """Whether the condition is true, not false or unknown."""
-        of = converted(self.typed(node), BOOLEAN).of
+        """Return a function of a row: whether the condition is true, rather than false or
+        unknown.
+        """
+        of = convert(self.typed(node), BOOLEAN).of
         return lambda row: of(row) is True
 
-    def typed(self, node: exp.Expression) -> Typed:
-        """The expression's type and value."""
+    def typed(self, node: exp.Expression) -> TypedExpression:
+        """Return the expression with its type."""
         if self.known and node in self.known:
             return self.known[node]
         operator = _COMPARED.get(type(node))
@@ -116,7 +119,7 @@ class Compiler:
         match node:
             case exp.Column() | exp.Dot():
                 place, kind = self.scope.find([part.name for part in node.parts])
-                return Typed(kind, lambda row: row[place])
+                return TypedExpression(kind, lambda row: row[place])
             case exp.Literal():
                 return _literal(node)
             case exp.Boolean():
@@ -128,10 +131,10 @@ class Compiler:
             case exp.Paren() | exp.Alias():
                 return self.typed(node.this)
             case exp.Neg():
-                return functions.negative(self.typed(node.this))
+                return functions.negate(self.typed(node.this))
             case exp.IntDiv():
                 left, right = self.typed(node.this), self.typed(node.expression)
-                return functions.whole_division(left, right)
+                return functions.integer_division(left, right)
             case exp.DPipe():
                 sides = [self.typed(node.this), self.typed(node.expression)]
                 return functions.call("concat", sides)
@@ -140,11 +143,13 @@ class Compiler:
             case exp.And() | exp.Or():
                 return self._joined(node)
             case exp.Not():
-                of = converted(self.typed(node.this), BOOLEAN).of
-                return Typed(BOOLEAN, lambda row: None if (found := of(row)) is None else not found)
+                of = convert(self.typed(node.this), BOOLEAN).of
+                return TypedExpression(
+                    BOOLEAN, lambda row: None if (found := of(row)) is None else not found
+                )
             case exp.NullSafeEQ():
-                one, other = alike(self.typed(node.this), self.typed(node.expression))
-                return Typed(BOOLEAN, lambda row: one.of(row) == other.of(row))
+                one, other = to_common_type(self.typed(node.this), self.typed(node.expression))
+                return TypedExpression(BOOLEAN, lambda row: one.of(row) == other.of(row))
             case exp.Is():
                 return self._is(node)
             case exp.In():
@@ -159,7 +164,7 @@ class Compiler:
             case exp.TryCast():
                 return _tried(self.typed(node.this), type_of(node.to))
             case exp.Cast():
-                return converted(self.typed(node.this), type_of(node.to))
+                return convert(self.typed(node.this), type_of(node.to))
             case exp.Case():
                 return self._case(node)
             case exp.If():
@@ -167,7 +172,7 @@ class Compiler:
                 return functions.call("if", [self.typed(one) for one in args])
             case exp.Exists():
                 _, rows = self.subquery(node.this, self.scope)
-                return Typed(BOOLEAN, lambda row: bool(rows(row).rows))
+                return TypedExpression(BOOLEAN, lambda row: bool(rows(row).rows))
             case exp.Subquery():
                 return self._scalar(node.this)
             case exp.Trim() if node.args.keys() <= {"this"} or not node.expression:
@@ -176,37 +181,37 @@ class Compiler:
                 return functions.call(str(node.this), [self.typed(one) for one in node.expressions])
         raise AssertionError(f"this expression isn't known here: {node!r}")
 
-    def _joined(self, node: exp.And | exp.Or) -> Typed:
-        left = converted(self.typed(node.this), BOOLEAN)
-        right = converted(self.typed(node.expression), BOOLEAN)
+    def _joined(self, node: exp.And | exp.Or) -> TypedExpression:
+        left = convert(self.typed(node.this), BOOLEAN)
+        right = convert(self.typed(node.expression), BOOLEAN)
         return _both(left, right) if isinstance(node, exp.And) else _either(left, right)
 
-    def _is(self, node: exp.Is) -> Typed:
+    def _is(self, node: exp.Is) -> TypedExpression:
         of = self.typed(node.this).of
         if isinstance(node.expression, exp.Null):
-            return Typed(BOOLEAN, lambda row: of(row) is None)
+            return TypedExpression(BOOLEAN, lambda row: of(row) is None)
         assert isinstance(node.expression, exp.Boolean), f"{node!r}"
         wanted = bool(node.expression.this)
-        return Typed(BOOLEAN, lambda row: of(row) is wanted)
+        return TypedExpression(BOOLEAN, lambda row: of(row) is wanted)
 
-    def _in(self, node: exp.In) -> Typed:
+    def _in(self, node: exp.In) -> TypedExpression:
         value = self.typed(node.this)
         query = node.args.get("query")
         if query is not None:
             (kind,), found = self.subquery(query.this, self.scope)
-            wanted = common(value.type, kind)
-            of, convert = converted(value, wanted).of, values.cast(kind, wanted)
-            return Typed(
-                BOOLEAN, lambda row: _among(of(row), [convert(one) for (one,) in found(row).rows])
+            wanted = common_type(value.type, kind)
+            of, cast = convert(value, wanted).of, values.cast(kind, wanted)
+            return TypedExpression(
+                BOOLEAN, lambda row: _among(of(row), [cast(one) for (one,) in found(row).rows])
             )
         members = [self.typed(one) for one in node.expressions]
-        wanted = functions.widest([value.type, *(one.type for one in members)])
-        of = converted(value, wanted).of
-        given = [converted(one, wanted).of for one in members]
-        return Typed(BOOLEAN, lambda row: _among(of(row), [one(row) for one in given]))
+        wanted = functions.common_type_of([value.type, *(one.type for one in members)])
+        of = convert(value, wanted).of
+        given = [convert(one, wanted).of for one in members]
+        return TypedExpression(BOOLEAN, lambda row: _among(of(row), [one(row) for one in given]))
 
-    def _like(self, node: exp.Like) -> Typed:
-        of = converted(self.typed(node.this), STRING).of
+    def _like(self, node: exp.Like) -> TypedExpression:
+        of = convert(self.typed(node.this), STRING).of
         pattern = node.expression
         known = isinstance(pattern, exp.Literal) and pattern.is_string and "\\" not in pattern.name
         assert known, f"this pattern isn't known here: {node!r}"
@@ -219,9 +224,9 @@ class Compiler:
             found = of(row)
             return None if found is None else (matches(found) is not None) != negated
 
-        return Typed(BOOLEAN, value)
+        return TypedExpression(BOOLEAN, value)
 
-    def _case(self, node: exp.Case) -> Typed:
+    def _case(self, node: exp.Case) -> TypedExpression:
         branches = []
         for branch in node.args["ifs"]:
             test = self.typed(branch.this)
@@ -230,7 +235,7 @@ class Compiler:
             branches.append((test, self.typed(branch.args["true"])))
         return case(branches, self.typed(node.args.get("default") or exp.null()))
 
-    def _scalar(self, query: exp.Expression) -> Typed:
+    def _scalar(self, query: exp.Expression) -> TypedExpression:
         (kind, *_), rows = self.subquery(query, self.scope)
 
         def value(row: Row) -> object:
@@ -239,45 +244,49 @@ class Compiler:
                 raise InvalidRequest("SCALAR_SUBQUERY_TOO_MANY_ROWS: more than one row")
             return found[0][0] if found else None
 
-        return Typed(kind, value)
+        return TypedExpression(kind, value)
 
 
-def constant(value: object, kind: DataType) -> Typed:
-    """The same for every row."""
-    return Typed(kind, lambda _: value)
+def constant(value: object, kind: DataType) -> TypedExpression:
+    """Return an expression with the same value for every row."""
+    return TypedExpression(kind, lambda _: value)
 
 
-def _literal(node: exp.Literal) -> Typed:
+def _literal(node: exp.Literal) -> TypedExpression:
     text = str(node.this)
     if node.is_string:
         return constant(text, STRING)
     if text.isdecimal():
         number = int(text)
         digits = values.decimal_type(len(text), 0)
-        return Typed(values.type_of_integer(number), lambda _: number, digits)
+        return TypedExpression(values.type_of_integer(number), lambda _: number, digits)
     if "e" in text.lower():
         return constant(float(text), DOUBLE)
     return constant(Decimal(text), values.type_of_decimal(Decimal(text)))
 
 
-def alike(left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Both as values of the type in which they are compared."""
-    kind = common(left.type, right.type)
-    return converted(left, kind), converted(right, kind)
+def to_common_type(
+    left: TypedExpression, right: TypedExpression
+) -> tuple[TypedExpression, TypedExpression]:
+    """Return both expressions converted to the type in which they are compared."""
+    kind = common_type(left.type, right.type)
+    return convert(left, kind), convert(right, kind)
 
 
-def _compared(left: Typed, right: Typed, operator: Callable[[Any, Any], bool]) -> Typed:
-    left, right = alike(left, right)
+def _compared(
+    left: TypedExpression, right: TypedExpression, operator: Callable[[Any, Any], bool]
+) -> TypedExpression:
+    left, right = to_common_type(left, right)
     one, other = left.of, right.of
 
     def value(row: Row) -> bool | None:
         first, second = one(row), other(row)
         return None if first is None or second is None else operator(first, second)
 
-    return Typed(BOOLEAN, value)
+    return TypedExpression(BOOLEAN, value)
 
 
-def _both(left: Typed, right: Typed) -> Typed:
+def _both(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     one, other = left.of, right.of
 
     def value(row: Row) -> object:
@@ -287,10 +296,10 @@ def _both(left: Typed, right: Typed) -> Typed:
         second = other(row)
         return second if first or second is False else None
 
-    return Typed(BOOLEAN, value)
+    return TypedExpression(BOOLEAN, value)
 
 
-def _either(left: Typed, right: Typed) -> Typed:
+def _either(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     one, other = left.of, right.of
 
     def value(row: Row) -> object:
@@ -300,7 +309,7 @@ def _either(left: Typed, right: Typed) -> Typed:
         second = other(row)
         return second if first is False or second is True else None
 
-    return Typed(BOOLEAN, value)
+    return TypedExpression(BOOLEAN, value)
 
 
 def _among(value: object, members: list[Any]) -> bool | None:
@@ -313,13 +322,13 @@ def _among(value: object, members: list[Any]) -> bool | None:
     return None if None in members else False
 
 
-def _tried(one: Typed, wanted: DataType) -> Typed:
-    convert, of = values.cast(one.type, wanted), one.of
+def _tried(one: TypedExpression, wanted: DataType) -> TypedExpression:
+    cast, of = values.cast(one.type, wanted), one.of
 
     def value(row: Row) -> object:
         try:
-            return convert(of(row))
+            return cast(of(row))
         except InvalidRequest:
             return None
 
-    return Typed(wanted, value)
+    return TypedExpression(wanted, value)

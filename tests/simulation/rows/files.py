@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from tests.simulation.rows.frames import RowFrame
-from tests.simulation.rows.scopes import Name, Row, Rows
+from tests.simulation.rows.scopes import ColumnName, Row, Rows
 from tests.simulation.rows.values import LONG
 from txlake.datafiles.exact_footers import change_footer, needs_change
 from txlake.datafiles.vectors import load_vector
@@ -44,9 +44,9 @@ from txlake.spark.table_access import TableAccess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowAccess(TableAccess):
-    """A table as a statement sees it, whose scans are rows.
+    """A table as a statement reads it, whose scans are rows.
 
-    `store_at` gives the store of a folder, for files that lie outside of the table.
+    `store_at`: returns the store of a folder, for files outside of the table.
     """
 
     store_at: Callable[[str], Store]
@@ -65,7 +65,7 @@ class RowAccess(TableAccess):
     ) -> Any:
         names = list(columns_of(self))
         if positions:
-            names += [Name(FILE, LONG, hidden=True), Name(ROW, LONG, hidden=True)]
+            names += [ColumnName(FILE, LONG, hidden=True), ColumnName(ROW, LONG, hidden=True)]
         rows: list[Row] = []
         for place, add in enumerate(adds_of(files)):
             for position, row in live_rows(self, add, (deleted or {}).get(place)):
@@ -87,18 +87,21 @@ class RowAccess(TableAccess):
         return replace(write_images(self, rows, places), actions={COPY: len(rows)})
 
 
-def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[Name, ...]:
-    """The columns of rows that are read, as expressions see them."""
-    names = [Name(item.name, item.type, qualifier) for item in work.snapshot.schema]
+def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[ColumnName, ...]:
+    """Return the columns of a scan as expressions name them."""
+    names = [ColumnName(item.name, item.type, qualifier) for item in work.snapshot.schema]
     if work.tracks_rows:
-        names += [Name(ROW_ID, LONG, hidden=True), Name(ROW_VERSION, LONG, hidden=True)]
+        names += [ColumnName(ROW_ID, LONG, hidden=True), ColumnName(ROW_VERSION, LONG, hidden=True)]
     return tuple(names)
 
 
 def live_rows(
     work: TableAccess, add: Add, deleted: BitMap64 | None = None
 ) -> list[tuple[int, Row]]:
-    """The rows of a file that aren't deleted, with their positions; by its vector, or by these."""
+    """Return the rows of a file that aren't deleted, with their positions.
+
+    `deleted` replaces the positions of the file's own vector.
+    """
     rows = list(enumerate(rows_of(work, add)))
     if deleted is None:
         deleted = own_deleted(work, add)
@@ -106,14 +109,14 @@ def live_rows(
 
 
 def own_deleted(work: TableAccess, add: Add) -> BitMap64:
-    """The positions that a file's vector deletes."""
+    """Return the positions that a file's vector deletes."""
     if add.deletion_vector is None:
         return BitMap64()
     return load_vector(work.store, add.deletion_vector, work.external_vectors)
 
 
 def rows_of(work: TableAccess, add: Add) -> tuple[Row, ...]:
-    """All rows of a file, in its order."""
+    """Return all rows of a file, in its order."""
     snapshot = work.snapshot
     data = _bytes(work, add.path)
     rows = _with_partition(snapshot, add, _decoded(data, _layout(snapshot)))
@@ -163,7 +166,7 @@ def _bytes(work: TableAccess, path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What the data files of a schema hold, or some of it; `key` is like no other's."""
+    """The content of a schema's data files, or a part of it; `key` is unique to it."""
 
     key: Hashable
     fields: tuple[Field, ...]
@@ -184,7 +187,7 @@ def _layout(snapshot: Snapshot) -> _Layout:
 
 
 def _tracking(snapshot: Snapshot) -> _Layout:
-    """The hidden columns of a table that tracks rows, as far as its files have them."""
+    """Return the hidden columns of a table with row tracking, as far as its files have them."""
     properties = snapshot.properties
     names = (
         properties.materialized_row_id_column,
@@ -198,7 +201,7 @@ _known: dict[tuple[bytes, Hashable], tuple[Row, ...]] = {}
 
 
 def _decoded(data: bytes, layout: _Layout) -> tuple[Row, ...]:
-    """The rows of a file's bytes, the layout's columns of them; read once."""
+    """Return the rows in a file's bytes, with the layout's columns; each file is decoded once."""
     key = data, layout.key
     if key not in _known:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
@@ -224,7 +227,7 @@ def _remember(key: tuple[bytes, Hashable], rows: tuple[Row, ...]) -> None:
 def write_rows(
     work: TableAccess, rows: Sequence[Row], *, data_change: bool = True, change_data: bool = False
 ) -> tuple[Add, ...]:
-    """Write rows as new data files, one a partition; their actions."""
+    """Write rows as new data files, one for each partition; return their actions."""
     members = ((row, None) for row in rows)
     return tuple(add for add, _ in _written(work, list(members), data_change, change_data))
 
@@ -232,7 +235,7 @@ def write_rows(
 def write_images(
     work: TableAccess, rows: Sequence[Row], places: Sequence[tuple[int, int]]
 ) -> WriteResult:
-    """Write new images of rows that were at these places: ordinals of a scan, and positions."""
+    """Write the images of rows that were at these places: the file's ordinal and the position."""
     written = _written(work, list(zip(rows, places, strict=True)))
     origins = {
         add.path: (
@@ -252,7 +255,7 @@ def _written(
     data_change: bool = True,
     change_data: bool = False,
 ) -> list[tuple[Add, list[Any]]]:
-    """The new files' actions, each with what was told of its rows."""
+    """Return the actions of new files, each with the data of its rows."""
     if not told_rows:
         return []
     rows = [row for row, _ in told_rows]
@@ -325,7 +328,7 @@ def _encoded(schema: pa.Schema, rows: Sequence[Row]) -> tuple[bytes, pq.FileMeta
 
 
 def _with_nan(schema: pa.Schema, rows: Iterable[Row]) -> set[int]:
-    """The places of the columns in which there is a NaN."""
+    """Return the indexes of the columns with a NaN."""
     floats = [place for place, item in enumerate(schema) if pa.types.is_floating(item.type)]
     if not floats:
         return set()

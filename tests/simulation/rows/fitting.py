@@ -1,6 +1,6 @@
-"""Rows are made to fit a table: columns by name or position, types, defaults, generated values.
+"""Fitting rows to a table: columns by name or position, types, defaults, generated values.
 
-Owns the checks on rows before they are written.
+Owns the checks of rows before they are written.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tests.simulation.rows import queries, values
-from tests.simulation.rows.functions import converted
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from tests.simulation.rows.functions import convert
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope, TypedExpression
 from txlake.commit.data_plane import Placement
 from txlake.errors import InvalidRequest
 from txlake.local.char_types import length_of
@@ -23,27 +23,32 @@ from txlake.spark import rows as of_spark
 Value = Callable[[Row], Any]
 
 
-def names_of(snapshot: Snapshot, qualifier: str | None = None) -> tuple[Name, ...]:
-    """The table's columns as expressions see them."""
-    return tuple(Name(item.name, item.type, qualifier) for item in snapshot.schema)
+def names_of(snapshot: Snapshot, qualifier: str | None = None) -> tuple[ColumnName, ...]:
+    """Return the table's columns as expressions name them."""
+    return tuple(ColumnName(item.name, item.type, qualifier) for item in snapshot.schema)
 
 
-def storable(value: Typed, item: Field, snapshot: Snapshot) -> Value:
-    """The value as the column stores it. Raises InvalidRequest when the types don't fit."""
+def to_column_value(value: TypedExpression, item: Field, snapshot: Snapshot) -> Value:
+    """Return the value as the column stores it.
+
+    Raises InvalidRequest for a type that doesn't fit.
+    """
     convert, of = values.assignment(value.type, item, snapshot.table), value.of
     return lambda row: convert(of(row))
 
 
 def default_value(item: Field) -> Value:
-    """A column's default, NULL when it has none."""
+    """Return a column's default; NULL without one."""
     text = item.metadata.get(CURRENT_DEFAULT)
     if not isinstance(text, str):
         return lambda _: None
-    return converted(queries.expression(text, Scope(()), {}), item.type).of
+    return convert(queries.expression(text, Scope(()), {}), item.type).of
 
 
-def placed(new: Rows, snapshot: Snapshot, placement: Placement) -> tuple[list[Row], set[str]]:
-    """The table's rows made of other rows, and the columns that those gave.
+def place_columns(
+    new: Rows, snapshot: Snapshot, placement: Placement
+) -> tuple[list[Row], set[str]]:
+    """Return rows in the table's columns, and the names of the columns that were given.
 
     Raises InvalidRequest for a column that doesn't fit.
     """
@@ -53,11 +58,13 @@ def placed(new: Rows, snapshot: Snapshot, placement: Placement) -> tuple[list[Ro
     else:
         targets = _by_position(source, snapshot, placement.columns)
     given = {
-        name: storable(Typed(source.names[place].type, _taken(place)), item, snapshot)
+        name: to_column_value(
+            TypedExpression(source.names[place].type, _taken(place)), item, snapshot
+        )
         for name, (place, item) in targets.items()
     }
     require_given(snapshot, given)
-    return filled(source.rows, given, snapshot), set(given)
+    return fill_columns(source.rows, given, snapshot), set(given)
 
 
 def _taken(place: int) -> Value:
@@ -101,8 +108,8 @@ def _by_position(
     return {item.name: (place, item) for place, item in enumerate(items[: len(source.names)])}
 
 
-def filled(rows: Sequence[Row], given: Mapping[str, Value], snapshot: Snapshot) -> list[Row]:
-    """All columns of the table in order: given, generated or default."""
+def fill_columns(rows: Sequence[Row], given: Mapping[str, Value], snapshot: Snapshot) -> list[Row]:
+    """Return rows with all columns of the table in order: given, generated or default values."""
     schema = snapshot.schema
     of = [given.get(item.name) or default_value(item) for item in schema]
     made = [tuple(one(row) for one in of) for row in rows]
@@ -123,22 +130,24 @@ def filled(rows: Sequence[Row], given: Mapping[str, Value], snapshot: Snapshot) 
 
 
 def generated_value(item: Field, schema: Struct) -> Value:
-    """What a generated column is, of a row of the table."""
-    names = tuple(Name(one.name, one.type) for one in schema)
+    """Return the value of a generated column for a row of the table."""
+    names = tuple(ColumnName(one.name, one.type) for one in schema)
     text = str(item.metadata[GENERATION_EXPRESSION])
-    return converted(queries.expression(text, Scope(names), {}), item.type).of
+    return convert(queries.expression(text, Scope(names), {}), item.type).of
 
 
 def check(rows: Sequence[Row], snapshot: Snapshot, given: Collection[str] | None = None) -> None:
-    """Raise InvalidRequest with the first row that violates a rule of the table.
+    """Check rows against the table's rules.
+
+    Raises InvalidRequest for the first row that violates one.
 
     `given`: the columns whose values the caller gave; generated ones among them are checked. None
     for all.
     """
     rules = _rules(snapshot, given)
     for row in rows if rules else ():
-        for name, holds in rules:
-            if not holds(row):
+        for name, is_match in rules:
+            if not is_match(row):
                 shown = dict(zip(snapshot.schema.names, map(values.json_of, row), strict=True))
                 raise InvalidRequest(
                     f"{snapshot.table}: {name} is violated by the row {json.dumps(shown)}; "
@@ -166,8 +175,8 @@ def _rules(
         if length is not None:
             rules.append((f"length {length} of column {item.name!r}", _is_short(place, length)))
     for name, text in snapshot.properties.constraints.items():
-        holds = queries.condition(text, scope, {})
-        rules.append((f"CHECK constraint {name} ({text})", holds))
+        is_match = queries.condition(text, scope, {})
+        rules.append((f"CHECK constraint {name} ({text})", is_match))
     return rules
 
 

@@ -1,6 +1,6 @@
-"""Rows where the engine expects Spark: a frame and a column, with the few methods that it calls.
+"""Rows in the place of Spark's objects: a frame and a column, with the methods that are called.
 
-Owns no meaning: queries are `queries`' business.
+Queries are carried out by `queries`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from tests.simulation.rows import queries
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope
 from txlake.protocol.types import Struct, from_arrow_schema
 from txlake.spark.types import spark_schema
 
 
 @dataclass(frozen=True)
 class RowColumn:
-    """An expression as text, and the rows of the tables that it names."""
+    """The text of an expression, and the rows of the tables that it names."""
 
     text: str
     tables: Mapping[str, Rows] = field(default_factory=dict)
@@ -28,62 +28,66 @@ class RowColumn:
 
 @dataclass(frozen=True)
 class RowFrame:
-    """`pyspark.sql.DataFrame`, as far as the engine and its callers use it here."""
+    """`pyspark.sql.DataFrame` as far as the engine and its callers use it."""
 
-    found: Rows
+    content: Rows
 
     @property
     def columns(self) -> list[str]:
-        return [one.name for one in self.found.visible]
+        return [one.name for one in self.content.visible]
 
     @property
     def schema(self) -> T.StructType:
-        return spark_schema(self.found.schema)
+        return spark_schema(self.content.schema)
 
     def alias(self, name: str) -> RowFrame:
-        return RowFrame(self.found.qualified(name))
+        return RowFrame(self.content.qualified(name))
 
     def where(self, condition: RowColumn) -> RowFrame:
-        holds = queries.condition(condition.text, Scope(self.found.names), condition.tables)
-        return RowFrame(replace(self.found, rows=[row for row in self.found.rows if holds(row)]))
+        is_match = queries.condition(condition.text, Scope(self.content.names), condition.tables)
+        return RowFrame(
+            replace(self.content, rows=[row for row in self.content.rows if is_match(row)])
+        )
 
     def select(self, *names: str) -> RowFrame:
-        scope = Scope(self.found.names)
+        scope = Scope(self.content.names)
         places = [scope.find([name.strip("`")])[0] for name in names]
-        rows = [tuple(row[place] for place in places) for row in self.found.rows]
-        return RowFrame(Rows(tuple(Name(*_named(self.found.names[p])) for p in places), rows))
+        rows = [tuple(row[place] for place in places) for row in self.content.rows]
+        return RowFrame(
+            Rows(tuple(ColumnName(*_named(self.content.names[p])) for p in places), rows)
+        )
 
     def toDF(self, *names: str) -> RowFrame:
         named = (
-            replace(one, name=name) for one, name in zip(self.found.visible, names, strict=True)
+            replace(one, name=name) for one, name in zip(self.content.visible, names, strict=True)
         )
         return RowFrame(Rows(tuple(named), self.collect()))
 
     def unionAll(self, other: RowFrame) -> RowFrame:
-        return RowFrame(replace(self.found, rows=[*self.found.rows, *other.found.rows]))
+        return RowFrame(replace(self.content, rows=[*self.content.rows, *other.content.rows]))
 
     def limit(self, number: int) -> RowFrame:
-        return RowFrame(replace(self.found, rows=self.found.rows[:number]))
+        return RowFrame(replace(self.content, rows=self.content.rows[:number]))
 
     def collect(self) -> list[Row]:
-        places = [place for place, one in enumerate(self.found.names) if not one.hidden]
-        return [tuple(row[place] for place in places) for row in self.found.rows]
+        places = [place for place, one in enumerate(self.content.names) if not one.hidden]
+        return [tuple(row[place] for place in places) for row in self.content.rows]
 
     def dicts(self) -> list[dict[str, object]]:
-        """A dictionary a row."""
+        """Return a dictionary for each row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.collect()]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.collect())
 
 
-def _named(one: Name) -> tuple[str, Any]:
+def _named(one: ColumnName) -> tuple[str, Any]:
     return one.name, one.type
 
 
 def frame_of(rows: Sequence[Sequence[Any]], schema: Struct) -> RowFrame:
-    """Rows of a schema."""
-    names = tuple(Name(item.name, item.type) for item in schema)
+    """Return a frame of rows with a schema."""
+    names = tuple(ColumnName(item.name, item.type) for item in schema)
     return RowFrame(Rows(names, [tuple(map(_plain, row)) for row in rows]))
 
 
@@ -92,7 +96,7 @@ def _plain(value: object) -> object:
 
 
 def frame_of_arrow(table: pa.Table) -> RowFrame:
-    """The rows of a table."""
+    """Return a frame of a table's rows."""
     columns = [column.to_pylist() for column in table.columns]
-    names = tuple(Name(item.name, item.type) for item in from_arrow_schema(table.schema))
+    names = tuple(ColumnName(item.name, item.type) for item in from_arrow_schema(table.schema))
     return RowFrame(Rows(names, list(zip(*columns, strict=True))))

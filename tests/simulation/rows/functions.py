@@ -1,6 +1,6 @@
-"""The functions that statements of the simulation call, by name: their types and their values.
+"""The functions in the simulation's statements, by name: their types and values.
 
-Owns no syntax. A name that isn't here is an AssertionError that says it.
+Owns no syntax. An unknown name is an AssertionError that says it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 
 from tests.simulation.rows import values
-from tests.simulation.rows.scopes import Row, Typed
+from tests.simulation.rows.scopes import Row, TypedExpression
 from tests.simulation.rows.values import (
     BOOLEAN,
     DOUBLE,
@@ -20,7 +20,7 @@ from tests.simulation.rows.values import (
     LONG,
     STRING,
     VOID,
-    common,
+    common_type,
     is_decimal,
     is_float,
     is_integer,
@@ -30,48 +30,50 @@ from txlake.errors import InvalidRequest
 from txlake.local.types import type_text
 from txlake.protocol.types import Array, DataType, Primitive
 
-Function = Callable[[Sequence[Typed]], Typed]
+Function = Callable[[Sequence[TypedExpression]], TypedExpression]
 
 
-def converted(one: Typed, wanted: DataType) -> Typed:
-    """The expression's value as one of another type."""
+def convert(one: TypedExpression, wanted: DataType) -> TypedExpression:
+    """Return the expression converted to another type."""
     if one.type == wanted:
         return one
     convert, of = values.cast(one.type, wanted), one.of
-    return Typed(wanted, lambda row: convert(of(row)))
+    return TypedExpression(wanted, lambda row: convert(of(row)))
 
 
-def widest(types: Iterable[DataType]) -> DataType:
-    """The type that holds values of all of them."""
+def common_type_of(types: Iterable[DataType]) -> DataType:
+    """Return the type that holds values of all these types."""
     start: DataType = VOID
-    return reduce(common, types, start)
+    return reduce(common_type, types, start)
 
 
-def call(name: str, args: Sequence[Typed]) -> Typed:
-    """The function of that name on these arguments."""
+def call(name: str, args: Sequence[TypedExpression]) -> TypedExpression:
+    """Return the function of that name applied to these arguments."""
     name = name.lower()
     assert name in FUNCTIONS, f"function {name} isn't known here"
     return FUNCTIONS[name](args)
 
 
-def _strict(kind: DataType, operation: Callable[..., Any], args: Sequence[Typed]) -> Typed:
-    """A function that is NULL for a NULL."""
+def _strict(
+    kind: DataType, operation: Callable[..., Any], args: Sequence[TypedExpression]
+) -> TypedExpression:
+    """Return a function that is NULL for a NULL."""
     of = [one.of for one in args]
 
     def value(row: Row) -> object:
         given = [one(row) for one in of]
         return None if None in given else operation(*given)
 
-    return Typed(kind, value)
+    return TypedExpression(kind, value)
 
 
 def _on_texts(kind: DataType, operation: Callable[..., Any]) -> Function:
-    return lambda args: _strict(kind, operation, [converted(one, STRING) for one in args])
+    return lambda args: _strict(kind, operation, [convert(one, STRING) for one in args])
 
 
-def _coalesce(args: Sequence[Typed]) -> Typed:
-    kind = widest(one.type for one in args)
-    of = [converted(one, kind).of for one in args]
+def _coalesce(args: Sequence[TypedExpression]) -> TypedExpression:
+    kind = common_type_of(one.type for one in args)
+    of = [convert(one, kind).of for one in args]
 
     def value(row: Row) -> object:
         for one in of:
@@ -80,33 +82,35 @@ def _coalesce(args: Sequence[Typed]) -> Typed:
                 return found
         return None
 
-    return Typed(kind, value)
+    return TypedExpression(kind, value)
 
 
 def _extreme(choose: Callable[[Iterable[Any]], Any]) -> Function:
-    def made(args: Sequence[Typed]) -> Typed:
-        kind = widest(one.type for one in args)
-        of = [converted(one, kind).of for one in args]
+    def made(args: Sequence[TypedExpression]) -> TypedExpression:
+        kind = common_type_of(one.type for one in args)
+        of = [convert(one, kind).of for one in args]
 
         def value(row: Row) -> object:
             known = [found for one in of if (found := one(row)) is not None]
             return choose(known) if known else None
 
-        return Typed(kind, value)
+        return TypedExpression(kind, value)
 
     return made
 
 
-def _if(args: Sequence[Typed]) -> Typed:
+def _if(args: Sequence[TypedExpression]) -> TypedExpression:
     condition, yes, no = args
     return case([(condition, yes)], no)
 
 
-def case(branches: Sequence[tuple[Typed, Typed]], otherwise: Typed) -> Typed:
-    """CASE WHEN ... THEN ... ELSE ... END; only what is taken is computed."""
-    kind = widest([*(made.type for _, made in branches), otherwise.type])
-    tests = [(test.of, converted(made, kind).of) for test, made in branches]
-    last = converted(otherwise, kind).of
+def case(
+    branches: Sequence[tuple[TypedExpression, TypedExpression]], otherwise: TypedExpression
+) -> TypedExpression:
+    """Return CASE WHEN ... THEN ... ELSE ... END, which only computes the branch taken."""
+    kind = common_type_of([*(made.type for _, made in branches), otherwise.type])
+    tests = [(test.of, convert(made, kind).of) for test, made in branches]
+    last = convert(otherwise, kind).of
 
     def value(row: Row) -> object:
         for test, made in tests:
@@ -114,49 +118,49 @@ def case(branches: Sequence[tuple[Typed, Typed]], otherwise: Typed) -> Typed:
                 return made(row)
         return last(row)
 
-    return Typed(kind, value)
+    return TypedExpression(kind, value)
 
 
-def _nullif(args: Sequence[Typed]) -> Typed:
+def _nullif(args: Sequence[TypedExpression]) -> TypedExpression:
     left, right = args
-    kind = common(left.type, right.type)
-    one, other = converted(left, kind).of, converted(right, kind).of
+    kind = common_type(left.type, right.type)
+    one, other = convert(left, kind).of, convert(right, kind).of
     of = left.of
-    return Typed(left.type, lambda row: None if one(row) == other(row) else of(row))
+    return TypedExpression(left.type, lambda row: None if one(row) == other(row) else of(row))
 
 
-def _concat(args: Sequence[Typed]) -> Typed:
+def _concat(args: Sequence[TypedExpression]) -> TypedExpression:
     if any(isinstance(one.type, Array) for one in args):
-        kind = widest(one.type for one in args)
-        lists = [converted(one, kind) for one in args]
+        kind = common_type_of(one.type for one in args)
+        lists = [convert(one, kind) for one in args]
         return _strict(kind, lambda *given: [item for one in given for item in one], lists)
-    return _strict(STRING, lambda *given: "".join(given), [converted(one, STRING) for one in args])
+    return _strict(STRING, lambda *given: "".join(given), [convert(one, STRING) for one in args])
 
 
-def _array(args: Sequence[Typed]) -> Typed:
-    element = widest(one.type for one in args)
-    of = [converted(one, element).of for one in args]
-    return Typed(Array(element, True), lambda row: [one(row) for one in of])
+def _array(args: Sequence[TypedExpression]) -> TypedExpression:
+    element = common_type_of(one.type for one in args)
+    of = [convert(one, element).of for one in args]
+    return TypedExpression(Array(element, True), lambda row: [one(row) for one in of])
 
 
-def _element(args: Sequence[Typed]) -> DataType:
+def _element(args: Sequence[TypedExpression]) -> DataType:
     kind = args[0].type
     assert isinstance(kind, Array), f"expected an array, found {kind}"
     return kind.element
 
 
 def _with_element(kind: str, operation: Callable[[list[Any], Any], Any]) -> Function:
-    """A function of an array and one element of its kind, which may be NULL where it is added."""
+    """Return a function of an array and an element, which may be NULL where it is added."""
 
-    def made(args: Sequence[Typed]) -> Typed:
-        element = common(_element(args), args[1].type)
-        items, one = converted(args[0], Array(element, True)).of, converted(args[1], element).of
+    def made(args: Sequence[TypedExpression]) -> TypedExpression:
+        element = common_type(_element(args), args[1].type)
+        items, one = convert(args[0], Array(element, True)).of, convert(args[1], element).of
         if kind == "array":
-            return Typed(
+            return TypedExpression(
                 Array(element, True),
                 lambda row: None if (found := items(row)) is None else operation(found, one(row)),
             )
-        given = [Typed(Array(element, True), items), Typed(element, one)]
+        given = [TypedExpression(Array(element, True), items), TypedExpression(element, one)]
         return _strict(BOOLEAN, operation, given)
 
     return made
@@ -169,7 +173,7 @@ def _contains(items: list[Any], wanted: object) -> bool | None:
 
 
 def distinct(items: Iterable[Any]) -> list[Any]:
-    """The items without those that were there before."""
+    """Return the items without repetitions."""
     found: list[Any] = []
     for one in items:
         if one not in found:
@@ -178,14 +182,14 @@ def distinct(items: Iterable[Any]) -> list[Any]:
 
 
 def _on_arrays(operation: Callable[..., list[Any]]) -> Function:
-    def made(args: Sequence[Typed]) -> Typed:
-        kind = widest(one.type for one in args)
-        return _strict(kind, operation, [converted(one, kind) for one in args])
+    def made(args: Sequence[TypedExpression]) -> TypedExpression:
+        kind = common_type_of(one.type for one in args)
+        return _strict(kind, operation, [convert(one, kind) for one in args])
 
     return made
 
 
-def _element_at(args: Sequence[Typed]) -> Typed:
+def _element_at(args: Sequence[TypedExpression]) -> TypedExpression:
     def value(items: list[Any], place: int) -> object:
         if place == 0 or abs(place) > len(items):
             raise InvalidRequest(f"INVALID_ARRAY_INDEX_IN_ELEMENT_AT: {place} of {len(items)}")
@@ -194,8 +198,8 @@ def _element_at(args: Sequence[Typed]) -> Typed:
     return _strict(_element(args), value, args)
 
 
-def at(args: Sequence[Typed]) -> Typed:
-    """`items[place]`."""
+def at(args: Sequence[TypedExpression]) -> TypedExpression:
+    """Return `items[index]`."""
 
     def value(items: list[Any], place: int) -> object:
         if not 0 <= place < len(items):
@@ -205,8 +209,8 @@ def at(args: Sequence[Typed]) -> Typed:
     return _strict(_element(args), value, args)
 
 
-def _abs(args: Sequence[Typed]) -> Typed:
-    return _strict(args[0].type, checked(args[0].type, abs), args)
+def _abs(args: Sequence[TypedExpression]) -> TypedExpression:
+    return _strict(args[0].type, check_result(args[0].type, abs), args)
 
 
 def _sort_key(value: object) -> tuple[bool, object]:
@@ -214,7 +218,7 @@ def _sort_key(value: object) -> tuple[bool, object]:
 
 
 def _to(kind: DataType) -> Function:
-    return lambda args: converted(args[0], kind)
+    return lambda args: convert(args[0], kind)
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -245,8 +249,8 @@ FUNCTIONS: dict[str, Function] = {
     "if": _if,
     "ifnull": _coalesce,
     "int": _to(INTEGER),
-    "isnotnull": lambda args: Typed(BOOLEAN, lambda row: args[0].of(row) is not None),
-    "isnull": lambda args: Typed(BOOLEAN, lambda row: args[0].of(row) is None),
+    "isnotnull": lambda args: TypedExpression(BOOLEAN, lambda row: args[0].of(row) is not None),
+    "isnull": lambda args: TypedExpression(BOOLEAN, lambda row: args[0].of(row) is None),
     "least": _extreme(min),
     "length": _on_texts(INTEGER, len),
     "lower": _on_texts(STRING, str.lower),
@@ -265,8 +269,8 @@ FUNCTIONS: dict[str, Function] = {
 # Operators
 
 
-def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]:
-    """The operation, whose result must be a value of the type."""
+def check_result(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the operation with a check that its result is a value of the type."""
     if is_integer(kind):
         assert isinstance(kind, Primitive)
 
@@ -284,19 +288,19 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
     )
 
 
-def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
-    """`left operator right`, the operator one of + - * / %."""
+def arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
+    """Return `left operator right` for one of + - * / %."""
     kinds = [one.type for one in (left, right)]
     if any(map(is_decimal, kinds)):
         kinds = [one.literal or one.type for one in (left, right)]
     kind = values.arithmetic(operator, *kinds)
     if is_decimal(kind):
         operation = values.exact(_DECIMAL[operator])
-        sides = [one if is_number(one.type) else converted(one, kind) for one in (left, right)]
+        sides = [one if is_number(one.type) else convert(one, kind) for one in (left, right)]
     else:
         operation = _PLAIN[operator] if not is_float(kind) else _FLOATING[operator]
-        sides = [converted(one, kind) for one in (left, right)]
-    return _strict(kind, _divides(operator, checked(kind, operation)), sides)
+        sides = [convert(one, kind) for one in (left, right)]
+    return _strict(kind, _divides(operator, check_result(kind, operation)), sides)
 
 
 def _divides(operator: str, operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -311,21 +315,21 @@ def _divides(operator: str, operation: Callable[..., Any]) -> Callable[..., Any]
     return divided
 
 
-def whole_division(left: Typed, right: Typed) -> Typed:
-    """`left div right`."""
-    sides = [converted(one, LONG) for one in (left, right)]
+def integer_division(left: TypedExpression, right: TypedExpression) -> TypedExpression:
+    """Return `left div right`."""
+    sides = [convert(one, LONG) for one in (left, right)]
 
     def divided(one: int, other: int) -> int:
         made = abs(one) // abs(other)
         return made if (one < 0) == (other < 0) else -made
 
-    return _strict(LONG, _divides("div", checked(LONG, divided)), sides)
+    return _strict(LONG, _divides("div", check_result(LONG, divided)), sides)
 
 
-def negative(one: Typed) -> Typed:
-    """`-one`."""
+def negate(one: TypedExpression) -> TypedExpression:
+    """Return `-one`."""
     kind = DOUBLE if one.type == STRING else one.type
-    return _strict(kind, checked(kind, lambda value: -value), [converted(one, kind)])
+    return _strict(kind, check_result(kind, lambda value: -value), [convert(one, kind)])
 
 
 def _remainder(left: int, right: int) -> int:
@@ -359,7 +363,7 @@ Aggregate = Callable[[Sequence[Any]], Any]
 
 
 def aggregate(name: str, kind: DataType) -> tuple[DataType, Aggregate]:
-    """The type and the function of an aggregate over values of a type."""
+    """Return the type and the function of an aggregate over values of a type."""
     match name:
         case "count":
             return LONG, len
@@ -399,5 +403,5 @@ def _sum(kind: DataType) -> tuple[DataType, Aggregate]:
         made: DataType = values.decimal_type(min(38, precision + 10), scale)
     else:
         made = LONG if is_integer(kind) or kind == VOID else DOUBLE
-    total = checked(made, lambda found: sum(found))
+    total = check_result(made, lambda found: sum(found))
     return made, lambda found: total(found) if found else None

@@ -1,4 +1,4 @@
-"""GROUP BY: which expressions are aggregates, and what an aggregate makes of a group's rows."""
+"""GROUP BY: the aggregates in expressions, and their values for a group's rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from tests.simulation.rows import functions, values
 from tests.simulation.rows.expressions import Compiler
-from tests.simulation.rows.scopes import Row, Typed
+from tests.simulation.rows.scopes import Row, TypedExpression
 
 
 class Aggregated:
-    """One aggregate: what it makes of a group's rows."""
+    """One aggregate, a function of a group's rows."""
 
     def __init__(self, expressions: Compiler, call: exp.Expression) -> None:
         self._keep: Callable[[Row], bool] = always
@@ -26,21 +26,21 @@ class Aggregated:
         if isinstance(argument, exp.Distinct):
             [argument] = argument.expressions
         if isinstance(argument, exp.Star):
-            value = Typed(values.INTEGER, lambda _: 1)
+            value = TypedExpression(values.INTEGER, lambda _: 1)
         else:
             value = expressions.typed(argument)
         self._of = value.of
         self.type, self._function = functions.aggregate(name, value.type)
 
     def of(self, rows: Iterable[Row]) -> Any:
-        """The aggregate of these rows."""
+        """Return the aggregate of these rows."""
         found = [self._of(row) for row in rows if self._keep(row)]
         known = [one for one in found if one is not None]
         return self._function(functions.distinct(known) if self._distinct else known)
 
 
 def aggregates_in(node: exp.Expression) -> list[exp.Expression]:
-    """The aggregates of an expression, not those of queries inside of it."""
+    """Return the aggregates in an expression, without those in its subqueries."""
     if isinstance(node, exp.Query):
         return []
     if isinstance(node, exp.Filter):

@@ -1,4 +1,4 @@
-"""A lake as users hold it whose sessions are those on rows: `connect` without Spark."""
+"""A lake whose sessions work on rows: `connect` without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = count()
 
 
 class RowLake(Lake):
-    """An empty lake in memory; its frames have rows as tuples, which `collect` gives."""
+    """An empty lake in memory; the rows of its frames are tuples."""
 
     def __init__(self) -> None:
         system = System()

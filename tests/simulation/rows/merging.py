@@ -1,7 +1,7 @@
-"""MERGE as a change of a table, of rows that this process holds.
+"""MERGE as a change of a table whose rows this process holds.
 
-Owns the join, and which clause takes which row. What the statement reads of the target is the
-engine's own planning: the ON condition's part on the target, and the keys of the source's rows.
+Owns the join and the choice of a clause for each row. The read of the target is planned by the
+engine: by the ON condition on the target and the keys of the source's rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.changes import Seen, assigned, moved, with_identities
+from tests.simulation.rows.changes import (
+    RowExpressions,
+    assigned_values,
+    keep_row_ids,
+    with_identities,
+)
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope, TypedExpression
 from txlake.commit.change import Change
 from txlake.commit.data_plane import EvolveSchema
 from txlake.conflict.footprint import Read
@@ -56,17 +61,17 @@ _CHANGED = (UPDATE, UPDATE_BY_SOURCE)
 
 @dataclass(frozen=True)
 class _Clause:
-    """A clause over the joined rows: when it takes one, and the row that it makes of it."""
+    """A clause over joined rows: whether it applies to a row, and the values that it assigns."""
 
     action: int
-    holds: Callable[[Row], bool]
+    is_match: Callable[[Row], bool]
     given: Mapping[str, fitting.Value]
 
 
 def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) -> Change:
-    """Change the target by the first clause that holds for each row."""
+    """Change the target by the first clause that applies to each row."""
     of_spark.check_clauses(statement)
-    given: Rows = source.found
+    given: Rows = source.content
     rows = Rows(given.visible, given.rows).qualified(statement.source_alias)
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
@@ -76,7 +81,7 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
             work = work.after(schema_actions)
     read = _read(work, statement, rows)
     files = work.snapshot.select(read.predicate)
-    job = _Job(work, statement, rows)
+    job = _MergeJob(work, statement, rows)
     job.run(files)
     with identity_values(work) as generation:
         images = write_images(work, job.images(changed=True), job.changed_at)
@@ -91,7 +96,7 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
 
 
 def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
-    """What the statement depends on: with a source that is held, rows of its keys alone."""
+    """Return what the statement reads: for a local source, only rows of its keys."""
     read = of_spark.target_read(work, statement, source.schema)
     if _needs_single_time(statement, work.snapshot.schema):
         return read
@@ -107,15 +112,15 @@ def _table(source: Rows) -> pa.Table:
     return pa.Table.from_arrays(columns, names=[one.name for one in source.names])
 
 
-class _Job:
-    """The join, and each row's outcome."""
+class _MergeJob:
+    """The join, and the outcome of each row."""
 
     def __init__(self, work: RowAccess, statement: Merge, source: Rows) -> None:
         self._work, self._statement, self._source = work, statement, source
         target = columns_of(work, statement.target_alias or work.name)
         self._width = len(target)
         self._both = Scope((*target, *source.names))
-        # In the clauses of one side alone the other side's columns have no names.
+        # Clauses for rows of one side can't name the other side's columns.
         self._target = Scope((*target, *map(_unseen, source.names)))
         self._of_source = Scope((*map(_unseen, target), *source.names))
         self._matched = self._clauses((MatchedUpdate, MatchedDelete), self._both)
@@ -127,8 +132,8 @@ class _Job:
         self.changed_at: list[tuple[int, int]] = []
 
     def run(self, files: pa.Table) -> None:
-        """Decides every row. Raises InvalidRequest for a row that several source rows change."""
-        matches = Seen(self._work, scope=self._both).condition(self._statement.on)
+        """Decide on every row. Raises InvalidRequest for a row that several source rows change."""
+        matches = RowExpressions(self._work, scope=self._both).condition(self._statement.on)
         met: set[int] = set()
         nothing = (None,) * len(self._source.names)
         for ordinal, add in enumerate(adds_of(files)):
@@ -166,19 +171,19 @@ class _Job:
         self.actions[clause.action] = self.actions.get(clause.action, 0) + 1
 
     def inserted(self, generation: IdentityValues) -> list[Row]:
-        """The rows that are inserted, with values in identity columns; clauses give them alike."""
+        """Return the inserted rows, with values in identity columns."""
         rows = self.images(changed=False)
         given = {name for clause in self._inserts for name in clause.given}
         return with_identities(rows, generation, generation.missing(given), self._work.snapshot)
 
     def images(self, *, changed: bool) -> list[Row]:
-        """The new rows: of those that were changed, or of those that are inserted."""
+        """Return the images of changed rows, or the rows to insert."""
         wanted = _CHANGED if changed else (INSERT,)
         taken = [(clause, row) for clause, row in self._taken if clause.action in wanted]
         snapshot = self._work.snapshot
-        images = [fitting.filled([row], clause.given, snapshot)[0] for clause, row in taken]
+        images = [fitting.fill_columns([row], clause.given, snapshot)[0] for clause, row in taken]
         fitting.check(images, snapshot)
-        return moved(self._work, [row for _, row in taken], images) if changed else images
+        return keep_row_ids(self._work, [row for _, row in taken], images) if changed else images
 
     def _ambiguous(self, number: int, row: Row) -> InvalidRequest:
         table, names = self._work.snapshot.table, self._work.snapshot.schema.names
@@ -198,15 +203,18 @@ class _Job:
         ]
 
     def _clause(self, clause: MergeClause, scope: Scope) -> _Clause:
-        holds = Seen(self._work, scope=scope).condition(clause.condition)
+        is_match = RowExpressions(self._work, scope=scope).condition(clause.condition)
         action = _ACTIONS[type(clause)]
         if isinstance(clause, MatchedDelete | BySourceDelete):
-            return _Clause(action, holds, {})
+            return _Clause(action, is_match, {})
         if isinstance(clause.assignments, Star):
             given = self._star(clause)
         else:
-            seen, alias = Seen(self._work, scope=scope), self._statement.target_alias
-            given = assigned(self._work, seen, clause.assignments, alias)
+            expressions, alias = (
+                RowExpressions(self._work, scope=scope),
+                self._statement.target_alias,
+            )
+            given = assigned_values(self._work, expressions, clause.assignments, alias)
         if isinstance(clause, NotMatchedInsert):
             refuse_explicit_values(self._work.snapshot, given)
         else:
@@ -218,7 +226,7 @@ class _Job:
                 if GENERATION_EXPRESSION not in item.metadata
             }
             given = {**kept, **given}
-        return _Clause(action, holds, given)
+        return _Clause(action, is_match, given)
 
     def _star(self, clause: MergeClause) -> dict[str, fitting.Value]:
         schema: Struct = self._source.schema
@@ -233,19 +241,19 @@ class _Job:
                     )
                 continue
             place = self._width + schema.names.index(found.name)
-            value = Typed(found.type, _at(place))
-            given[item.name] = fitting.storable(value, item, self._work.snapshot)
+            value = TypedExpression(found.type, _at(place))
+            given[item.name] = fitting.to_column_value(value, item, self._work.snapshot)
         return given
 
 
 def _first(clauses: Sequence[_Clause], row: Row) -> tuple[_Clause, Row] | None:
     for clause in clauses:
-        if clause.holds(row):
+        if clause.is_match(row):
             return clause, row
     return None
 
 
-def _unseen(one: Name) -> Name:
+def _unseen(one: ColumnName) -> ColumnName:
     return replace(one, name="\0", qualifier=None, hidden=True)
 
 

@@ -1,4 +1,4 @@
-"""ORDER BY, LIMIT and DISTINCT: what comes of a query's rows once they are made."""
+"""ORDER BY, LIMIT and DISTINCT on the rows of a query."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from sqlglot import exp
 
 from tests.simulation.rows.expressions import Compiler, Inner
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope, TypedExpression
 
 
 def with_order_keys(
     node: exp.Select, after: Compiler, made: Rows, inputs: Rows, outer: Row
 ) -> tuple[Rows, Rows | None]:
-    """The groups with what ORDER BY computes of them, by which `ordered` finds it."""
+    """Return the groups with the values by which `order_rows` orders them."""
     order = node.args.get("order")
     if order is None:
         return made, inputs
@@ -28,12 +28,12 @@ def with_order_keys(
         ):
             continue
         columns.append((key, after.typed(key)))
-    extra = tuple(Name(key.sql(), typed.type, hidden=True) for key, typed in columns)
+    extra = tuple(ColumnName(key.sql(), typed.type, hidden=True) for key, typed in columns)
     rows = [tuple(typed.of((*outer, *row)) for _, typed in columns) for row in inputs.rows]
     return made, Rows(extra, rows)
 
 
-def ordered(
+def order_rows(
     inner: Inner, node: exp.Expression, made: Rows, inputs: Rows | None, scope: Scope, outer: Row
 ) -> Rows:
     order = node.args.get("order")
@@ -44,7 +44,7 @@ def ordered(
     behind = list(before.names)
     names = (
         *made.names,
-        *(Name(n.name, n.type, n.qualifier, hidden=n.name.lower() in seen) for n in behind),
+        *(ColumnName(n.name, n.type, n.qualifier, hidden=n.name.lower() in seen) for n in behind),
     )
     known = {}
     start = len(outer) + len(made.names)
@@ -52,14 +52,14 @@ def ordered(
         if name.hidden:
             for one in order.expressions:
                 if one.this.sql() == name.name:
-                    known[one.this] = Typed(name.type, taken(start + place))
+                    known[one.this] = TypedExpression(name.type, value_at(start + place))
     visible = Scope(tuple(n for n in made.names), scope)
     whole = Scope(names, scope)
     rows = [(a, (*outer, *a, *b)) for a, b in zip(made.rows, before.rows, strict=True)]
     for one in reversed(order.expressions):
         key = one.this
         if isinstance(key, exp.Literal) and not key.is_string:
-            of = taken(len(outer) + int(key.name) - 1)
+            of = value_at(len(outer) + int(key.name) - 1)
         elif isinstance(key, exp.Column) and not key.table and key.name.lower() in seen:
             of = Compiler(visible, inner).typed(key).of
         else:
@@ -79,7 +79,7 @@ def _key(value: Any) -> tuple[Any, ...]:
     return (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
 
 
-def limited(inner: Inner, node: exp.Expression, made: Rows, scope: Scope, outer: Row) -> Rows:
+def limit_rows(inner: Inner, node: exp.Expression, made: Rows, scope: Scope, outer: Row) -> Rows:
     limit, offset = node.args.get("limit"), node.args.get("offset")
     expressions = Compiler(scope, inner)
     first = 0 if offset is None else expressions.typed(offset.expression).of(outer)
@@ -87,15 +87,15 @@ def limited(inner: Inner, node: exp.Expression, made: Rows, scope: Scope, outer:
     return made if limit is None and offset is None else Rows(made.names, made.rows[first:last])
 
 
-def hashed(value: Any) -> Any:
-    return ("list", *map(hashed, value)) if isinstance(value, list) else value
+def to_hashable(value: Any) -> Any:
+    return ("list", *map(to_hashable, value)) if isinstance(value, list) else value
 
 
-def distinct_rows(rows: Sequence[Row]) -> list[Row]:
-    found = {tuple(map(hashed, row)): row for row in reversed(rows)}
+def without_duplicates(rows: Sequence[Row]) -> list[Row]:
+    found = {tuple(map(to_hashable, row)): row for row in reversed(rows)}
     return list(reversed(found.values()))
 
 
-def taken(place: int) -> Callable[[Row], Any]:
-    """The value at a place of a row."""
+def value_at(place: int) -> Callable[[Row], Any]:
+    """Return a function that returns the value at an index of a row."""
     return lambda row: row[place]

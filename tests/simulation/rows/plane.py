@@ -1,7 +1,6 @@
-"""The data plane of rows that this process holds: `commit.data_plane` without Spark.
+"""The data plane of rows in this process: `commit.data_plane` without Spark.
 
-Owns the wiring, and the views that statements name. What is done with a table's rows has its own
-modules here.
+Owns the wiring, and the views that statements name; the work on rows has its own modules here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from tests.simulation.rows import changes, merging, queries
 from tests.simulation.rows.files import RowAccess
 from tests.simulation.rows.frames import RowColumn, RowFrame, frame_of, frame_of_arrow
-from tests.simulation.rows.scopes import Name, Rows, Scope
+from tests.simulation.rows.scopes import ColumnName, Rows, Scope
 from tests.simulation.rows.values import LONG
 from txlake.commit.data_plane import ScanLineage, TableData
 from txlake.commit.identities import Identities, LocalIdentities
@@ -54,7 +53,7 @@ def _no_spark(*_: object, **__: object) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTable(RowAccess):
-    """`TableData` by rows."""
+    """`TableData` on rows."""
 
     delete = changes.delete
     update = changes.update
@@ -83,18 +82,18 @@ class RowTable(RowAccess):
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame: Any = self.qualified(self.scan(self.snapshot.select(None)), None)
-        holds = queries.condition(condition, Scope(frame.found.names), {})
-        found = (row for row in frame.found.rows if not holds(row))
+        is_match = queries.condition(condition, Scope(frame.content.names), {})
+        found = (row for row in frame.content.rows if not is_match(row))
         first = next(found, None)
         return None if first is None else dict(zip(frame.columns, first, strict=False))
 
 
 @dataclass(slots=True, kw_only=True)
 class RowPlane:
-    """`DataPlane` by rows.
+    """`DataPlane` on rows.
 
     Attributes:
-        spark_settings: what would be set in the Spark session.
+        spark_settings: the settings of the absent Spark session.
     """
 
     settings: Settings
@@ -191,18 +190,18 @@ class RowPlane:
         return constants.constant_range(requested, _no_spark)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
-        names = tuple(Name(item.name, item.type) for item in schema)
+        names = tuple(ColumnName(item.name, item.type) for item in schema)
         return queries.expression(text, Scope(names), {}).type
 
     def relations(self, text: str) -> None:
         return None
 
     def query(self, text: str, frames: Mapping[str, Any]) -> Any:
-        tables = {**self._views, **{name: frame.found for name, frame in frames.items()}}
+        tables = {**self._views, **{name: frame.content for name, frame in frames.items()}}
         return RowFrame(queries.run(_MARKER.sub(_unmarked, text) if frames else text, tables))
 
     def make_view(self, name: str, frame: Any) -> None:
-        self._views[name] = frame.found
+        self._views[name] = frame.content
 
     def drop_view(self, name: str) -> None:
         self._views.pop(name, None)
@@ -233,11 +232,11 @@ class RowPlane:
     def schema_of(self, rows: Any) -> Struct:
         if isinstance(rows, pa.Table):
             return schema_of(rows)
-        found: Rows = rows.found
+        found: Rows = rows.content
         return found.schema
 
     def counts(self, counts: Mapping[str, int]) -> Any:
-        names = tuple(Name(name, LONG) for name in counts)
+        names = tuple(ColumnName(name, LONG) for name in counts)
         return RowFrame(Rows(names, [tuple(counts.values())]))
 
     def nothing(self) -> Any:

@@ -1,6 +1,6 @@
-"""One lake, two planes: a session on Spark and a session on rows, given the same statements.
+"""One lake with two planes: a session on Spark and a session on rows, with the same statements.
 
-Owns what is compared of an answer: rows, counts, errors, the versions that a table has.
+Owns what is compared of a result: rows, counts, errors, and tables' versions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a statement answered: rows, or an error's kind and, of a conflict, its rule."""
+class StatementResult:
+    """The result of a statement: rows, or the kind of an error with the rule of a conflict."""
 
     rows: tuple[tuple[Any, ...], ...] = ()
     error: str = ""
@@ -37,7 +37,7 @@ class Answer:
 
 
 def plain(value: Any) -> Any:
-    """A value of either plane, comparable: times without zone, lists and bytes alike."""
+    """Return a value in a form common to both planes: times without zone, bytes as bytes."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, list):
@@ -48,26 +48,26 @@ def plain(value: Any) -> Any:
 
 
 class Plane:
-    """A session of either kind."""
+    """A session on one of the planes."""
 
     def __init__(self, run: Callable[[str], Any], name: str) -> None:
         self.name = name
         self._run = run
 
-    def answer(self, sql: str) -> Answer:
-        """The statement's rows in an order of their own, or how it failed."""
+    def answer(self, sql: str) -> StatementResult:
+        """Execute a statement; return its rows in a fixed order, or its error."""
         try:
             rows = [tuple(map(plain, row)) for row in self._run(sql)]
         except Conflict as error:
             rule = "" if error.evidence is None else error.evidence.rule
-            return Answer(error=type(error).__name__, rule=rule)
+            return StatementResult(error=type(error).__name__, rule=rule)
         except TxlakeError as error:
-            return Answer(error=type(error).__name__)
-        return Answer(tuple(sorted(rows, key=repr)))
+            return StatementResult(error=type(error).__name__)
+        return StatementResult(tuple(sorted(rows, key=repr)))
 
 
 class Planes:
-    """Both sessions on one warehouse; each has tables of its own, named alike."""
+    """Both sessions on one warehouse; each has tables of its own with equal content."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.lake = txlake.connect(str(folder), spark=spark)
@@ -95,16 +95,16 @@ class Planes:
         return rows
 
     def tables(self) -> tuple[str, str]:
-        """The names of two tables that aren't there yet, one a plane."""
+        """Return the names of two new tables, one for each plane."""
         self._tables += 1
         return f"s{self._tables}", f"r{self._tables}"
 
     def at_level(self, level: Level | None) -> None:
-        """The level of transactions from here on."""
+        """Set the isolation level of later transactions."""
         self.lake._session.level = self.rows.level = level
 
     def version(self, table: str) -> int:
-        """The table's newest version."""
+        """Return the table's newest version."""
         return self.rows.snapshot(TableName((table,))).version
 
     def close(self) -> None:

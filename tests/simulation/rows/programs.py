@@ -1,6 +1,6 @@
-"""Statements for the comparison of the planes, made by Hypothesis: tables, changes, queries.
+"""Hypothesis strategies for the comparison of the planes: tables, changes, queries.
 
-Owns what they are about: one small table of a key, a partition-like text and a number.
+The statements are about one small table with a key, a text for partitions, and a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries over rows: FROM, joins, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, set operations, WITH.
 
-Owns the order of these steps and what names mean in each. A query is run as it is read: there are
-few rows.
+Owns the order of these steps and the meaning of names in each. A query is executed as it is read,
+because there are few rows.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from tests.simulation.rows import functions, values
-from tests.simulation.rows.expressions import Compiler, Subquery, parsed
+from tests.simulation.rows.expressions import Compiler, Subquery, parse_expression
 from tests.simulation.rows.grouping import Aggregated, aggregates_in, always, group_keys
 from tests.simulation.rows.ordering import (
-    distinct_rows,
-    hashed,
-    limited,
-    ordered,
-    taken,
+    limit_rows,
+    order_rows,
+    to_hashable,
+    value_at,
     with_order_keys,
+    without_duplicates,
 )
-from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from tests.simulation.rows.scopes import ColumnName, Row, Rows, Scope, TypedExpression
 from tests.simulation.rows.values import LONG
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType
@@ -45,43 +45,43 @@ def _tree(text: str) -> exp.Expression:
 
 
 def run(text: str, tables: Tables) -> Rows:
-    """The rows of a query over these tables, by the names that the text has for them."""
+    """Return the rows of a query over these tables, by their names in the text."""
     return _Query(tables).rows(_tree(text), _NOTHING, ())
 
 
 def compiler(scope: Scope, tables: Tables) -> Compiler:
-    """The compiler of expressions in which queries may stand."""
+    """Return a compiler of expressions that may contain queries."""
     return Compiler(scope, _Query(tables).inner)
 
 
-def expression(text: str, scope: Scope, tables: Tables) -> Typed:
-    """The expression of a text."""
-    return compiler(scope, tables).typed(parsed(text))
+def expression(text: str, scope: Scope, tables: Tables) -> TypedExpression:
+    """Compile the expression in a text."""
+    return compiler(scope, tables).typed(parse_expression(text))
 
 
 def condition(text: str, scope: Scope, tables: Tables) -> Callable[[Row], bool]:
-    """The condition of a text: whether it is true of a row."""
-    return compiler(scope, tables).condition(parsed(text))
+    """Compile the condition in a text to a function of a row: whether it is true."""
+    return compiler(scope, tables).condition(parse_expression(text))
 
 
 class _Query:
-    """Runs one query after the other over the same tables."""
+    """Executes queries over the same tables."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = {name.lower(): rows for name, rows in tables.items()}
 
     def inner(self, node: exp.Expression, scope: Scope) -> tuple[tuple[DataType, ...], Subquery]:
-        """A query inside of an expression: its columns' types, and its rows for a row outside."""
-        asked: list[str] = []
-        within = Scope(scope.names, scope.outer, asked)
+        """Return the types of a subquery's columns, and its rows as a function of the outer row."""
+        names_used: list[str] = []
+        within = Scope(scope.names, scope.outer, names_used)
         first = self.rows(node, within, (None,) * scope.end)
         types = tuple(one.type for one in first.names)
-        if not asked:  # it depends on no row outside
+        if not names_used:  # it doesn't depend on the outer row
             return types, lambda _: first
         return types, lambda outer: self.rows(node, within, outer)
 
     def rows(self, node: exp.Expression, scope: Scope, outer: Row) -> Rows:
-        """The query's rows, where it stands inside a row of the scope."""
+        """Return the query's rows for an outer row of the scope."""
         with_ = node.args.get("with_")
         if with_ is not None:
             assert not with_.args.get("recursive"), f"{node!r}"
@@ -105,7 +105,7 @@ class _Query:
         raise AssertionError(f"this query isn't known here: {node!r}")
 
     def source(self, node: exp.Expression, scope: Scope, outer: Row) -> Rows:
-        """What a name or a query in FROM gives, under the name that it has there."""
+        """Return the rows of a name or a query in FROM, under its name there."""
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._range(node, scope, outer)
         if isinstance(node, exp.Table):
@@ -123,21 +123,21 @@ class _Query:
         expressions = compiler(scope, self._tables)
         bounds = [expressions.typed(one).of(outer) for one in node.this.expressions]
         alias = node.args.get("alias")
-        found = Rows((Name("id", LONG),), [(number,) for number in range(*bounds)])
+        found = Rows((ColumnName("id", LONG),), [(number,) for number in range(*bounds)])
         return found if alias is None else _aliased(found, alias)
 
     def _values(self, node: exp.Values, scope: Scope, outer: Row) -> Rows:
         expressions = compiler(scope, self._tables)
         cells = [[expressions.typed(cell) for cell in _cells(one)] for one in node.expressions]
-        kinds = [functions.widest(one.type for one in column) for column in zip(*cells)]
+        kinds = [functions.common_type_of(one.type for one in column) for column in zip(*cells)]
         rows = [
             tuple(
-                functions.converted(cell, kind).of(outer)
+                functions.convert(cell, kind).of(outer)
                 for cell, kind in zip(row, kinds, strict=True)
             )
             for row in cells
         ]
-        names = tuple(Name(f"col{place + 1}", kind) for place, kind in enumerate(kinds))
+        names = tuple(ColumnName(f"col{place + 1}", kind) for place, kind in enumerate(kinds))
         return Rows(names, rows)
 
     def _combined(self, node: exp.SetOperation, scope: Scope, outer: Row) -> Rows:
@@ -146,7 +146,7 @@ class _Query:
         if len(left.names) != len(right.names):
             raise InvalidRequest("NUM_COLUMNS_MISMATCH: both queries need as many columns")
         kinds = [
-            values.common(one.type, other.type)
+            values.common_type(one.type, other.type)
             for one, other in zip(left.names, right.names, strict=True)
         ]
         sides = [
@@ -159,14 +159,16 @@ class _Query:
         ]
         assert isinstance(node, exp.Union), f"{node!r}"
         rows = sides[0] + sides[1]
-        names = tuple(Name(one.name, kind) for one, kind in zip(left.names, kinds, strict=True))
-        made = Rows(names, distinct_rows(rows) if node.args.get("distinct") else rows)
-        made = ordered(self.inner, node, made, None, scope, outer)
-        return limited(self.inner, node, made, scope, outer)
+        names = tuple(
+            ColumnName(one.name, kind) for one, kind in zip(left.names, kinds, strict=True)
+        )
+        made = Rows(names, without_duplicates(rows) if node.args.get("distinct") else rows)
+        made = order_rows(self.inner, node, made, None, scope, outer)
+        return limit_rows(self.inner, node, made, scope, outer)
 
 
 class _Select:
-    """One SELECT, inside one row of the scope around it."""
+    """One SELECT for one row of the scope around it."""
 
     def __init__(self, query: _Query, node: exp.Select, scope: Scope, outer: Row) -> None:
         for clause in _UNKNOWN_CLAUSES:
@@ -174,27 +176,27 @@ class _Select:
         self._query, self._node, self._scope, self._outer = query, node, scope, outer
 
     def rows(self) -> Rows:
-        """The rows that it gives."""
+        """Return the rows of the SELECT."""
         node = self._node
         found = self._from()
         where = node.args.get("where")
         if where is not None:
-            holds = self._compiler(found).condition(where.this)
+            is_match = self._compiler(found).condition(where.this)
             if isinstance(where.this, exp.Null):
                 raise InvalidRequest("FILTER_NOT_BOOLEAN: NULL is no condition of a query")
-            found = Rows(found.names, [r for r in found.rows if holds((*self._outer, *r))])
+            found = Rows(found.names, [r for r in found.rows if is_match((*self._outer, *r))])
         if self._is_grouped():
             made, inputs = self._grouped(found)
         else:
             made, inputs = self._projected(self._compiler(found), found, found.rows)
         if node.args.get("distinct"):
-            made, inputs = Rows(made.names, distinct_rows(made.rows)), None
+            made, inputs = Rows(made.names, without_duplicates(made.rows)), None
         inner = self._query.inner
-        made = ordered(inner, node, made, inputs, self._scope, self._outer)
-        return limited(inner, node, made, self._scope, self._outer)
+        made = order_rows(inner, node, made, inputs, self._scope, self._outer)
+        return limit_rows(inner, node, made, self._scope, self._outer)
 
     def _compiler(
-        self, found: Rows, known: Mapping[exp.Expression, Typed] | None = None
+        self, found: Rows, known: Mapping[exp.Expression, TypedExpression] | None = None
     ) -> Compiler:
         return Compiler(Scope(found.names, self._scope), self._query.inner, known or {})
 
@@ -225,18 +227,18 @@ class _Select:
                 own = row[len(self._outer) :]
                 return all(own[a] is not None and own[a] == own[width + b] for a, b in pairs)
 
-            holds: Callable[[Row], bool] = matches
+            is_match: Callable[[Row], bool] = matches
         elif join.args.get("on") is None:
-            holds = always
+            is_match = always
         else:
-            holds = self._compiler(both).condition(join.args["on"])
+            is_match = self._compiler(both).condition(join.args["on"])
         side, kind = join.side.upper(), join.kind.upper()
         if kind in {"SEMI", "ANTI"}:
             wanted = kind == "SEMI"
             rows = [
                 one
                 for one in left.rows
-                if any(holds((*self._outer, *one, *other)) for other in right.rows) == wanted
+                if any(is_match((*self._outer, *one, *other)) for other in right.rows) == wanted
             ]
             return Rows(left.names, rows)
         rows = []
@@ -244,7 +246,7 @@ class _Select:
         for one in left.rows:
             found = False
             for place, other in enumerate(right.rows):
-                if holds((*self._outer, *one, *other)):
+                if is_match((*self._outer, *one, *other)):
                     rows.append((*one, *other))
                     met.add(place)
                     found = True
@@ -258,7 +260,7 @@ class _Select:
         return Rows(names, rows)
 
     def _merged(self, left: Rows, right: Rows, rows: list[Row], using: list[str]) -> Rows:
-        """JOIN USING: one column for two, where either side has it."""
+        """Merge the columns of JOIN USING: the value of the side that has one."""
         width = len(left.names)
         pairs = {
             Scope(left.names).find([name])[0]: width + Scope(right.names).find([name])[0]
@@ -279,7 +281,7 @@ class _Select:
     # SELECT
 
     def _outputs(self, found: Rows) -> list[tuple[str, exp.Expression | int]]:
-        """Each column: its name, and its expression or the place of the input that it is."""
+        """Return for each column its name, and its expression or the index of the input column."""
         outputs: list[tuple[str, exp.Expression | int]] = []
         for one in self._node.expressions:
             star = one if isinstance(one, exp.Star) else one.this
@@ -301,16 +303,16 @@ class _Select:
     def _projected(
         self, expressions: Compiler, found: Rows, rows: Iterable[Row]
     ) -> tuple[Rows, Rows]:
-        """The columns made of each row, and the rows that they were made of."""
+        """Return the output rows, and the rows from which they are computed."""
         start = len(self._outer)
         names, of = [], []
         for name, what in self._outputs(found):
             if isinstance(what, int):
-                names.append(Name(name, found.names[what].type))
-                of.append(taken(start + what))
+                names.append(ColumnName(name, found.names[what].type))
+                of.append(value_at(start + what))
             else:
                 typed = expressions.typed(what)
-                names.append(Name(name, typed.type))
+                names.append(ColumnName(name, typed.type))
                 of.append(typed.of)
         inputs = list(rows)
         made = [tuple(one((*self._outer, *row)) for one in of) for row in inputs]
@@ -339,35 +341,35 @@ class _Select:
         for row in found.rows:
             full = (*self._outer, *row)
             key = tuple(one.of(full) for one in key_values)
-            groups.setdefault(tuple(map(hashed, key)), (key, []))[1].append(full)
+            groups.setdefault(tuple(map(to_hashable, key)), (key, []))[1].append(full)
         if not keys and not groups:
             groups[()] = ((), [])
         of_calls = [one.type for one in calls]
         names = tuple(
-            Name(f"__g{place}", kind, hidden=True)
+            ColumnName(f"__g{place}", kind, hidden=True)
             for place, kind in enumerate([one.type for one in key_values] + of_calls)
         )
         rows = [(*key, *(call.of(members) for call in calls)) for key, members in groups.values()]
         start = len(self._outer)
         known = {
-            one: Typed(name.type, taken(start + place))
+            one: TypedExpression(name.type, value_at(start + place))
             for place, (one, name) in enumerate(zip([*keys, *wanted], names, strict=True))
         }
         for place, group in enumerate(keys):
-            if isinstance(group, exp.Column):  # however it is qualified elsewhere
+            if isinstance(group, exp.Column):  # also with another qualifier
                 for column in node.find_all(exp.Column):
                     if self._same_column(column, group, found):
-                        known[column] = Typed(names[place].type, taken(start + place))
+                        known[column] = TypedExpression(names[place].type, value_at(start + place))
         grouped = Rows(names, rows)
         after = self._compiler(grouped, known)
         if having is not None:
-            holds = after.condition(having.this)
-            grouped = Rows(names, [r for r in rows if holds((*self._outer, *r))])
+            is_match = after.condition(having.this)
+            grouped = Rows(names, [r for r in rows if is_match((*self._outer, *r))])
         made, inputs = self._projected(after, grouped, grouped.rows)
         return with_order_keys(node, after, made, inputs, self._outer)
 
     def _group(self, node: exp.Expression, found: Rows) -> exp.Expression:
-        """The expression that GROUP BY names: by its place, by its alias, or itself."""
+        """Return the expression that GROUP BY names by index, by alias, or directly."""
         if isinstance(node, exp.Literal) and not node.is_string:
             made = self._node.expressions[int(node.name) - 1]
             return made.this if isinstance(made, exp.Alias) else made
@@ -390,14 +392,14 @@ class _Select:
 
 
 def _aliased(found: Rows, alias: exp.Expression) -> Rows:
-    """The rows under an alias, `v` or `v(a, b)`."""
+    """Return the rows under an alias, `v` or `v(a, b)`."""
     columns = [one.name for one in alias.args.get("columns") or []]
     names = [one.name for one in found.names]
     if columns:
         assert len(columns) == len(names), f"{alias!r}"
         names = columns
     made = (
-        Name(name, one.type, alias.name, one.hidden)
+        ColumnName(name, one.type, alias.name, one.hidden)
         for name, one in zip(names, found.names, strict=True)
     )
     return Rows(tuple(made), found.rows)

@@ -1,6 +1,6 @@
-"""What names mean where an expression stands, and rows of known columns.
+"""Scopes: the columns that an expression may name, and rows with known columns.
 
-A row is a tuple. A query inside a query sees the outer row's values in front of its own.
+A row is a tuple. In a subquery the outer row's values come before its own.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """An expression: its type, and its value for a row.
+class TypedExpression:
+    """An expression with its type; `of`: returns its value for a row.
 
-    `literal`: the type that a whole number written down has among decimals: as few digits as it
-    needs.
+    `literal`: for a whole number in the text, its type among decimals, with as few digits as
+    needed.
     """
 
     type: DataType
@@ -29,8 +29,8 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """A column as expressions see it; `qualifier` is what may stand in front of its name."""
+class ColumnName:
+    """A column as expressions name it; `qualifier`: what may precede the name."""
 
     name: str
     type: DataType
@@ -42,7 +42,7 @@ class Name:
 class Rows:
     """Rows and their columns."""
 
-    names: tuple[Name, ...]
+    names: tuple[ColumnName, ...]
     rows: Sequence[Row] = field(repr=False)
 
     @property
@@ -50,29 +50,29 @@ class Rows:
         return Struct(tuple(Field(one.name, one.type) for one in self.visible))
 
     @property
-    def visible(self) -> tuple[Name, ...]:
+    def visible(self) -> tuple[ColumnName, ...]:
         return tuple(one for one in self.names if not one.hidden)
 
     def qualified(self, qualifier: str | None) -> Rows:
-        """The same rows under another name."""
-        names = (Name(one.name, one.type, qualifier, one.hidden) for one in self.names)
+        """Return the same rows under another name."""
+        names = (ColumnName(one.name, one.type, qualifier, one.hidden) for one in self.names)
         return Rows(tuple(names), self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that an expression sees; those of the query around it behind its own.
+    """The columns that an expression may name; those of the outer query come after its own.
 
-    `asked`: where it is noted that a column of this scope, or further out, was asked for.
+    `names_used`: collects the names that were looked up in this scope or in outer ones.
     """
 
-    names: tuple[Name, ...]
+    names: tuple[ColumnName, ...]
     outer: Scope | None = None
-    asked: list[str] | None = None
+    names_used: list[str] | None = None
 
     @property
     def start(self) -> int:
-        """The place of the first own column in a row."""
+        """The index of the first own column in a row."""
         return 0 if self.outer is None else self.outer.end
 
     @property
@@ -80,10 +80,10 @@ class Scope:
         return self.start + len(self.names)
 
     def find(self, parts: Sequence[str]) -> tuple[int, DataType]:
-        """The place and type of a column. Raises InvalidRequest where it is none or several."""
+        """Return the index and type of a column. Raises InvalidRequest for none or several."""
         name = parts[-1].lower()
-        if self.asked is not None:
-            self.asked.append(name)
+        if self.names_used is not None:
+            self.names_used.append(name)
         qualifier = ".".join(parts[:-1]).lower()
         found = [
             place

@@ -1,4 +1,4 @@
-"""A session that answers with dictionaries: the engine's own, on the data plane of rows."""
+"""The engine's session on the row plane, which returns rows as dictionaries."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _parsed(sql: str) -> tuple[Statement, ...]:
 
 
 class RowSession(Session):
-    """A session that answers with rows."""
+    """A session that returns rows."""
 
     def __init__(self, engine: Engine, *, level: Level | None = None) -> None:
         super().__init__(engine, HANDLERS, level=level)
 
     def rows(self, sql: str) -> list[dict[str, object]]:
-        """Carries out one statement, or several; the last one's rows, or its counts."""
+        """Execute statements; return the rows or the counts of the last one."""
         return self._carried_out(None, sql)
 
     def within(self, transaction: Transaction, sql: str) -> list[dict[str, object]]:

@@ -1,8 +1,7 @@
-"""Histories by seeds: the change data feed of each version is what its rows differ by.
+"""Histories by seeds: each version's change data feed leads from the previous rows to its own.
 
-Rows have a key that no statement changes, so that a row's own history is known: what kind of change
-befell it is told too. OVERWRITE and RESTORE replace rows by others of the same key, and are tried
-apart.
+Rows have a key that no statement changes, so that each row's own history is known, with the kind of
+each change. OVERWRITE and RESTORE replace rows by others of the same key, and are tested apart.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def rows_at(session: RowSession, version: int) -> Counter[Row]:
 
 
 def feed(session: RowSession, version: int) -> dict[str, Counter[Row]]:
-    """The rows of a version's changes, by kind."""
+    """Return the rows of a version's changes, by kind."""
     found: dict[str, Counter[Row]] = {kind: Counter() for kind in KINDS}
     for row in session.rows(f"SELECT * FROM table_changes('t', {version}, {version})"):
         *values, kind, told, moment = row.values()
@@ -73,7 +72,7 @@ def feed(session: RowSession, version: int) -> dict[str, Counter[Row]]:
 
 
 def check_difference(session: RowSession, version: int) -> dict[str, Counter[Row]]:
-    """The feed of a version leads from the rows before it to its own."""
+    """Check that a version's feed leads from the previous rows to its own."""
     changes = feed(session, version)
     before, after = rows_at(session, version - 1), rows_at(session, version)
     gone = changes["delete"] + changes["update_preimage"]
@@ -84,7 +83,9 @@ def check_difference(session: RowSession, version: int) -> dict[str, Counter[Row
 
 
 def check_kinds(session: RowSession, version: int) -> None:
-    """Each row's change is told as what it is, and rows that stay aren't told."""
+    """Check that each row's change has the right kind, and that unchanged rows aren't in the
+    feed.
+    """
     changes = check_difference(session, version)
     before = {row[0]: row for row in rows_at(session, version - 1)}
     after = {row[0]: row for row in rows_at(session, version)}
@@ -98,7 +99,7 @@ def check_kinds(session: RowSession, version: int) -> None:
 
 
 def actions_of(session: RowSession, version: int) -> tuple[Action, ...]:
-    """The actions of a version's commit."""
+    """Return the actions of a version's commit."""
     [place] = {str(row["location"]) for row in session.rows("DESCRIBE DETAIL t")}
     log = TableLog(open_store(place, {}), session.engine.system, Settings())
     [commit] = log.commits(version - 1, version)
@@ -110,7 +111,7 @@ def newest(session: RowSession) -> int:
 
 
 class Program:
-    """Statements by a seed; keys are never used twice, and not changed."""
+    """Random statements by a seed; keys are never reused or changed."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -171,9 +172,10 @@ class Program:
         return self._random.choice(["OPTIMIZE t", "REORG TABLE t APPLY (PURGE)"])
 
     def statements(self, numbers: Sequence[int]) -> list[str]:
-        """One commit's: a statement alone, or a transaction with savepoints now and then.
+        """Return the statements of one commit: a single one, or a transaction, sometimes with
+        savepoints.
 
-        `numbers`: how many statements may be in it.
+        `numbers`: the possible numbers of statements.
         """
         draw = self._random
         makers: list[Callable[[], str]] = [
@@ -193,12 +195,12 @@ class Program:
 @pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", TABLES)
-def test_the_feed_of_a_history(session: RowSession, kind: str, seed: int) -> None:
+def test_feeds_lead_from_version_to_version(session: RowSession, kind: str, seed: int) -> None:
     create(session, kind)
     program = Program(seed)
     session.rows(f"INSERT INTO t VALUES {program.values(8)}")
     known = newest(session)
-    # The row plane knows no ids of rows that a transaction brought itself.
+    # The row plane has no ids for rows that a transaction inserted itself.
     numbers = [1] if kind == "tracked rows" else [1, 1, 2, 3, 5]
     for _ in range(12):
         for statement in program.statements(numbers):
@@ -212,8 +214,8 @@ def test_the_feed_of_a_history(session: RowSession, kind: str, seed: int) -> Non
 @pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("kind", ["vectors", "partitions", "tracked rows"])
-def test_the_feed_after_a_rebase(session: RowSession, kind: str, seed: int) -> None:
-    """Another one's statements commit while a transaction is open: one of each commits or loses."""
+def test_feeds_after_a_rebase(session: RowSession, kind: str, seed: int) -> None:
+    """While a transaction is open, another one commits; then the first one commits or loses."""
     create(session, kind)
     other = RowSession(session.engine)
     program, draw = Program(seed), Random(seed)
@@ -242,7 +244,7 @@ def test_the_feed_after_a_rebase(session: RowSession, kind: str, seed: int) -> N
 @pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["vectors", "copies", "copies in partitions"])
-def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, seed: int) -> None:
+def test_feeds_of_replaced_rows(session: RowSession, kind: str, seed: int) -> None:
     create(session, kind)
     program, draw = Program(seed), Random(seed)
     session.rows(f"INSERT INTO t VALUES {program.values(5)}")
@@ -264,10 +266,12 @@ def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, se
             check_difference(session, made)
 
 
-# The row plane knows no ids of rows that a transaction brought itself.
+# The row plane has no ids for rows that a transaction inserted itself.
 @pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "tracked rows"])
-def test_a_row_that_is_packed_with_others_and_deleted_again(session: RowSession, kind: str) -> None:
-    """The other rows stay: no stream that follows the table meets a change."""
+def test_a_row_inserted_compacted_and_deleted_in_one_transaction_leaves_no_feed(
+    session: RowSession, kind: str
+) -> None:
+    """The other rows stay: a stream that follows the table meets no change of them."""
     create(session, kind)
     session.rows("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2)")
     for statement in (
@@ -286,8 +290,10 @@ def test_a_row_that_is_packed_with_others_and_deleted_again(session: RowSession,
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_row_that_came_and_went_beside_a_delete(session: RowSession, first: bool) -> None:
-    """Whoever commits first, the other's deletion holds, and the feed tells of it alone."""
+def test_a_row_inserted_and_deleted_beside_a_delete_leaves_no_feed(
+    session: RowSession, first: bool
+) -> None:
+    """Both orders of the commits keep the other's deletion, and the feed shows only that."""
     create(session, "vectors")
     session.rows("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'a', 3)")
     other = RowSession(session.engine)

@@ -1,4 +1,4 @@
-"""Expressions and queries mean to the row plane what they mean to Spark: values and types."""
+"""The row plane gives expressions and queries the same values and types as Spark."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _expressions() -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A value of either plane, comparable: times without zone, lists and bytes alike."""
+    """Return a value in a form common to both planes: times without zone, bytes as bytes."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, list):
@@ -123,17 +123,17 @@ def _types(frame: Any) -> list[str]:
 
 
 @pytest.fixture
-def knowing(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark, which has the table as its view `t` for as long as the test runs."""
+def spark_with_view(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark with the table as its view `t` during the test."""
     spark.sql(_TABLE).createOrReplaceTempView("t")
     yield spark
     spark.catalog.dropTempView("t")
 
 
-def test_each_expression_has_sparks_value_and_type(knowing: SparkSession) -> None:
+def test_expressions_have_the_values_and_types_of_spark(spark_with_view: SparkSession) -> None:
     expressions = _expressions()
     query = f"SELECT {', '.join(f'({one}) AS e{n}' for n, one in enumerate(expressions))} FROM t"
-    theirs = knowing.sql(query)
+    theirs = spark_with_view.sql(query)
     ours = RowFrame(queries.run(query, {"t": queries.run(_TABLE, {})}))
     assert dict(zip(expressions, _types(ours))) == dict(zip(expressions, _types(theirs)))
     rows = theirs.collect()
@@ -144,8 +144,8 @@ def test_each_expression_has_sparks_value_and_type(knowing: SparkSession) -> Non
 
 @pytest.mark.broad(keep=6)
 @pytest.mark.parametrize("query", _QUERIES)
-def test_each_query_gives_sparks_rows(query: str, knowing: SparkSession) -> None:
-    theirs = knowing.sql(query)
+def test_queries_return_the_rows_of_spark(query: str, spark_with_view: SparkSession) -> None:
+    theirs = spark_with_view.sql(query)
     ours = RowFrame(queries.run(query, {"t": queries.run(_TABLE, {})}))
     assert _types(ours) == _types(theirs)
     rows = [tuple(map(plain, row)) for row in theirs.collect()]
@@ -156,11 +156,13 @@ def test_each_query_gives_sparks_rows(query: str, knowing: SparkSession) -> None
 
 
 @pytest.mark.parametrize("expression", _REFUSED)
-def test_what_spark_refuses_is_refused(expression: str, knowing: SparkSession) -> None:
+def test_expressions_that_spark_refuses_are_refused(
+    expression: str, spark_with_view: SparkSession
+) -> None:
     from pyspark.errors import PySparkException
 
     query = f"SELECT {expression} FROM t"
     with pytest.raises(PySparkException):
-        knowing.sql(query).collect()
+        spark_with_view.sql(query).collect()
     with pytest.raises(InvalidRequest):
         queries.run(query, {"t": queries.run(_TABLE, {})})

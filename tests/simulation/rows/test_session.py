@@ -1,4 +1,6 @@
-"""A session on rows is a session: transactions, conflicts, row checks, files for other readers."""
+"""A session on rows works like others: transactions, conflicts, row checks, files for all
+readers.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def _files(engine: RowEngine) -> list[str]:
     return [one.path for one in engine.warehouse.list("t") if one.path.endswith(".parquet")]
 
 
-def test_changes_answer_with_their_counts(session: RowSession) -> None:
+def test_changes_return_their_counts(session: RowSession) -> None:
     assert session.rows("UPDATE t SET n = n + 1 WHERE id < 3") == [{"num_affected_rows": 2}]
     assert session.rows("DELETE FROM t WHERE n IS NULL") == [{"num_affected_rows": 1}]
     merged = session.rows(
@@ -67,7 +69,7 @@ def test_changes_answer_with_their_counts(session: RowSession) -> None:
     ]
 
 
-def test_a_transaction_sees_its_own_changes_and_rollback_takes_them_back(
+def test_a_transaction_reads_its_own_changes_until_rollback(
     session: RowSession,
 ) -> None:
     session.rows("BEGIN")
@@ -80,7 +82,7 @@ def test_a_transaction_sees_its_own_changes_and_rollback_takes_them_back(
 
 
 @pytest.mark.parametrize(("added", "conflicts"), [(31, False), (32, True)])
-def test_a_conflict_is_looked_for_row_by_row(
+def test_conflicts_are_found_row_by_row(
     session: RowSession, engine: RowEngine, added: int, conflicts: bool
 ) -> None:
     # Statistics say nothing of a remainder: only the row itself does.
@@ -107,7 +109,7 @@ def test_one_row_is_not_changed_twice(session: RowSession, engine: RowEngine) ->
     assert session.rows("SELECT n FROM t WHERE id = 1") == [{"n": 1}]
 
 
-def test_a_compaction_carries_a_concurrent_deletion(session: RowSession, engine: RowEngine) -> None:
+def test_a_compaction_keeps_a_concurrent_delete(session: RowSession, engine: RowEngine) -> None:
     session.rows("INSERT INTO t VALUES (4, 'd', 40)")
     other = RowSession(engine)
     transaction = other.begin()
@@ -127,7 +129,7 @@ SORTING = pytest.mark.parametrize(
 
 
 def _unsorted(session: RowSession, clause: str) -> None:
-    """A table `u` of three files, of which one has lost a row."""
+    """Create a table `u` of three files, one of which has lost a row."""
     session.rows(f"CREATE TABLE u (id INT, n INT) USING delta {clause}")
     for first in range(3):
         values = ", ".join(f"({first * 5 + at}, {(first * 5 + at) * 7 % 15})" for at in range(5))
@@ -136,7 +138,7 @@ def _unsorted(session: RowSession, clause: str) -> None:
 
 
 @SORTING
-def test_what_sorts_carries_concurrent_changes(
+def test_sorting_statements_keep_concurrent_changes(
     session: RowSession, engine: RowEngine, clause: str, statement: str
 ) -> None:
     _unsorted(session, clause)
@@ -154,7 +156,7 @@ def test_what_sorts_carries_concurrent_changes(
 
 
 @SORTING
-def test_changes_find_the_rows_that_were_sorted(
+def test_changes_find_rows_after_sorting(
     session: RowSession, engine: RowEngine, clause: str, statement: str
 ) -> None:
     _unsorted(session, clause)
@@ -201,7 +203,7 @@ def test_a_clustered_table_is_clustered_once(session: RowSession) -> None:
         ("", "OPTIMIZE u FULL", "OPTIMIZE without FULL packs small files"),
     ],
 )
-def test_clauses_that_a_table_has_no_use_for(
+def test_clauses_without_meaning_for_a_table_are_refused(
     session: RowSession, clause: str, statement: str, message: str
 ) -> None:
     none = clause == "CLUSTER BY NONE"
@@ -220,7 +222,7 @@ def test_rows_that_violate_a_rule_leave_no_file(session: RowSession, engine: Row
     assert _files(engine) == before
 
 
-def test_rows_given_with_an_application_version_are_written_once(session: RowSession) -> None:
+def test_rows_with_an_application_version_are_written_once(session: RowSession) -> None:
     rows = NativeFrame(pa.table({"id": [7], "n": pa.array([70], pa.int32())}))
     for version in (1, 1, 2):
         write = Write(
@@ -249,7 +251,7 @@ def test_a_file_is_copied_once(session: RowSession, engine: RowEngine) -> None:
     assert session.rows("SELECT count(*) AS n FROM t") == [{"n": 5}]
 
 
-def test_a_query_that_is_not_known_says_so(session: RowSession) -> None:
+def test_an_unknown_query_is_an_assertion_error(session: RowSession) -> None:
     with pytest.raises(AssertionError, match="soundex"):
         session.rows("SELECT soundex(p) FROM t")
 
@@ -284,7 +286,7 @@ def test_rows_keep_their_ids(session: RowSession, vectors: str) -> None:
 
 
 def _ids(session: RowSession) -> dict[int, tuple[int, int]]:
-    """Each row's id, and the version of its last change, by key."""
+    """Return each row's id and the version of its last change, by key."""
     snapshot = session.snapshot(TableName(("r",)))
     handle = session.engine.find(TableName(("r",)), "default")
     assert handle is not None
@@ -292,7 +294,7 @@ def _ids(session: RowSession) -> dict[int, tuple[int, int]]:
     return {row[0]: row[1:] for row in frame.select("k", ROW_ID, ROW_VERSION).collect()}
 
 
-def test_tables_are_any_readers_tables(tmp_path: Path) -> None:
+def test_other_readers_read_the_tables(tmp_path: Path) -> None:
     """After the test, delta-rs and Spark read every version (tests/conftest.py)."""
     engine = _engine(open_store(str(tmp_path / "lake"), {}))
     session = RowSession(engine)

@@ -1,7 +1,7 @@
-"""The same statements by Spark and by the row plane, on equal tables, come to the same.
+"""The same statements have the same results by Spark and by the row plane, on equal tables.
 
-The same rows, counts, errors and versions; and in a transaction that a concurrent writer overtakes,
-the same verdict.
+Rows, counts, errors and versions are the same; a transaction beside a concurrent writer gets the
+same verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.rows import programs
-from tests.simulation.rows.planes import Answer, Planes
+from tests.simulation.rows.planes import Planes, StatementResult
 from txlake.conflict.levels import Level
 
 if TYPE_CHECKING:
@@ -43,12 +43,14 @@ def planes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     layout=st.sampled_from(programs.LAYOUTS),
     statements=st.lists(programs.statements, min_size=2, max_size=6),
 )
-def test_statements_come_to_the_same(planes: Planes, layout: str, statements: list[str]) -> None:
-    compared(planes, layout, statements)
+def test_statements_have_the_same_results_on_both_planes(
+    planes: Planes, layout: str, statements: list[str]
+) -> None:
+    compare_planes(planes, layout, statements)
 
 
-def compared(planes: Planes, layout: str, statements: list[str]) -> None:
-    """Run the statements on both planes and compares what they answer and leave."""
+def compare_planes(planes: Planes, layout: str, statements: list[str]) -> None:
+    """Execute the statements on both planes; compare their results and the tables."""
     tables = planes.tables()
     for table in tables:
         planes.rows.rows(f"CREATE TABLE {table} {layout}")
@@ -58,8 +60,10 @@ def compared(planes: Planes, layout: str, statements: list[str]) -> None:
             plane.answer(statement.replace("{t}", table))
             for plane, table in zip(planes.both, tables, strict=True)
         ]
-        if statement.startswith(("OPTIMIZE", "REORG", "RESTORE")):  # which tell sizes in bytes
-            answers = [Answer(error=one.error) for one in answers]
+        if statement.startswith(
+            ("OPTIMIZE", "REORG", "RESTORE")
+        ):  # whose results contain sizes in bytes
+            answers = [StatementResult(error=one.error) for one in answers]
         assert (statement, answers[1]) == (statement, answers[0])
         left = [planes.plain.answer(f"SELECT id, p, n FROM {table}").rows for table in tables]
         assert (statement, left[1]) == (statement, left[0])
@@ -91,14 +95,18 @@ WINNERS = (
     statements=st.lists(programs.shared, min_size=1, max_size=2),
     winner=st.sampled_from(WINNERS),
 )
-def test_a_concurrent_writer_meets_the_same_verdict(
+def test_concurrent_writers_get_the_same_verdict_on_both_planes(
     planes: Planes, layout: str, level: Level, statements: list[str], winner: str
 ) -> None:
-    judged(planes, layout, level, statements, winner)
+    compare_verdicts(planes, layout, level, statements, winner)
 
 
-def judged(planes: Planes, layout: str, level: Level, statements: list[str], winner: str) -> Answer:
-    """The verdict over a transaction that a winner overtakes, which must be both planes'."""
+def compare_verdicts(
+    planes: Planes, layout: str, level: Level, statements: list[str], winner: str
+) -> StatementResult:
+    """Return the verdict on a transaction beside a winner, which must be the same on both
+    planes.
+    """
     told = f"{layout} {level} {statements} {winner}"
     tables = planes.tables()
     ends = []

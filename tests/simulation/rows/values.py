@@ -69,7 +69,7 @@ def decimal_type(precision: int, scale: int) -> Primitive:
 
 
 def type_of_integer(value: int) -> Primitive:
-    """The type of a literal."""
+    """Return the type of a literal."""
     for kind in (INTEGER, LONG):
         if fits(value, kind):
             return kind
@@ -77,7 +77,7 @@ def type_of_integer(value: int) -> Primitive:
 
 
 def type_of_decimal(value: Decimal) -> Primitive:
-    """The type of a literal."""
+    """Return the type of a literal."""
     scale = max(0, -int(value.as_tuple().exponent))
     return decimal_type(max(len(value.as_tuple().digits), scale), scale)
 
@@ -88,13 +88,13 @@ def fits(value: int, kind: Primitive) -> bool:
 
 
 def as_decimal(kind: DataType) -> tuple[int, int]:
-    """Precision and scale of the decimal that a whole number's type is."""
+    """Return precision and scale of the decimal type that holds a whole number's type."""
     assert isinstance(kind, Primitive)
     return kind.decimal or (_DIGITS[kind.name], 0)
 
 
-def common(left: DataType, right: DataType) -> DataType:
-    """The type in which two values are compared, or of which a CASE or a UNION is."""
+def common_type(left: DataType, right: DataType) -> DataType:
+    """Return the type in which two values are compared, and which CASE or UNION has."""
     if left == VOID or same_type(left, right):
         return right
     if right == VOID:
@@ -107,7 +107,7 @@ def common(left: DataType, right: DataType) -> DataType:
         (p, s), (q, t) = as_decimal(left), as_decimal(right)
         return decimal_type(min(_PRECISION_MAX, max(p - s, q - t) + max(s, t)), max(s, t))
     if isinstance(left, Array) and isinstance(right, Array):
-        return Array(common(left.element, right.element), True)
+        return Array(common_type(left.element, right.element), True)
     times = {"date": 0, "timestamp_ntz": 1, "timestamp": 2}
     names = [kind.name for kind in (left, right) if isinstance(kind, Primitive)]
     if all(name in times for name in names):
@@ -124,7 +124,7 @@ def common(left: DataType, right: DataType) -> DataType:
 
 
 def arithmetic(operator: str, left: DataType, right: DataType) -> DataType:
-    """The type of `left operator right`."""
+    """Return the type of `left operator right`."""
     if STRING in (left, right):
         other = right if left == STRING else left
         numeric = LONG if is_integer(other) else DOUBLE
@@ -136,10 +136,10 @@ def arithmetic(operator: str, left: DataType, right: DataType) -> DataType:
     known = is_number(left) and is_number(right)
     assert known, f"{type_text(left)} {operator} {type_text(right)} isn't known here"
     if is_float(left) or is_float(right):
-        return common(left, right) if operator != "/" else DOUBLE
+        return common_type(left, right) if operator != "/" else DOUBLE
     if is_decimal(left) or is_decimal(right):
         return _decimal_result(operator, as_decimal(left), as_decimal(right))
-    return DOUBLE if operator == "/" else common(left, right)
+    return DOUBLE if operator == "/" else common_type(left, right)
 
 
 def _decimal_result(operator: str, left: tuple[int, int], right: tuple[int, int]) -> Primitive:
@@ -161,7 +161,7 @@ def _decimal_result(operator: str, left: tuple[int, int], right: tuple[int, int]
 
 
 def rounded(value: Decimal, kind: DataType) -> Decimal:
-    """The value with the scale of its type. Raises InvalidRequest when it is too large."""
+    """Return the value with the scale of its type. Raises InvalidRequest if it is too large."""
     assert isinstance(kind, Primitive)
     assert kind.decimal is not None
     precision, scale = kind.decimal
@@ -172,15 +172,15 @@ def rounded(value: Decimal, kind: DataType) -> Decimal:
 
 
 def exact(operation: Callable[[Context, Decimal, Decimal], Decimal]) -> Callable[..., Decimal]:
-    """An operation on two decimals, with digits enough for any two that SQL has."""
+    """Return an operation on two decimals with enough digits for any operands in SQL."""
     return lambda left, right: operation(_EXACT, Decimal(left), Decimal(right))
 
 
 @cache
 def cast(source: DataType, target: DataType) -> Convert:
-    """How a value of one type becomes one of another; NULL stays NULL.
+    """Return a function that converts values of one type to another; NULL stays NULL.
 
-    What it gives raises InvalidRequest for a value that the target doesn't have.
+    The function raises InvalidRequest for a value that the target type doesn't have.
     """
     if same_type(source, target) or source == VOID:
         return _same
@@ -249,7 +249,7 @@ def _decimal_of(value: Value) -> Decimal:
 
 
 def to_float(value: Value) -> float:
-    """The nearest number of 32 bits."""
+    """Return the nearest single-precision number."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -288,7 +288,7 @@ _BOOLEANS = {
 
 
 def text_of(value: Value, kind: DataType) -> str:
-    """The value as CAST AS STRING writes it."""
+    """Return the value as CAST AS STRING writes it."""
     assert isinstance(kind, Primitive), f"text of {type_text(kind)}"
     match value:
         case bool():
@@ -310,9 +310,10 @@ _storable = cache(can_store)
 
 
 def assignment(source: DataType, target: Field, table: str) -> Convert:
-    """How a value becomes one of the column, by ANSI store assignment.
+    """Return a function that converts a value to a column's type by ANSI store assignment.
 
-    Raises InvalidRequest for types that don't go together; what it gives, for a value too large.
+    Raises InvalidRequest for types that don't fit; the function does so for a value that is too
+    large.
     """
     if not reads_text(source, target.type) and not _storable(source, target.type):
         raise InvalidRequest(
@@ -336,7 +337,7 @@ def assignment(source: DataType, target: Field, table: str) -> Convert:
 
 
 def json_of(value: Value) -> object:
-    """The value as a message shows it in a row's JSON."""
+    """Return the value as in the JSON of a row in a message."""
     if isinstance(value, list):
         return [json_of(one) for one in value]
     if isinstance(value, date):

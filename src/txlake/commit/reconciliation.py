@@ -38,7 +38,6 @@ from txlake.protocol.file_names import (
 )
 
 ASIDE_FOLDER = f"{LOG_FOLDER}/_set_aside"
-
 RECOVER = "RECOVER"
 """The operation, in a table's history, of a version whose commit was set aside."""
 

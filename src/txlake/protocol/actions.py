@@ -24,10 +24,8 @@ from txlake.errors import CorruptTable
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 SmallCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-
 Json: TypeAlias = object
 JsonObject: TypeAlias = dict[str, object]
-
 # A name that no writer uses: unknown fields are spread beside the known ones, never nested.
 EXTRA = "\u2205extra"
 _TIME_END_MS = 2**63 - 1

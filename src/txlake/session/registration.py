@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import logging
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
 from txlake.catalog.lookup import LookupRequest
+from txlake.conflict.levels import Level
 from txlake.errors import TxlakeError
-
-if TYPE_CHECKING:
-    from txlake.session.transaction import Transaction
+from txlake.session.engine import Engine
 
 _logger = logging.getLogger(__name__)
+
+
+class RegisteredTransaction(Protocol):
+    """What the catalog's entry says of a transaction, and what it belongs to."""
+
+    id: str
+    engine: Engine
+    level: Level | None
+    read_only: bool
+    explicit: bool
+
+    @property
+    def sequence(self) -> int | None:
+        """The instant that the transaction reads; None until it uses a table of the lake."""
+
+    @property
+    def session_number(self) -> Callable[[], int]:
+        """Returns the number of its session in the catalog."""
 
 
 class Registration:
@@ -22,7 +40,7 @@ class Registration:
     It doesn't keep the transaction alive: one that its owner drops without an end is abandoned.
     """
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: RegisteredTransaction) -> None:
         self._transaction = weakref.ref(transaction)
         self._catalog = transaction.engine.catalog
         self._is_made = False
@@ -145,11 +163,11 @@ class Registration:
             _logger.warning("transaction %s: its locks end later: %s", transaction.id, error)
         self._is_made = False
 
-    def _owner(self) -> Transaction:
+    def _owner(self) -> RegisteredTransaction:
         transaction = self._transaction()
         assert transaction is not None, "only the transaction itself uses its registration"
         return transaction
 
 
-def _isolation(transaction: Transaction) -> str | None:
+def _isolation(transaction: RegisteredTransaction) -> str | None:
     return None if transaction.level is None else transaction.level.value

@@ -232,8 +232,6 @@ class MergeJob:
             "columns of the ON condition. Nothing was written"
         )
 
-    # The join
-
     def _joined(self) -> DataFrame:
         on = self._work.column_of(self.statement.on)
         by_source = _Side.TARGET in self._groups
@@ -295,8 +293,6 @@ class MergeJob:
         if side is _Side.TARGET:
             return self._as_target(result)
         return result if self._source_alias is None else result.alias(self._source_alias)
-
-    # Values
 
     def _value(self, sides: tuple[_Side, ...], position: int, item: Field) -> Column | None:
         """Return a column's value in the rows taken; None if it is generated for every row."""

@@ -212,6 +212,7 @@ class Recovery:
         return sequence
 
     def _check(self, epoch: int, present: int) -> None:
+        """Raise Unavailable if another recovery has begun since."""
         self._fence.check_epoch(present)
         if present != epoch:  # another thread of this process, which has the same fence
             raise Unavailable(
@@ -221,6 +222,7 @@ class Recovery:
             )
 
     def _adopt(self, connection: Connection, lake_id: str) -> None:
+        """Make the catalog that of the lake. Raises InvalidRequest if it has other tables."""
         if fact(connection, _LAKE) == lake_id:
             return
         if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:

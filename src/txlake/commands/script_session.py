@@ -146,6 +146,7 @@ class ScriptSession:
         return partial(transaction.rollback_to, _MARK)
 
     def _before(self, name: str) -> _Before:
+        """Return a variable's schema and row; None if there is no such variable."""
         try:
             with spark_errors():
                 frame = self._spark.sql(f"SELECT session.{quote(name)} AS value")

@@ -162,6 +162,7 @@ class Script:
     # Branches and loops
 
     def _choose(self, step: Conditional) -> None:
+        """Run the steps of the first branch whose condition is true, or of ELSE."""
         for branch in step.branches:
             found = self._truth(branch.condition)
             if found is None:
@@ -192,6 +193,7 @@ class Script:
         return True
 
     def _rows(self, step: ForEach) -> Iterator[None]:
+        """Yield once for each row of a FOR loop's query, whose columns are variables meanwhile."""
         rows = self._environment.each(step.query, step.variable)
         try:
             while self._guarded(lambda: next(rows)):
@@ -249,6 +251,7 @@ class Script:
         return True
 
     def _act(self, handler: Handler, error: InvalidRequest) -> None:
+        """Run a handler's steps for the error that it catches."""
         self._handled.append(error)
         try:
             self._steps(handler.steps)

@@ -153,6 +153,7 @@ class VectorCache:
         return self._known[vector_id]
 
     def _unsized(self, descriptor: DeletionVector) -> BitMap64:
+        """Read a deletion vector whose descriptor has no reliable size."""
         if descriptor.storage_type == "i":
             return codec.inline_positions(
                 descriptor.path_or_inline_dv, file="inline deletion vector"

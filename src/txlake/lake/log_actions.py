@@ -145,6 +145,7 @@ def _require_json(value: object, where: str) -> None:
 
 
 def _check(action: Action, where: str) -> None:
+    """Raise InvalidRequest for an action that only the system may write, or a bad path."""
     if isinstance(action, Add):
         _check_add(action, where)
     if isinstance(action, DomainMetadata) and action.domain.startswith("delta."):

@@ -177,6 +177,7 @@ def _meant(
     schemas: tuple[Struct, Struct],
     qualifiers: tuple[str | None, str | None],
 ) -> tuple[bool, Field] | None:
+    """Return the only column that a name means, and whether it is the target's; else None."""
     matches = [
         (is_target, item)
         for is_target, schema in ((True, schemas[0]), (False, schemas[1]))

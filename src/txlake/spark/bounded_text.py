@@ -46,6 +46,7 @@ def _stored(value: Column, item: Field) -> Column:
 
 
 def _inside(value: Column, data_type: DataType, name: str) -> Column:
+    """Return the value with each CHAR and VARCHAR inside it padded and checked."""
     if not _has_bound(data_type):
         return value
     match data_type:

@@ -52,6 +52,7 @@ def refusal_of_plan(plan: str, views: Collection[str]) -> str | None:
 
 
 def _refusal(plan: object, views: frozenset[str]) -> str | None:
+    """Return why a plan isn't served; None if it is."""
     for node in _nodes(plan, views):
         kind = node["class"]
         if kind == _VIEW:

@@ -139,6 +139,7 @@ class ServedPlane(SparkPlane):
                 self.drop_view(name)
 
     def _judged(self, spark: SparkSession, text: str, views: Iterable[str]) -> DataFrame:
+        """Return the rows of a query. Raises InvalidRequest if its analysed plan isn't served."""
         classic: Any = spark
         session = classic._jsparkSession
         state = session.sessionState()

@@ -143,6 +143,7 @@ def rules_of(settings: Mapping[str, str]) -> TextRules:
 
 
 def _doubts(settings: Mapping[str, str]) -> Iterator[Divergence]:
+    """Yield the settings by which this session may read texts in another way than txlake."""
     for one in _TEXTS:
         default = "true" if one.key == SUBSTITUTE else one.plain
         value = settings.get(one.key, default).strip()

@@ -170,8 +170,8 @@ def _is_of_the_row(expression: Expression) -> bool:
 def calls_are_of_the_row(text: str) -> bool:
     """Return whether the calls in Spark's text of a Column depend on the row alone.
 
-    For that question one call stands for another whose answer depends on its arguments alone too,
-    so operators are written as a call that SQL has.
+    Operators, which the text writes as calls, are replaced by a function that SQL has and that
+    depends on its arguments alone too: the answer stays the same.
     """
     if len(text) > _TEXT_MAX:
         return False

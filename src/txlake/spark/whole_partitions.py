@@ -46,6 +46,7 @@ def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table
 
 
 def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
+    """Raise InvalidRequest for a condition on other columns than partition columns."""
     partition_columns = work.snapshot.partition_columns
     known = {name.lower() for name in partition_columns}
     named = (".".join(path) for path in sorted(columns_of(predicate)))

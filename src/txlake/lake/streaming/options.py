@@ -282,6 +282,7 @@ def camel_options(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def _refuse(options: Mapping[str, object]) -> None:
+    """Raise for options that only reads have, or that txlake's source doesn't support."""
     folded = {name.lower(): name for name in options}
     for name in _UNSUPPORTED:
         if name.lower() in folded:

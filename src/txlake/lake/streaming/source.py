@@ -330,6 +330,7 @@ class Source:
             return self._log.snapshot(first)
 
     def _check(self, commit: Commit) -> None:
+        """Raise for a commit after which the stream can't go on: another schema or protocol."""
         for action in commit.actions:
             if isinstance(action, Protocol):
                 check_readable(action, table=self._log.name)

@@ -227,7 +227,7 @@ def test_the_log_says_why_spark_has_to_search(
         _candidates(odd, "id < 3", 1)
         _candidates(odd, "length(s) > 3")
     table = odd.work().snapshot.table
-    assert [record.message for record in caplog.records if record.name == choice.__name__] == [
+    assert [record.getMessage() for record in caplog.records if record.name == choice.__name__] == [
         f"search of {table} by the driver",
         f"search of {table} by Spark: too many rows may match, or have to be read",
         f"search of {table} by Spark: the condition compares no column that the driver can read",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -11,8 +13,13 @@ import pytest
 import txlake
 from tests.server.process import ServerProcess
 from txlake.errors import Unavailable
+from txlake.log.text_rules import TextRules
+from txlake.server import served_sql
 from txlake.server.app import OWN_ROOT
+from txlake.server.bodies import Script
+from txlake.server.calls import Limits
 from txlake.spark import served
+from txlake.system import System
 
 TIMEOUT_S = 8
 # A text of 2^50 characters, made by a fold that Spark carries out while it plans.
@@ -99,3 +106,25 @@ def test_a_spark_that_answers_no_more_is_ended(
     wrapped.__cause__ = error
     plane._recover(wrapped)
     assert ended == ([spark] if ends else [])
+
+
+def test_a_spark_that_has_ended_before_a_statement_is_parsed_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = Unavailable("Spark can't be reached")
+    gone.__cause__ = ConnectionRefusedError(111, "Connection refused")
+
+    def rules(_: object) -> TextRules:
+        raise gone
+
+    recovered: list[object] = []
+    monkeypatch.setattr(served.ServedPlane, "text_rules", property(rules))
+    monkeypatch.setattr(served.ServedPlane, "_recover", lambda _, error: recovered.append(error))
+    plane = object.__new__(served.ServedPlane)
+    plane._lock, plane._spark, plane._threads = threading.Lock(), None, threading.local()  # type: ignore[assignment]
+    plane.system = System()
+    session: Any = SimpleNamespace(engine=SimpleNamespace(plane=plane), fail=lambda _: None)
+    call: Any = SimpleNamespace(served_lake=SimpleNamespace(limits=Limits()))
+    with pytest.raises(Unavailable, match="can't be reached"):
+        served_sql._run_script(call, session, Script(statement="SELECT 1"))
+    assert recovered == [gone]

@@ -106,14 +106,14 @@ def _request_session(call: Call) -> Iterator[Session]:
 
 
 def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
-    try:
-        rules = session.engine.plane.text_rules
-        statements = parse(script.statement, script.parameters, rules)
-        _check(call, statements)
-    except (TxlakeError, ApiError) as error:
-        session.fail(error)
-        raise
     with _statement_timeout(call, session):
+        try:
+            rules = session.engine.plane.text_rules  # of a Spark that may have ended
+            statements = parse(script.statement, script.parameters, rules)
+            _check(call, statements)
+        except (TxlakeError, ApiError) as error:
+            session.fail(error)
+            raise
         rows = LakeSession(session)._run_sql(script.statement, script.parameters, AsRows())
         try:
             with spark_errors():

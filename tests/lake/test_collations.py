@@ -13,6 +13,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import query, rows
+from tests.spark.session_settings import settings_made
 from txlake.errors import UnsupportedFeature
 
 if TYPE_CHECKING:
@@ -26,21 +27,23 @@ def column(name: str, data_type: object = "string", **collations: str) -> dict[s
     return {"name": name, "type": data_type, "nullable": True, "metadata": metadata}
 
 
+_LOWER = "spark.UTF8_LCASE"
+
 SCHEMA = {
     "type": "struct",
     "fields": [
         column("id", "integer"),
-        column("s", s="spark.UTF8_LCASE"),
+        column("s", s=_LOWER),
         column("b", b="spark.UTF8_BINARY"),
-        column("p", p="spark.UTF8_LCASE"),
+        column("p", p=_LOWER),
     ],
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
-    """Two files, whose minima and maxima are in the order of bytes, in two partitions."""
-    folder = tmp_path / "collated"
+def written(
+    folder: Path, schema: dict[str, Any], partitioned_by: list[str], adds: list[dict[str, Any]]
+) -> str:
+    """Write the log of a table with collations, and return its folder."""
     actions: list[dict[str, Any]] = [
         {
             "protocol": {
@@ -52,11 +55,23 @@ def place(tmp_path: Path) -> str:
         {
             "metaData": {
                 "id": "a", "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps(SCHEMA), "partitionColumns": ["p"],
+                "schemaString": json.dumps(schema), "partitionColumns": partitioned_by,
                 "configuration": {}, "createdTime": 1,
             }
         },
+        *adds,
     ]  # fmt: skip
+    (folder / "_delta_log").mkdir(parents=True)
+    log = "\n".join(map(json.dumps, actions))
+    (folder / "_delta_log" / f"{0:020}.json").write_text(log)
+    return str(folder)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Two files, whose minima and maxima are in the order of bytes, in two partitions."""
+    folder = tmp_path / "collated"
+    adds: list[dict[str, Any]] = []
     for number, (low, high, part) in enumerate(
         (("Apple", "banana", "P"), ("apple", "cherry", "p"))
     ):
@@ -73,7 +88,7 @@ def place(tmp_path: Path) -> str:
             "maxValues": bounds[1],
             "nullCount": {"s": 0, "b": 0},
         }
-        actions.append(
+        adds.append(
             {
                 "add": {
                     "path": quote(name), "partitionValues": {"p": part}, "modificationTime": 1,
@@ -82,10 +97,7 @@ def place(tmp_path: Path) -> str:
                 }
             }
         )  # fmt: skip
-    (folder / "_delta_log").mkdir()
-    log = "\n".join(map(json.dumps, actions))
-    (folder / "_delta_log" / f"{0:020}.json").write_text(log)
-    return str(folder)
+    return written(folder, SCHEMA, ["p"], adds)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +146,23 @@ def test_types_are_shown_and_kept(place: str, lake: txlake.Lake) -> None:
         )[0][1]
         == 2
     )
+
+
+def test_a_collated_field_of_any_name_is_read(lake: txlake.Lake, tmp_path: Path) -> None:
+    fields = [column("group", group=_LOWER), column("two words", "integer")]
+    schema = {"type": "struct", "fields": [column("s", {"type": "struct", "fields": fields})]}
+    folder = tmp_path / "nested"
+    folder.mkdir()
+    types = pa.struct({"group": pa.string(), "two words": pa.int32()})
+    structs = pa.array([{"group": "A", "two words": 1}], types)
+    pq.write_table(pa.table({"s": structs}), folder / "0.parquet")
+    size = (folder / "0.parquet").stat().st_size
+    add = {"path": "0.parquet", "partitionValues": {}, "modificationTime": 1, "size": size}
+    place = written(tmp_path / "nested", schema, [], [{"add": {**add, "dataChange": True}}])
+    reserved = {"spark.sql.ansi.enforceReservedKeywords": "true"}
+    with settings_made(lake.sql("SELECT 1").sparkSession, reserved):
+        found = query(lake, f"SELECT s.`two words` FROM delta.`{place}` WHERE s.`group` = 'a'")
+    assert found == [(1,)]
 
 
 @pytest.mark.broad

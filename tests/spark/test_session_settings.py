@@ -177,3 +177,20 @@ def test_rows_are_written_where_keywords_are_reserved(lake: txlake.Lake) -> None
         lake.sql("UPDATE t SET id = id + 1 WHERE pmod(hash(id), 2) >= 0")
         lake.sql("OPTIMIZE t")
         assert lake.sql("SELECT count(*), min(id), max(id) FROM t").collect() == [(60, 1, 1010)]
+
+
+@pytest.mark.parametrize("name", ["group", "two words", "a`b"])
+def test_a_script_has_variables_of_structs_with_any_names(lake: txlake.Lake, name: str) -> None:
+    quoted = "`" + name.replace("`", "``") + "`"
+    lake.sql("CREATE TABLE notes (n INT)")
+    with _made(lake, "ansi.enforceReservedKeywords", "true"):
+        lake.sql(f"""
+            BEGIN ATOMIC
+                DECLARE first DEFAULT named_struct('{name}', 1);
+                INSERT INTO notes SELECT first.{quoted};
+                FOR one AS SELECT array(named_struct('{name}', 2)) AS entries DO
+                    INSERT INTO notes SELECT one.entries[0].{quoted};
+                END FOR;
+            END
+        """)
+    assert lake.sql("SELECT n FROM notes ORDER BY n").collect() == [(1,), (2,)]

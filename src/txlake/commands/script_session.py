@@ -17,6 +17,7 @@ from txlake.local.types import quote
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.spark.spark_errors import spark_errors
+from txlake.spark.types import type_sql
 from txlake.sql import as_query, is_literal, sql_literal
 from txlake.sql.statements import Select, SqlText, Statement
 
@@ -70,7 +71,7 @@ class ScriptSession:
         elif isinstance(kind, T.TimestampNTZType):
             value, literal = "CAST(value AS STRING)", "CAST({} AS TIMESTAMP_NTZ)"
         elif isinstance(kind, _WITH_LITERALS):
-            value, literal = "value", f"CAST({{}} AS {kind.simpleString()})"
+            value, literal = "value", f"CAST({{}} AS {type_sql(kind)})"
         else:
             return expression
         with spark_errors():
@@ -84,7 +85,7 @@ class ScriptSession:
         kind = data_type
         if kind is None:
             assert default is not None, "the parser wants one of the two"
-            kind = self._query(default).schema[0].dataType.simpleString()
+            kind = type_sql(self._query(default).schema[0].dataType)
         with spark_errors():
             self._spark.sql(f"DECLARE OR REPLACE VARIABLE {quote(name)} {kind}")
             if default is not None:
@@ -101,7 +102,7 @@ class ScriptSession:
             self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
             if isinstance(before, tuple):
                 schema, row = before
-                kind = schema[0].dataType.simpleString()
+                kind = type_sql(schema[0].dataType)
                 self._spark.sql(f"DECLARE VARIABLE {quote(name)} {kind}")
                 self._give([name], self._spark.createDataFrame([row], schema))
 
@@ -115,7 +116,7 @@ class ScriptSession:
         columns = list(frame.columns)
         if len({name.lower() for name in columns}) < len(columns):
             raise InvalidRequest(f"the columns of FOR have names of their own, found {columns}")
-        kinds = [(item.name, item.dataType.simpleString()) for item in frame.schema]
+        kinds = [(item.name, type_sql(item.dataType)) for item in frame.schema]
         with spark_errors():
             rows = frame.collect()
         if variable is not None:

@@ -29,7 +29,6 @@ from txlake.protocol.collations import collated_columns, collated_type
 from txlake.protocol.reach import Reach
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.statistics import FileStatistics
-from txlake.protocol.type_text import sql_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
 from txlake.spark.bounded_text import padded_text
@@ -48,7 +47,7 @@ from txlake.spark.reading import (
     needs_decoding,
 )
 from txlake.spark.spark_sessions import is_connect
-from txlake.spark.types import spark_type
+from txlake.spark.types import spark_type, type_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +272,7 @@ def _columns(scan: Scan) -> list[Column | str]:
 def _collated_text(item: Field) -> str:
     """Return the column's type with its collations, as text for a cast."""
     (plain,) = as_table_schema(Struct((replace(item, type=collated_type(item)),)))
-    return sql_text(plain.type)
+    return type_sql(spark_type(plain.type))
 
 
 def _tracked(materialized: str | None, default: Column, name: str) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
-from txlake.local.types import same_type
+from txlake.local.types import quote, same_type
 from txlake.protocol.collations import collation_of
 from txlake.protocol.types import (
     Array,
@@ -135,3 +135,21 @@ def stored(value: Column, source: DataType, target: DataType) -> Column:
             return F.map_from_entries(entries)
         case _:
             return value.cast(spark_type(target))
+
+
+def type_sql(data_type: T.DataType) -> str:
+    """Return a type as SQL for Spark's parser, with all names of fields in backquotes.
+
+    `simpleString` leaves names as they are: one with a space, or a keyword that a session
+    reserves, can't be parsed.
+    """
+    match data_type:
+        case T.ArrayType(elementType=element):
+            return f"ARRAY<{type_sql(element)}>"
+        case T.MapType(keyType=key, valueType=value):
+            return f"MAP<{type_sql(key)}, {type_sql(value)}>"
+        case T.StructType(fields=fields):
+            members = (f"{quote(item.name)}: {type_sql(item.dataType)}" for item in fields)
+            return f"STRUCT<{', '.join(members)}>"
+        case _:
+            return data_type.simpleString()

@@ -227,7 +227,7 @@ def client(attacked: Client, spark: SparkSession) -> Iterator[Client]:
         assert found["rows"] == [[1, 10], [2, 20]]
 
 
-# The statements that change nothing; what is added to them is decided here too.
+# Which statements are served is decided twice: by the commands, and by these two sets.
 FOR_READERS = {
     "Begin",
     "Commit",
@@ -259,8 +259,56 @@ FOR_READERS = {
 }
 
 
+FOR_WRITERS_TOO = {
+    "AddColumns",
+    "AddConstraint",
+    "AddFeature",
+    "AlterColumn",
+    "AlterDatabase",
+    "AlterView",
+    "AlterViewSchema",
+    "AnalyzeTable",
+    "Atomic",
+    "Clone",
+    "ClusterBy",
+    "CreateDatabase",
+    "CreateTable",
+    "CreateTableLike",
+    "CreateView",
+    "Delete",
+    "DropColumns",
+    "DropConstraint",
+    "DropDatabase",
+    "DropFeature",
+    "DropKey",
+    "DropTable",
+    "DropView",
+    "Insert",
+    "Kill",
+    "LockTable",
+    "Merge",
+    "Optimize",
+    "RenameColumn",
+    "RenameTable",
+    "RenameView",
+    "Reorg",
+    "ReplaceColumns",
+    "Restore",
+    "SetComment",
+    "SetProperties",
+    "SyncIdentity",
+    "Truncate",
+    "UndropTable",
+    "UnsetProperties",
+    "Update",
+    "UpgradeProtocol",
+    "Vacuum",
+}
+
+
 def test_every_statement_is_served_to_somebody_or_to_nobody() -> None:
     assert {kind.__name__ for kind in READ_STATEMENTS} == FOR_READERS
+    assert {kind.__name__ for kind in WRITE_STATEMENTS} == FOR_WRITERS_TOO
     assert {*COMMANDS, *CONTROLS} == READ_STATEMENTS | WRITE_STATEMENTS | NOT_SERVED
     assert not READ_STATEMENTS & WRITE_STATEMENTS
     assert not (READ_STATEMENTS | WRITE_STATEMENTS) & NOT_SERVED

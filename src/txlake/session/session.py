@@ -78,8 +78,8 @@ class Control:
     """
 
     run: Callable[[ControlScope, Any], Answer]
-    writes: bool = False
-    is_served: bool = True
+    writes: bool = True
+    is_served: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

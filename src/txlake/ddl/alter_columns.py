@@ -20,6 +20,7 @@ from txlake.ddl.columns import (
     with_comment,
 )
 from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.feature_traces import with_schema
 from txlake.ddl.operations import as_json, column_for_history
 from txlake.ddl.stored_expressions import (
     CURRENT_DEFAULT,
@@ -30,7 +31,6 @@ from txlake.ddl.stored_expressions import (
 from txlake.ddl.table_metadata import metadata_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Metadata
 from txlake.protocol.clustering import DOMAIN as CLUSTERING
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import all_fields
@@ -53,7 +53,7 @@ from txlake.protocol.type_text import (
     short_text,
     stored_field,
 )
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, schema_to_string
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.sql.statements import (
     AddColumns,
     AddedColumn,
@@ -71,11 +71,6 @@ _FieldChange = Callable[[Field], Field]
 _PathChange = Callable[[Path], Path | None]
 _NOT_ALTERED = "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
-
-
-def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
-    """Return the metadata with another schema."""
-    return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
 
 
 def add_columns(statement: AddColumns, table: Snapshot, environment: Environment) -> Change:

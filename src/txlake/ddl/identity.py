@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from txlake.commit.change import Change
-from txlake.ddl.alter_columns import with_schema
 from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.feature_traces import with_schema
 from txlake.ddl.operations import as_json, column_for_history
 from txlake.ddl.table_metadata import metadata_actions
 from txlake.errors import InvalidRequest

@@ -33,7 +33,6 @@ from txlake.spark.whole_partitions import files_of_partitions
 from txlake.sql.statements import Expression
 
 _PLACE = "__txlake_place"
-_TOLD_PIECES_MAX = 4_096
 
 
 @translating

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -120,6 +121,9 @@ def _kinds(item: pytest.Item) -> tuple[str, ...]:
     return KINDS[:1] if mark is None else mark.args
 
 
+_SESSIONS = "pyspark.sql.session"
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The process's Spark session (tests/spark_session.py)."""
@@ -220,6 +224,30 @@ def _duckdb(request: pytest.FixtureRequest) -> Iterator[DuckDB | None]:
         return
     with closing(DuckDB(python)) as duckdb:
         yield duckdb
+
+
+@pytest.fixture(autouse=True)
+def _active_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test the Spark session is the active one that was it before.
+
+    A test that makes another session the active one itself restores it (`own_active_session`).
+    """
+    before = _active()
+    yield
+    after = _active()
+    if before is not None and after is not before:
+        sys.modules[_SESSIONS].SparkSession._activeSession = before
+        assert "own_active_session" in request.fixturenames, f"{after} is the active session now"
+
+
+def _active() -> SparkSession | None:
+    module = sys.modules.get(_SESSIONS)
+    return None if module is None else module.SparkSession._activeSession
+
+
+@pytest.fixture
+def own_active_session() -> None:
+    """Allow a test to leave another session as the active one; it is undone after the test."""
 
 
 @pytest.fixture(autouse=True)

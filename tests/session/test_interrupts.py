@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -172,7 +173,9 @@ def stumble(*_: object) -> None:
 )
 def test_an_interrupt_of_an_answer_stays_one(answer: Callable[[DataPlane], object]) -> None:
     plane = plane_without_spark(System(), Settings())
-    spark: Any = SimpleNamespace(sql=stumble, createDataFrame=stumble)
+    spark: Any = SimpleNamespace(
+        sql=stumble, createDataFrame=stumble, _jvm=MagicMock(), _jsparkSession=None
+    )
     plane._spark = spark
     with pytest.raises(KeyboardInterrupt):
         answer(plane)

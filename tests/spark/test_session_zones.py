@@ -136,6 +136,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.usefixtures("own_active_session")
 def test_texts_are_the_times_that_spark_reads(spark: SparkSession) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")

@@ -46,7 +46,7 @@ ALLOWED = {
     "from py4j import protocol  # missing with Spark Connect",
     "return classic._jsparkSession.sessionState().conf()",
     "sessions = _sessions_class(classic._jvm)",
-    "if before.contains(classic._jsparkSession):",
+    "is_already = before.contains(classic._jsparkSession)",
     "sessions.setActiveSession(classic._jsparkSession)",
     "from py4j.protocol import Py4JError  # not where Spark is reached by Connect",
     "from py4j.java_gateway import is_instance_of",
@@ -84,3 +84,13 @@ def test_no_source_uses_the_gateway() -> None:
 )
 def test_the_search_finds_them(line: str) -> None:
     assert GATEWAY.search(line)
+
+
+def test_rows_of_the_driver_become_frames_by_one_function() -> None:
+    """PySpark's own makes another session the active one, which its caller would keep."""
+    found = {
+        str(path.relative_to(SOURCES))
+        for path in SOURCES.rglob("*.py")
+        if ".createDataFrame(" in path.read_text(encoding="utf-8")
+    }
+    assert found == {"spark/spark_sessions.py"}

@@ -19,6 +19,7 @@ import txlake
 from tests.lake.rows import rows
 from txlake.errors import InvalidRequest
 from txlake.lake.tables import enabled_sessions
+from txlake.spark.spark_sessions import is_same
 from txlake.spark_integration import enabling
 
 if TYPE_CHECKING:
@@ -56,6 +57,22 @@ def test_any_object_of_the_session_is_enabled(enabled: SparkSession, lake: txlak
         assert other.catalog.tableExists("t")
     clone: Any = Session(enabled.sparkContext, enabled._jsparkSession.cloneSession())
     assert clone.sql("SELECT * FROM t").count() == 3
+
+
+@pytest.mark.usefixtures("own_active_session")
+def test_the_active_session_stays_the_programs(lake: txlake.Lake, spark: SparkSession) -> None:
+    other = spark.newSession()
+    for own in (other, spark):
+        own.createDataFrame([(1,)], "n int")  # makes the session the active one
+        lake.sql("CREATE OR REPLACE TABLE t AS SELECT * FROM VALUES (1), (2) AS v(n)")
+        lake.sql("BEGIN ATOMIC FOR one AS SELECT 8 AS m DO INSERT INTO t SELECT m; END FOR; END")
+        lake.sql("UPDATE t SET n = n + 1 WHERE n > 1")
+        assert sorted(lake.read("t").collect()) == [(1,), (3,), (9,)]
+        active = Session.getActiveSession()
+        assert active is not None
+        assert is_same(active, own)
+        java: Any = own
+        assert java._jvm.SparkSession.getActiveSession().contains(java._jsparkSession)
 
 
 def test_another_session_is_not(enabled: SparkSession, lake: txlake.Lake) -> None:

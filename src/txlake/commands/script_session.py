@@ -17,6 +17,7 @@ from txlake.local.types import quote
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.spark.spark_errors import spark_errors
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.types import type_sql
 from txlake.sql import as_query, is_literal, sql_literal
 from txlake.sql.statements import Select, SqlText, Statement
@@ -104,7 +105,7 @@ class ScriptSession:
                 schema, row = before
                 kind = type_sql(schema[0].dataType)
                 self._spark.sql(f"DECLARE VARIABLE {quote(name)} {kind}")
-                self._give([name], self._spark.createDataFrame([row], schema))
+                self._give([name], create_frame(self._spark, [row], schema))
 
     def assign(self, names: Sequence[str], query: SqlText) -> None:
         """Assign the values of a query's one row to variables; nulls if it has no row."""
@@ -127,7 +128,7 @@ class ScriptSession:
             for name, kind in kinds:
                 declared.append((name, self.declare(name, kind, None)))
             for row in rows:
-                one = self._spark.createDataFrame([row], frame.schema)
+                one = create_frame(self._spark, [row], frame.schema)
                 self._give(columns, one)
                 if variable is not None:
                     self._give([variable], one.selectExpr("struct(*)"))

@@ -36,6 +36,7 @@ from txlake.spark.row_rewrite import rewrite_rows, target_bytes
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.table_access import TableAccess
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import write_frame
@@ -180,7 +181,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
         options=dict(work.storage_options),
     )
     table = _bins_table(work, bins, _vectors(work, files, shipped=shipped))
-    frame = work.spark.createDataFrame(table).coalesce(1)
+    frame = create_frame(work.spark, table).coalesce(1)
     tasks = min(len(bins), max(_TASKS_MIN, sum(add.size for add in files.values()) // _TASK_BYTES))
     if tasks > 1:
         frame = frame.repartition(tasks)  # round robin, as there is one partition

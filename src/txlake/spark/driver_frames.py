@@ -21,6 +21,7 @@ from txlake.local.writing import partition_fields
 from txlake.log.predicates import Predicate
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.types import from_arrow_schema
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import spark_schema, spark_type
 
@@ -34,8 +35,8 @@ def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
     By default PySpark makes instants of them, which fails for times that the session's clocks skip.
     """
     if not any(pa.types.is_timestamp(item.type) and item.type.tz is None for item in table.schema):
-        return spark.createDataFrame(table)
-    return spark.createDataFrame(table, spark_schema(from_arrow_schema(table.schema)))
+        return create_frame(spark, table)
+    return create_frame(spark, table, spark_schema(from_arrow_schema(table.schema)))
 
 
 def rows_at(
@@ -48,7 +49,7 @@ def rows_at(
     if rows is None:
         return None
     fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in extra_names(work))]
-    return work.spark.createDataFrame(rows, T.StructType(fields))
+    return create_frame(work.spark, rows, T.StructType(fields))
 
 
 def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
@@ -70,7 +71,7 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
     rows = attempt("scan", work, read)
     if rows is None:
         return None
-    return work.spark.createDataFrame(rows, T.StructType(_fields(work)))
+    return create_frame(work.spark, rows, T.StructType(_fields(work)))
 
 
 def _fields(work: TableAccess) -> list[T.StructField]:

@@ -30,6 +30,7 @@ from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.memory_tables import task_url
 from txlake.spark.shipping import travelling
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.types import spark_type
 
 BASE_ID = "__txlake_base_id"
@@ -87,7 +88,8 @@ class FileValues:
             return _without_deleted(self._with_columns(spark, frame), _WORDS)
         # A subquery over the driver's rows runs no job; its value is shipped with the tasks.
         list_of_words = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
-        words_frame = spark.createDataFrame(
+        words_frame = create_frame(
+            spark,
             pa.table({_WORDS: list_of_words}),
             T.StructType([T.StructField(_WORDS, T.ArrayType(_BITS))]),
         )
@@ -98,7 +100,7 @@ class FileValues:
         if len(self._fields) == 1:
             return frame
         table = pa.Table.from_arrays(self._arrays, names=[item.name for item in self._fields])
-        lookup = F.broadcast(spark.createDataFrame(table, T.StructType(self._fields)))
+        lookup = F.broadcast(create_frame(spark, table, T.StructType(self._fields)))
         return frame.join(lookup, F.col(FILE) == F.col(_KEY), "inner")
 
 

@@ -28,6 +28,7 @@ from txlake.log.predicates import (
 )
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import all_nullable, delta_schema
 from txlake.sql.statements import (
@@ -71,7 +72,7 @@ class CollectedSource(LocalSource):
         schema = T.StructType(
             [*self.spark_schema.fields, T.StructField(SOURCE_ROW, T.LongType(), False)]
         )
-        return spark.createDataFrame(rows, schema)
+        return create_frame(spark, rows, schema)
 
 
 def collect_source(

@@ -59,6 +59,7 @@ from txlake.spark.session_zones import session_zone
 from txlake.spark.spark_errors import missing_table, spark_errors
 from txlake.spark.spark_sessions import (
     active,
+    create_frame,
     default_properties,
     is_connect,
     is_stopped,
@@ -305,7 +306,7 @@ class SparkPlane:
         return constants.constant_range(requested, lambda: self.spark)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
-        empty = self.spark.createDataFrame([], spark_schema(schema))
+        empty = create_frame(self.spark, [], spark_schema(schema))
         try:
             result = empty.select(F.expr(text).alias("value"))
             return delta_schema(result.schema).fields[0].type
@@ -366,13 +367,13 @@ class SparkPlane:
     @spark_errors()
     def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> DataFrame:
         if not any(isinstance(value, FarTime) for row in rows for value in row):
-            return self.spark.createDataFrame(list(rows), spark_schema(schema))
+            return create_frame(self.spark, list(rows), spark_schema(schema))
         columns = [
             arrow_values(values, to_arrow_type(item.type))
             for item, values in zip(schema, zip(*rows, strict=True), strict=True)
         ]
         table = pa.Table.from_arrays(columns, names=list(schema.names))
-        return self.spark.createDataFrame(table, spark_schema(schema))
+        return create_frame(self.spark, table, spark_schema(schema))
 
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
         return schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)

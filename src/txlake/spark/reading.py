@@ -33,7 +33,7 @@ from txlake.spark.manifest import Manifests
 from txlake.spark.memory_tables import task_url
 from txlake.spark.pushdown import Unfiltered
 from txlake.spark.shipping import travelling
-from txlake.spark.spark_sessions import in_session, is_connect, session_with
+from txlake.spark.spark_sessions import create_frame, in_session, is_connect, session_with
 from txlake.spark.task_split import sharing
 from txlake.spark.types import spark_schema
 
@@ -184,8 +184,8 @@ def decoded_rows(reading: Reading) -> DataFrame:
         options=dict(reading.storage_options),
     )
     urls = [reading.url_of(add) for add in reading.files.values()]
-    files = reading.spark.createDataFrame(
-        pa.table({"ordinal": pa.array(reading.files, pa.int64()), "url": urls})
+    files = create_frame(
+        reading.spark, pa.table({"ordinal": pa.array(reading.files, pa.int64()), "url": urls})
     )
     files = files.repartition(-(-len(urls) // _TASK_FILES))
     return files.mapInArrow(travelling(reading.spark, task), schema)

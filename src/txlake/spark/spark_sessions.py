@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from txlake.protocol.properties import is_known
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
@@ -68,7 +70,8 @@ def active(spark: SparkSession) -> Iterator[None]:
     """Make the session the active one of this thread in the block.
 
     By the settings of the active session Spark parses the text of an expression, whatever the
-    session of the DataFrame that it is for.
+    session of the DataFrame that it is for. After the block `SparkSession.active()` returns what
+    it returned before.
     """
     if is_connect(spark):
         yield
@@ -76,18 +79,32 @@ def active(spark: SparkSession) -> Iterator[None]:
     classic: Any = spark
     sessions = _sessions_class(classic._jvm)
     before = sessions.getActiveSession()
-    if before.contains(classic._jsparkSession):
-        yield
-        return
-    sessions.setActiveSession(classic._jsparkSession)
+    before_in_python = SparkSession._activeSession
+    is_already = before.contains(classic._jsparkSession)
+    if not is_already:
+        sessions.setActiveSession(classic._jsparkSession)
     try:
         yield
     finally:
-        if not is_stopped(spark):
+        SparkSession._activeSession = before_in_python
+        if not is_already and not is_stopped(spark):
             if before.isDefined():
                 sessions.setActiveSession(before.get())
             else:
                 sessions.clearActiveSession()
+
+
+def create_frame(
+    spark: SparkSession, rows: Sequence[object] | pa.Table, schema: T.StructType | None = None
+) -> DataFrame:
+    """Return the driver's rows as a frame, as `createDataFrame` does.
+
+    PySpark makes the session that `createDataFrame` is called on the active one; here the caller's
+    stays active, which matters where `spark` is a session that the user has never seen.
+    """
+    with active(spark):
+        frame: DataFrame = spark.createDataFrame(rows, schema)
+        return frame
 
 
 @functools.lru_cache(maxsize=4)

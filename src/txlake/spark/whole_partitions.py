@@ -22,6 +22,7 @@ from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
 from txlake.spark.bounded_text import padded_text
 from txlake.spark.spark_errors import translating
+from txlake.spark.spark_sessions import create_frame
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import spark_type
 from txlake.sql.statements import Expression, NativeColumn, condition_text
@@ -77,7 +78,7 @@ def _partitions(work: TableAccess, files: pa.Table) -> tuple[DataFrame, np.ndarr
         arrays.append(parse_column(values, item.type))
         schema.add(item.name, spark_type(item.type))
     table = pa.Table.from_arrays(arrays, names=schema.names)
-    frame = work.spark.createDataFrame(table, schema)
+    frame = create_frame(work.spark, table, schema)
     shown = (
         padded_text(F.col(quote(item.name)), item).alias(
             item.name, metadata={**visible_metadata(item), **length_metadata(item)}

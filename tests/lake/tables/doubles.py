@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import MagicMock
 
 from pyspark.sql.types import StructType
 
@@ -56,6 +57,9 @@ class FakeSpark:
     conf_values: dict[str, str] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
     refuse: Callable[[str], Exception | None] = lambda _: None
+    # The JVM whose active session is this one.
+    _jvm: MagicMock = field(default_factory=MagicMock)
+    _jsparkSession: object = None  # noqa: N815 - as PySpark names it
 
     @property
     def catalog(self) -> FakeSpark:

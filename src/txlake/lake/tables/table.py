@@ -38,6 +38,7 @@ from txlake.lake.tables.spark_catalog import catalog_entry, create_named, has_de
 from txlake.protocol.type_text import parse_columns, short_text
 from txlake.session import Session
 from txlake.session.views.notebook import card, card_or_error
+from txlake.spark.spark_sessions import create_frame
 from txlake.sql.references import Scope
 from txlake.sql.statements import (
     AddFeature,
@@ -418,7 +419,7 @@ class DeltaTable:
         """
         hours = None if retentionHours is None else float(retentionHours)
         self._executor.execute(Vacuum(table=self._table, retain_hours=hours))
-        return self._executor.spark.createDataFrame([], StructType([]))
+        return create_frame(self._executor.spark, [], StructType([]))
 
     @raises_delta_spark_errors
     def optimize(self) -> DeltaOptimizeBuilder:

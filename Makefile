@@ -36,7 +36,7 @@ EVERYWHERE := tests/where tests/lake/test_buckets.py
 ON_CONNECT := tests/lake/streaming/test_killed.py
 SHORT := tests/where
 BY_VERSION := $(SHORT) tests/local/test_caller_rows.py tests/spark/test_many_vectors.py \
-	tests/spark/test_settings_of_spark.py
+	tests/spark/test_spark_settings.py
 # Tests without Spark, those of the catalog on SQLite (a few start a PostgreSQL of their own), and not
 # those that switch a rule off and look for what is lost.
 QUICK := tests/conflict tests/log tests/protocol tests/catalog tests/storage/test_local.py

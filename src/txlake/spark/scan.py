@@ -79,7 +79,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _CachedPlan:
     """All rows of a snapshot. `names`: its columns as the JVM has them, since each costs a call."""
 
     settings: Settings
@@ -95,7 +95,7 @@ class _Planned:
 
 
 FILE_METADATA = "_metadata"
-_WHOLE: WeakKeyDictionary[Snapshot, _Planned] = WeakKeyDictionary()
+_WHOLE: WeakKeyDictionary[Snapshot, _CachedPlan] = WeakKeyDictionary()
 
 
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
@@ -115,7 +115,7 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
         return known.again()
     frame = _planned(spark, manifests, scan)
     classic: Any = frame
-    _WHOLE[snapshot] = _Planned(scan.settings, frame, classic._jseq(snapshot.schema.names))
+    _WHOLE[snapshot] = _CachedPlan(scan.settings, frame, classic._jseq(snapshot.schema.names))
     return frame
 
 

@@ -104,7 +104,7 @@ class ServedPlane(SparkPlane):
     @contextmanager
     def _uncounted(self) -> Iterator[None]:
         """Start Spark outside of the time of the statement that needs it first."""
-        watch: _Watch | None = getattr(self._threads, "watch", None)
+        watch: _StatementWatch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             watch.pause()
         try:
@@ -119,7 +119,7 @@ class ServedPlane(SparkPlane):
         kind = classic._get_j_spark_session_class(classic._jvm)
         kind.setActiveSession(classic._jsparkSession)
         self._threads.spark = spark
-        watch: _Watch | None = getattr(self._threads, "watch", None)
+        watch: _StatementWatch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             spark.sparkContext.setJobGroup(watch.group, _JOBS, interruptOnCancel=True)
 
@@ -180,7 +180,7 @@ class ServedPlane(SparkPlane):
 
         Raises Unavailable for a statement that was cancelled.
         """
-        watch = _Watch(self, f"txlake-{self.system.new_id()}", timeout_s)
+        watch = _StatementWatch(self, f"txlake-{self.system.new_id()}", timeout_s)
         self._threads.watch = watch
         with self._lock:
             spark = self._spark
@@ -251,7 +251,7 @@ class ServedPlane(SparkPlane):
             _end_jvm()
 
 
-class _Watch(threading.Thread):
+class _StatementWatch(threading.Thread):
     """Cancels a statement that is late, until it ends; ends Spark where that doesn't help."""
 
     def __init__(self, plane: ServedPlane, group: str, timeout_s: float) -> None:

@@ -1,7 +1,7 @@
 """Settings of the Spark session become rules: how its SQL text reads, and what txlake refuses.
 
 Owns which of Spark's settings matter to what txlake parses, evaluates and writes itself, and the
-list of all others (`settings_of_spark.py`), release by release. A setting that neither knows is
+list of all others (`spark_settings.py`), release by release. A setting that neither knows is
 taken for one that may change everything: Spark evaluates each text then.
 """
 
@@ -23,8 +23,8 @@ from txlake.log.text_rules import (
     StoreAssignment,
     TextRules,
 )
-from txlake.spark.settings_of_spark import SETTINGS
 from txlake.spark.spark_sessions import is_connect
+from txlake.spark.spark_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from txlake.log.text_rules import DEFAULT_RULES, StoreAssignment, TextRules
 from txlake.log.values import parse_value
 from txlake.protocol.types import Array, Primitive
 from txlake.spark.session_rules import classified, rules_of, unclassified
-from txlake.spark.settings_of_spark import SETTINGS
+from txlake.spark.spark_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def _settings_of(spark: SparkSession) -> set[str]:
 def test_every_setting_of_the_release_is_classified(spark: SparkSession) -> None:
     unknown = sorted(_settings_of(spark) - set(classified()))
     assert not unknown, (
-        f"Spark {spark.version} has settings that settings_of_spark.py lacks: put "
+        f"Spark {spark.version} has settings that spark_settings.py lacks: put "
         f"each into the part that says what txlake does about it:\n{chr(10).join(unknown)}"
     )
 

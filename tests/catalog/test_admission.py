@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import System_, User, new, version
 from tests.catalog.locking import until
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog, admission, lock_rows, lookup
 from txlake.catalog.admission import Admission, StatementTransaction
 from txlake.catalog.database import Database
@@ -215,7 +216,7 @@ def test_it_ends_when_its_holder_is_gone(user: User) -> None:
 def test_an_instant_that_was_pruned_is_refused(user: User) -> None:
     who = entrant(user)
     admitted(user, who)
-    with user.catalog._database.writing() as connection:
+    with write_transaction(user.catalog._database) as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=7))
     with pytest.raises(Unavailable, match="too old"):
         admitted(user, replace(who, is_new=False, sequence=1))

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, living, new, selected, version
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog
 from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.owners import reap_due
@@ -332,7 +333,7 @@ def test_what_one_instant_made(user: User) -> None:
     for unknown in (-1, 4):
         with pytest.raises(InvalidRequest, match=f"no instant {unknown} .* expected 0 to 3"):
             ledger.commits_at(unknown)
-    with user.catalog._database.writing() as connection:
+    with write_transaction(user.catalog._database) as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=3))
     assert ledger.commits_at(3)
     with pytest.raises(Unavailable, match="instant 2 of the lake is too old"):

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from tests.catalog.ledgers import User, execute
+from tests.catalog.open_transactions import relaxed_transaction, write_transaction
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
@@ -32,9 +33,8 @@ def database(url: str) -> Database:
 def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(database: Database) -> None:
     query = "PRAGMA synchronous" if database.is_sqlite else "SHOW synchronous_commit"
     said = []
-    for transaction in (database.writing, database.writing_relaxed):
-        with transaction() as connection:
-            said.append(connection.exec_driver_sql(query).scalar())
+    for write in (database.write, database.write_relaxed):
+        said.append(write(lambda connection: connection.exec_driver_sql(query).scalar()))
     assert said == ([2, 1] if database.is_sqlite else ["on", "off"])
     database.close()
 
@@ -43,7 +43,7 @@ def test_a_reader_sees_one_state(database: Database) -> None:
     count = sa.text("SELECT count(*) FROM txlake_facts")
     with database.reading() as reader:
         before = reader.execute(count).scalar()
-        with database.writing_relaxed() as connection:
+        with relaxed_transaction(database) as connection:
             connection.exec_driver_sql("INSERT INTO txlake_facts VALUES ('a', 'b')")
         assert reader.execute(count).scalar() == before
     with database.reading() as reader:
@@ -53,7 +53,7 @@ def test_a_reader_sees_one_state(database: Database) -> None:
 
 def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
     def fail() -> None:
-        with database.writing() as connection:
+        with write_transaction(database) as connection:
             connection.exec_driver_sql("DELETE FROM txlake_facts")
             raise KeyError
 
@@ -68,7 +68,7 @@ def test_what_is_sent_together_fails_as_one(database: Database) -> None:
     addition = Prepared(sa.insert(facts), columns=("name", "value"))
 
     def insert(*names: str) -> None:
-        with database.writing() as connection, pipelined(connection):
+        with write_transaction(database) as connection, pipelined(connection):
             for name in names:
                 addition.run(connection, name=name, value="")
 
@@ -85,7 +85,7 @@ def test_a_writer_waits_for_another_no_longer_than_it_is_told(
     url: str, database: Database, opened: Callable[[], Catalog]
 ) -> None:
     quick = Catalog(url, System(), busy_timeout_s=0.05)
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         with pytest.raises(Unavailable, match="try again"):
             quick.create_database("d")
@@ -100,12 +100,12 @@ def test_threads_of_a_process_wait_for_each_other(tmp_path: object) -> None:
 
     def write() -> None:
         try:
-            with database.writing_relaxed():
+            with relaxed_transaction(database):
                 pass
         except Unavailable as error:
             errors.append(error)
 
-    with database.writing():
+    with write_transaction(database):
         thread = threading.Thread(target=write)
         thread.start()
         thread.join(120)

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import prepared
+from tests.catalog.open_transactions import relaxed_transaction, write_transaction
 from tests.disasters.catalogs import Ratified, RestoreBackup, ratified_in
 from tests.disasters.rounds import Plan, run_round
 from tests.postgresql import PostgresServer, postgres_server
@@ -96,8 +97,8 @@ def test_a_transaction_sees_commits_that_came_while_it_waited(postgres: Postgres
     other = sa.create_engine(url)
     with other.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE heads AS SELECT 1 AS version")
-    for begin in (database.writing, database.writing_relaxed):
-        with begin() as connection:
+    for begin in (write_transaction, relaxed_transaction):
+        with begin(database) as connection:
             before = connection.exec_driver_sql("SELECT version FROM heads").scalar_one()
             with other.begin() as beside:
                 beside.exec_driver_sql("UPDATE heads SET version = version + 1")

@@ -18,6 +18,7 @@ import pytest
 
 from tests.catalog.ledgers import User
 from tests.catalog.locking import until, wants
+from tests.catalog.open_transactions import relaxed_transaction, write_transaction
 from txlake.catalog import Catalog, shielding
 from txlake.system import System
 
@@ -45,13 +46,11 @@ def test_interrupts_block_no_lake_and_lose_nothing(tmp_path: Path, count: int) -
 def test_no_transaction_is_begun_where_a_signal_may_arrive(sqlite_url: str) -> None:
     catalog = Catalog(sqlite_url, System())
     assert shielding.is_interruptible()
-    for begin in (
-        catalog._database.reading,
-        catalog._database.writing,
-        catalog._database.writing_relaxed,
-    ):
+    with pytest.raises(AssertionError, match="interrupt"):
+        catalog._database.reading().__enter__()
+    for write in (catalog._database.write, catalog._database.write_relaxed):
         with pytest.raises(AssertionError, match="interrupt"):
-            begin().__enter__()
+            write(lambda connection: None)
     catalog.close()
 
 
@@ -105,7 +104,7 @@ def test_a_connection_on_which_a_thread_was_stopped_is_closed(sqlite_url: str) -
     used: list[object] = []
 
     def use(error: BaseException | None = None) -> None:
-        with database.writing_relaxed() as connection:
+        with relaxed_transaction(database) as connection:
             used.append(connection.connection.driver_connection)
             if error is not None:
                 raise error
@@ -126,7 +125,7 @@ def test_a_database_in_memory_outlives_a_stopped_thread() -> None:
     catalog = Catalog("sqlite://", System())
 
     def empty() -> None:
-        with catalog._database.writing() as connection:
+        with write_transaction(catalog._database) as connection:
             connection.exec_driver_sql("DELETE FROM txlake_databases")
             raise Stop
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 
 import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import living
 from tests.catalog.locking import Parties, Process, blocking_locks, parties_on, table, until, wants
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import locks as locks_module
 from txlake.catalog.relations import locks, sessions
 from txlake.conflict.locking import (
@@ -64,14 +64,14 @@ def test_what_is_held_already_costs_nothing(
     a = process.party("a")
     a.takes("IX", 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(process.database, "writing_relaxed", None)
+        patch.setattr(process.database, "write_relaxed", None)
         a.takes("IX", 2, 1)
         a.takes("Sch-S")
         with pytest.raises(TypeError):
             a.takes("Sch-M")
     a.ends()
     with monkeypatch.context() as patch:
-        patch.setattr(process.database, "writing_relaxed", None)
+        patch.setattr(process.database, "write_relaxed", None)
         with pytest.raises(TypeError):  # not after the end
             a.takes("IX")
 
@@ -81,13 +81,13 @@ def test_one_database_transaction_gets_many_locks(
 ) -> None:
     a = process.party("a")
     asked = []
-    writing_relaxed = process.database.writing_relaxed
+    write_relaxed = process.database.write_relaxed
 
-    def counted() -> AbstractContextManager[sa.Connection]:
+    def counted(work: Callable[[sa.Connection], object]) -> object:
         asked.append("a transaction")
-        return writing_relaxed()
+        return write_relaxed(work)
 
-    monkeypatch.setattr(process.database, "writing_relaxed", counted)
+    monkeypatch.setattr(process.database, "write_relaxed", counted)
     a.takes("Sch-S", 1, 2, 3, 4)
     assert len(asked) == 1
 
@@ -394,7 +394,7 @@ def test_a_killed_transaction_gets_no_locks(process: Process) -> None:
 
 
 def lease_ends(process: Process, session: int) -> None:
-    with process.database.writing() as connection:
+    with write_transaction(process.database) as connection:
         over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
         connection.execute(over)
 

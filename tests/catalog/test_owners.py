@@ -100,7 +100,7 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
 def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
     user: User, other: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> None:
+    def refuse(*_: object) -> None:
         raise Unavailable("catalog: it rains")
 
     transactions = user.catalog.transactions
@@ -109,7 +109,7 @@ def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
     for one in gone:
         transactions.abandon(one)
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "write_relaxed", refuse)
         with pytest.raises(Unavailable):
             transactions.end_abandoned()
     assert [entry.id for entry in other.catalog.transactions.entries()] == gone
@@ -166,10 +166,10 @@ def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url:
 def test_leases_can_not_be_renewed_for_a_while(
     user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse() -> None:
+    def refuse(*_: object) -> None:
         raise Unavailable("catalog: it rains")
 
-    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
     user.catalog.sessions.renew()
     assert "were not renewed: catalog: it rains" in caplog.text
     monkeypatch.undo()

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import prepared
+from tests.catalog.open_transactions import relaxed_transaction, write_transaction
 from tests.disasters.catalogs import Ratified, RestoreBackup, ratified_in
 from tests.disasters.rounds import Plan, run_round
 from tests.peers import need
@@ -73,10 +74,10 @@ def test_no_setting_of_one_transaction_reaches_another(pooler: sa.URL) -> None:
     """A ratification that doesn't wait for the disk would be lost with the server."""
     database = Database(pooler, System(), busy_timeout_s=7.0)
     for _ in range(2 * CONNECTIONS):
-        with database.writing_relaxed() as connection:
+        with relaxed_transaction(database) as connection:
             assert shown(connection, "synchronous_commit") == "off"
             assert shown(connection, "lock_timeout") == "7s"
-        with database.writing() as connection:
+        with write_transaction(database) as connection:
             assert shown(connection, "synchronous_commit") == "on"
             assert shown(connection, "lock_timeout") == "7s"
     database.close()
@@ -93,10 +94,10 @@ def test_a_direct_connection_is_set_once(postgres_url: str) -> None:
     """What a server's own connection keeps costs no request in each transaction."""
     database = Database(postgres_url, System(), busy_timeout_s=7.0)
     sent: list[str] = []
-    with database.writing_relaxed():
+    with relaxed_transaction(database):
         pass
     sa.event.listen(database._light, "before_cursor_execute", lambda *given: sent.append(given[2]))
-    with database.writing_relaxed() as connection:
+    with relaxed_transaction(database) as connection:
         assert shown(connection, "synchronous_commit") == "off"
     database.close()
     assert sent == ["SHOW synchronous_commit"]

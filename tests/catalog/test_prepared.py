@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
 from txlake.catalog.prepared import Prepared, pipelined
@@ -30,7 +31,7 @@ def database(url: str) -> Database:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 1024, 1025, 3000])
 def test_a_list_has_any_length(database: Database, count: int) -> None:
     names = [f"n{number:04}" for number in range(count)]
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         ADDITION.run_all(connection, [{"name": name, "value": "v"} for name in names])
     with database.reading() as connection:
         found = AMONG.rows(connection, names=names)
@@ -62,7 +63,7 @@ def test_constants_are_kept_none_too(database: Database) -> None:
             id=sa.bindparam("one"), number=7, folded_name="x", name="X", comment=None, created_ms=1
         )
     )
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         cleared.run(connection, one="a")
         [row] = Prepared(sa.select(databases).where(databases.c.number == 7)).rows(connection)
     assert (row.id, row.number, row.name, row.comment) == ("a", 7, "X", None)
@@ -79,7 +80,7 @@ def test_values_come_back_as_what_they_are(database: Database) -> None:
         "id": "t", "number": 1, "folded_name": "t", "name": "T", "location": "/t",
         "managed": True, "created_ms": 1, "modified_ms": 2**62,
     }  # fmt: skip
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         added.run_all(connection, [row])
         [found] = Prepared(sa.select(tables)).rows(connection)
     assert found.managed is True
@@ -89,7 +90,7 @@ def test_values_come_back_as_what_they_are(database: Database) -> None:
 
 
 def test_what_is_sent_together_is_answered_in_its_order(database: Database) -> None:
-    with database.writing() as connection, pipelined(connection):
+    with write_transaction(database) as connection, pipelined(connection):
         first = AMONG.send(connection, names=["a", "b"])
         ADDITION.run_all(connection, [{"name": name, "value": "1"} for name in ("a", "b")])
         second = AMONG.send(connection, names=["a", "b"])
@@ -103,7 +104,7 @@ def test_an_error_of_the_driver_is_one_of_the_catalog(database: Database) -> Non
     row = {"transaction_id": "a", "sequence": 1, "time_ms": 1}
 
     def twice() -> None:
-        with database.writing() as connection:
+        with write_transaction(database) as connection:
             statement.run(connection, **row)
             statement.run(connection, **row)
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tests.catalog.ledgers import User, execute, selected, version
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog, place_facts, pruning
 from txlake.catalog.counter_rows import lock_sequence
 from txlake.catalog.database import CommitUnsettled
@@ -374,7 +375,7 @@ def test_heartbeats_and_new_sessions_prune(sqlite_url: str) -> None:
 def test_a_catalog_that_cannot_be_pruned_now_is_used_all_the_same(
     sqlite_user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse() -> None:
+    def refuse(*_: object) -> None:
         raise Unavailable("catalog: it rains")
 
     monkeypatch.setattr(sqlite_user.catalog._database, "reading", refuse)
@@ -386,7 +387,7 @@ def test_one_look_when_there_is_nothing_to_do(
     sqlite_user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite_user.create("a")
-    for kind in ("writing", "writing_relaxed"):
+    for kind in ("write", "write_relaxed"):
         monkeypatch.setattr(sqlite_user.catalog._database, kind, None)
     pruned(sqlite_user, 1_000)
 
@@ -424,6 +425,6 @@ def test_what_a_clone_shared_goes_with_its_folder(user: User, url: str, keeps_fi
 def test_a_table_that_is_there_shares_on(user: User) -> None:
     user.create("a")
     user.catalog.share("file:///a", ["file:///source"])
-    with user.catalog._database.writing() as connection:
+    with write_transaction(user.catalog._database) as connection:
         place_facts.forget_shared(connection, "a")
     assert user.catalog.shared_with("file:///a") == ("file:///source",)

@@ -197,11 +197,11 @@ def test_a_delayed_call_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_notes_the_database_is_not_asked(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> None:
+    def refuse(*_: object) -> None:
         raise AssertionError("it is asked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "write_relaxed", refuse)
         user.catalog.ledger.close()
 
 

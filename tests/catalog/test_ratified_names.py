@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.catalog.ledgers import User, new, selected, version
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog
 from txlake.catalog.fence import Fence
 from txlake.catalog.ratifying import Ratifier
@@ -212,7 +213,7 @@ def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
         Ratification(transaction_id=user.begin(), names=(new("a", head=1),)),
     ]
     database = user.catalog._database
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         first, second = Ratifier(database, Fence("catalog")).ratify(connection, requests)
     assert isinstance(first, Ratified)
     assert isinstance(second, InvalidRequest)

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, new, selected, version
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import prepared as prepared_statements
 from txlake.catalog import ratifying
 from txlake.catalog.fence import Fence
@@ -33,7 +34,7 @@ def user(sqlite_user: User) -> User:
 def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
     database = user.catalog._database
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         return Ratifier(database, Fence("catalog")).ratify(connection, requests)
 
 
@@ -185,7 +186,7 @@ def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> No
     user.create("a")
     made = user.write(version("a", 1))
     database = user.catalog._database
-    with database.writing() as connection:
+    with write_transaction(database) as connection:
         maker = connection.execute(
             sa.select(commits.c.transaction_id).where(commits.c.sequence == made.sequence)
         ).scalar_one()

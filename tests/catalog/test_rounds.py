@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.catalog.ledgers import System_, User, version
 from tests.catalog.locking import until
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog, lock_rows, prepared
 from txlake.catalog.admission import Admission, StatementTransaction
 from txlake.catalog.database import Database
@@ -303,7 +304,7 @@ def test_whose_instant_was_pruned_is_told_alone(user: User, pool: ThreadPoolExec
     database("a", "IX", old, user)
     user.write(version("b", 1))
     user.write(version("c", 1))
-    with user.catalog._database.writing() as connection:
+    with write_transaction(user.catalog._database) as connection:
         connection.execute(sa.insert(counters).values(name="floor", value=2))
     again = replace(old, is_new=False, sequence=1)
     newer = entrant(user, sequence=3)

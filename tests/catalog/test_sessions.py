@@ -19,7 +19,7 @@ def user(sqlite_user: User) -> User:
     return sqlite_user
 
 
-def refuse() -> None:
+def refuse(*_: object) -> None:
     raise Unavailable("catalog: it rains")
 
 
@@ -56,7 +56,7 @@ def test_without_sessions_the_database_is_not_asked(
 ) -> None:
     sessions = user.catalog.sessions
     sessions.close(user.session)
-    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
     sessions.renew()
     sessions.stop()
     assert caplog.text == ""
@@ -66,7 +66,7 @@ def test_what_can_not_be_ended_ends_by_itself(
     user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "write_relaxed", refuse)
         user.catalog.sessions.stop()
     assert f"sessions [{user.session}] end when their leases do" in caplog.text
     assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]

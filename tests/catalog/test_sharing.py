@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, selected, version
 from tests.catalog.locking import until
+from tests.catalog.open_transactions import write_transaction
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
@@ -155,7 +156,7 @@ def test_threads_of_a_process_go_in_groups(opened: Callable[[], Catalog]) -> Non
             instants.append(made.sequence)
         return instants
 
-    with catalog._database.writing() as connection:
+    with write_transaction(catalog._database) as connection:
         # While somebody has the sequence, all come together behind the first.
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         pool = ThreadPoolExecutor(8)
@@ -177,7 +178,7 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
     begun = [user.begin() for user in users]
     pool = ThreadPoolExecutor(6)
     commits = version("a", 1), version("b", 1)
-    with catalog._database.writing() as connection:
+    with write_transaction(catalog._database) as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         asked = [
             pool.submit(user.ratify, *commits, transaction_id=transaction_id)
@@ -200,7 +201,7 @@ def test_what_the_database_refuses_of_one_is_not_held_against_the_others(
     operations = ["WRITE", "\0", "WRITE"]
     begun = [user.begin() for user in users]
     pool = ThreadPoolExecutor(3)
-    with catalog._database.writing() as connection:
+    with write_transaction(catalog._database) as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         asked = []
         for number, (user, operation) in enumerate(zip(users, operations, strict=True)):

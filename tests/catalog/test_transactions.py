@@ -24,7 +24,7 @@ def user(sqlite_user: User) -> User:
     return sqlite_user
 
 
-def refuse() -> None:
+def refuse(*_: object) -> None:
     raise Unavailable("catalog: it rains")
 
 
@@ -114,7 +114,7 @@ def test_a_heartbeat_ends_what_nobody_holds(
     transactions.abandon("gone")
     session = sessions.open(holder)
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "write_relaxed", refuse)
         sessions.renew()
     assert "the next heartbeat repeats it" in caplog.text
     sessions.renew()
@@ -131,7 +131,7 @@ def test_a_session_that_was_closed_is_not_ended_again(
     sessions, holder = user.catalog.sessions, Holder()
     sessions.close(sessions.open(holder))
     del holder
-    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
     sessions.end_abandoned()
 
 
@@ -150,7 +150,7 @@ def test_a_heartbeat_keeps_no_transactions(sqlite_url: str) -> None:
 def test_without_abandoned_ones_the_database_is_not_asked(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
     assert user.catalog.transactions.end_abandoned() == []
 
 
@@ -160,7 +160,7 @@ def test_while_all_live_nobody_waits_for_who_asks_for_the_oldest(
     oldest = user.begin()
     transactions = user.catalog.transactions
     [entry] = transactions.entries()
-    monkeypatch.setattr(user.catalog._database, "writing", refuse)
+    monkeypatch.setattr(user.catalog._database, "write", refuse)
     assert entry.id == oldest
     assert transactions.others_open("").begin_ms == entry.begin_ms
 
@@ -233,7 +233,7 @@ def test_an_announced_one_that_ends_asks_for_nothing(
 ) -> None:
     transactions = user.catalog.transactions
     with monkeypatch.context() as patched:
-        for kind in ("reading", "writing_relaxed", "writing"):
+        for kind in ("reading", "write_relaxed", "write"):
             patched.setattr(user.catalog._database, kind, refuse)
         one, holder = announced(user), Holder()
         held = announced(user, holder)
@@ -275,7 +275,7 @@ def test_announced_ones_stay_so_where_the_list_failed(
 ) -> None:
     one, transactions = announced(user), user.catalog.transactions
     with monkeypatch.context() as patched:
-        patched.setattr(user.catalog._database, "writing_relaxed", refuse)
+        patched.setattr(user.catalog._database, "write_relaxed", refuse)
         with pytest.raises(Unavailable, match="it rains"):
             transactions.entries()
     assert [each.id for each in transactions.entries()] == [one]
@@ -284,7 +284,7 @@ def test_announced_ones_stay_so_where_the_list_failed(
 def test_without_announced_ones_the_database_is_not_asked(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user.catalog._database, "writing_relaxed", refuse)
+    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
     user.catalog.transactions.register_announced()
 
 

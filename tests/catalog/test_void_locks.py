@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 
 from tests.catalog.ledgers import execute, selected
 from tests.catalog.locking import Parties, Process, blocking_locks, parties_on, until, wants
+from tests.catalog.open_transactions import write_transaction
 from tests.catalog.waiting import Script, held_by
 from txlake.catalog import lock_rows
 from txlake.catalog.owners import reap
@@ -60,7 +61,7 @@ def test_a_sessions_own_locks_are_not_void(process: Process) -> None:
     process.transactions.kill("a")
 
     def look() -> None:
-        with process.database.writing() as connection:
+        with write_transaction(process.database) as connection:
             reap(process.database, connection)
 
     process.database.run_shielded(look)

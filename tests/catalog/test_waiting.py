@@ -137,7 +137,7 @@ def test_what_is_known_to_be_held_costs_nothing(
 ) -> None:
     a = process.party("a")
     a.takes("IX", 1, 2)
-    monkeypatch.setattr(process.database, "writing_relaxed", None)
+    monkeypatch.setattr(process.database, "write_relaxed", None)
     a.takes("IX", 2, 1)
     a.takes("Sch-S", 1)
     with pytest.raises(TypeError):
@@ -209,10 +209,10 @@ def test_who_only_looks_keeps_nobody_waiting(
 ) -> None:
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-M", 1)
-    writing_relaxed = process.database.writing_relaxed
+    write_relaxed = process.database.write_relaxed
     script.then(
-        lambda: monkeypatch.setattr(process.database, "writing_relaxed", None),
-        lambda: monkeypatch.setattr(process.database, "writing_relaxed", writing_relaxed),
+        lambda: monkeypatch.setattr(process.database, "write_relaxed", None),
+        lambda: monkeypatch.setattr(process.database, "write_relaxed", write_relaxed),
         a.ends,
     )
     b.takes("IX", 1, timeout_ms=-1)
@@ -259,19 +259,19 @@ def test_who_is_interrupted_asks_for_nothing_even_when_the_database_is_away(
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-M", 1)
 
-    writing_relaxed = process.database.writing_relaxed
+    write_relaxed = process.database.write_relaxed
 
-    def refuse() -> None:
+    def refuse(*_: object) -> None:
         raise Unavailable("catalog: it rains")
 
     def interrupt() -> None:
-        monkeypatch.setattr(process.database, "writing_relaxed", refuse)
+        monkeypatch.setattr(process.database, "write_relaxed", refuse)
         raise KeyboardInterrupt
 
     script.then(interrupt)
     with pytest.raises(KeyboardInterrupt):
         b.takes("IX", 1, timeout_ms=-1)
-    monkeypatch.setattr(process.database, "writing_relaxed", writing_relaxed)
+    monkeypatch.setattr(process.database, "write_relaxed", write_relaxed)
     assert held_by(b) == [(1, IX, WAIT)]
 
 

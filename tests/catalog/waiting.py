@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tests.catalog.locking import LEASE_MS, Party, Process
+from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import locks as locks_module
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
@@ -70,10 +72,10 @@ class ScriptedDatabase(Database):
 
     noted = 0
 
-    def writing_relaxed(self) -> AbstractContextManager[Connection]:
+    def write_relaxed(self, work: Callable[[Connection], Any]) -> Any:
         self.noted += 1
         assert self.noted < NOTES_MAX, "it is asked for ever"
-        return super().writing_relaxed()
+        return super().write_relaxed(work)
 
 
 class ScriptedSignal(_ChangeSignal):
@@ -120,5 +122,5 @@ def held_by(party: Party) -> list[tuple[int, LockMode, LockStatus]]:
 def lease_ends(process: Process, session: int) -> None:
     """A session wasn't heard of for longer than its lease."""
     over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
-    with process.database.writing() as connection:
+    with write_transaction(process.database) as connection:
         connection.execute(over)

@@ -109,7 +109,7 @@ def test_a_session_ends_though_its_catalog_cannot_be_reached(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def refuse(self: Database) -> None:
+    def refuse(self: Database, work: object) -> None:
         raise Unavailable("catalog: it rains")
 
     lake = txlake.connect(str(tmp_path / "warehouse"), spark=spark)
@@ -117,8 +117,8 @@ def test_a_session_ends_though_its_catalog_cannot_be_reached(
     tx = lake.begin()
     tx.sql("DELETE FROM t")
     with monkeypatch.context() as patched:
-        patched.setattr(Database, "writing_relaxed", refuse)
-        patched.setattr(Database, "writing", refuse)
+        patched.setattr(Database, "write_relaxed", refuse)
+        patched.setattr(Database, "write", refuse)
         with pytest.raises(Unavailable, match="it rains"):
             tx.commit()
         assert tx.state == "rolled back"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from tests.catalog.open_transactions import write_transaction
 from tests.session.offline import Offline
 from txlake.catalog.database import Database
 from txlake.catalog.relations import tables
@@ -510,7 +511,7 @@ def test_a_name_that_is_too_long_says_so(lake: Offline, sql: str, name: str) -> 
 
 def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
     def rename() -> None:
-        with lake.catalog._database.writing() as connection:
+        with write_transaction(lake.catalog._database) as connection:
             longer = sa.update(tables).where(tables.c.name == "t")
             connection.execute(longer.values(name=LONG, folded_name=LONG))
 

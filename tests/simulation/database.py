@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +22,7 @@ from tests.simulation.faults import FaultKind
 from tests.simulation.threads import THREADS
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.database_errors import translate_error
-from txlake.errors import Unavailable
+from txlake.errors import TxlakeError, Unavailable
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -146,6 +146,7 @@ class SimulatedDatabase(Database):
     def __init__(self, process: Process, **given: Any) -> None:
         self._process = process
         self._opened_file: int | None = None
+        self._writes = 0
         super().__init__("sqlite://", process.system, **given)
 
     @property
@@ -168,11 +169,25 @@ class SimulatedDatabase(Database):
     def reading(self) -> AbstractContextManager[Connection]:
         return self._simulated_transaction("read", is_durable=False)
 
-    def writing(self) -> AbstractContextManager[Connection]:
-        return self._simulated_transaction("write", is_durable=True)
+    def write(self, work: Callable[[Connection], Value]) -> Value:
+        return self._write(work, "write", is_durable=True)
 
-    def writing_relaxed(self) -> AbstractContextManager[Connection]:
-        return self._simulated_transaction("note", is_durable=False)
+    def write_relaxed(self, work: Callable[[Connection], Value]) -> Value:
+        return self._write(work, "note", is_durable=False)
+
+    def _write(self, work: Callable[[Connection], Value], kind: str, *, is_durable: bool) -> Value:
+        """Run the work, every third time after an attempt that is rolled back.
+
+        So does a catalog in a store when another process has written first.
+        """
+        with self._simulated_transaction(kind, is_durable=is_durable) as connection:
+            self._writes += 1
+            if self._writes % 3 == 0:
+                attempt = connection.begin_nested()
+                with suppress(TxlakeError, SQLAlchemyError):
+                    work(connection)
+                attempt.rollback()
+            return work(connection)
 
     def lease_now(self) -> sa.ColumnElement[int]:
         return self.now() if self.leases_may_step else super().lease_now()

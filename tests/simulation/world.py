@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from sqlalchemy.engine import Connection
+
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
 from tests.simulation.case import LAKE_FAULTS, Case, WorldConfig, world_config
@@ -593,10 +595,12 @@ def _empty_catalog(lake: str) -> bytes:
     """Return the bytes of a new lake's catalog."""
     catalog = Catalog("sqlite://", _FixedSystem())
 
+    def rename(connection: Connection) -> object:
+        connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
+        return connection.connection.driver_connection
+
     def named() -> bytes:
-        with catalog._database.writing() as connection:
-            connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
-            made = connection.connection.driver_connection
+        made = catalog._database.write(rename)
         assert isinstance(made, sqlite3.Connection)
         return bytes(made.serialize())
 

@@ -182,12 +182,13 @@ class Admissions:
         """Admit statements in one transaction of the database."""
         known = self._fence.newest
         ids = [request.transaction.id for request in requests]
-        with (
-            self._transactions.announced_rows(ids) as announced,
-            self._database.writing_relaxed() as connection,
-        ):
+
+        def work(connection: Connection) -> tuple[_Batch, Newest | None]:
             batch = _Batch(self._database, self._transactions, self._locks, connection, requests)
-            now = batch.admit(announced)
+            return batch, batch.admit(announced)
+
+        with self._transactions.announced_rows(ids) as announced:
+            batch, now = self._database.write_relaxed(work)
         if now is not None:
             self._fence.check(now.epoch, now.instant, known=known)
         return [statement.outcome for statement in batch.statements]

@@ -147,12 +147,14 @@ class Catalog:
             )
 
     def _make_ready(self) -> None:
-        with self._database.writing() as connection:
+        def work(connection: Connection) -> int:
             upgrade(self._database, connection)
             counter_rows.lock_sequence(connection)
             if self._lake(connection) is None:
                 set_fact(connection, _LAKE, self._system.new_id())
-            self._fence.epoch = epoch_of(connection)
+            return epoch_of(connection)
+
+        self._fence.epoch = self._database.write(work)
         self.create_database(self._default, if_not_exists=True)
 
     def _lake(self, connection: Connection) -> str | None:
@@ -181,7 +183,8 @@ class Catalog:
         """Create a database and return whether it is new. Raises InvalidRequest if the name is
         taken.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> bool:
             counter_rows.lock_sequence(connection)
             if names.database(connection, name) is not None:
                 if if_not_exists:
@@ -198,6 +201,8 @@ class Catalog:
             )
             return True
 
+        return self._database.write(work)
+
     def database(self, name: str) -> DatabaseEntry | None:
         """Return the database of that name, in any letter case; None if there is none."""
         with self._database.reading() as connection:
@@ -212,22 +217,28 @@ class Catalog:
 
     def set_isolation(self, name: str, isolation: str) -> None:
         """Set a database's isolation level. Raises InvalidRequest if there is no such database."""
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
 
+        self._database.write(work)
+
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add or replace properties of a database. Raises InvalidRequest if there is no such
         database.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             text = json.dumps({**entry.properties, **properties})
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(properties=text))
+
+        self._database.write(work)
 
     def require_droppable(self, name: str, *, cascade: bool = False) -> None:
         """Raise InvalidRequest for the default database, for a missing one, and for one that
@@ -246,13 +257,16 @@ class Catalog:
     def drop_database(self, name: str) -> None:
         """Remove an empty database. Raises InvalidRequest for any other."""
         self.require_droppable(name)
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             entry = names.require_database(connection, name)
             names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)
+
+        self._database.write(work)
 
     # Tables
 
@@ -296,9 +310,12 @@ class Catalog:
 
     def share(self, location: str, others: Collection[str]) -> None:
         """Allow the table at a location to have files in other places, as a shallow clone does."""
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             place_facts.share(connection, location, others)
+
+        self._database.write(work)
 
     def shared_with(self, location: str) -> tuple[str, ...]:
         """Return the other places in which the table at a location may have files."""
@@ -314,8 +331,7 @@ class Catalog:
 
     def new_number(self) -> int:
         """Return a number for a table that a transaction creates."""
-        with self._database.writing_relaxed() as connection:
-            return names.new_number(connection)
+        return self._database.write_relaxed(names.new_number)
 
     def tables(self, database: str) -> list[TableEntry]:
         """Return a database's tables by name. Raises InvalidRequest if there is no such

@@ -194,7 +194,8 @@ class CommitLedger:
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> bool:
             # The counter's row is locked first: reservations are made one after the other.
             first = counter_rows.next_number(connection, counter_rows.LOCK, len(table_ids))
             reap(self._database, connection)
@@ -223,7 +224,9 @@ class CommitLedger:
                     for place, row in enumerate(new)
                 ]
                 connection.execute(sa.insert(locks).values(rows))
-        return True
+            return True
+
+        return self._database.write_relaxed(work)
 
     def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
         self._publications.note(versions)
@@ -255,19 +258,25 @@ class CommitLedger:
 
         Returns False if another process has already removed the folder.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> bool:
             counter_rows.lock_sequence(connection)
             return place_facts.note_clearing(connection, table_id)
+
+        return self._database.write(work)
 
     def forget(self, table_id: str) -> None:
         """Remove a dropped table's row. Raises InvalidRequest until all its commits are noted as
         published.
         """
         self._publications.write_deferred()
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
             drop_rows.forget_table(connection, table_id)
+
+        self._database.write_relaxed(work)
 
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
         """Return the newest ratified versions, newest first."""
@@ -301,12 +310,14 @@ class CommitLedger:
 
     def _ratify_batch(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []
+
+        def work(connection: Connection) -> None:
+            nonlocal decisions
+            decisions = self._ratifier.ratify(connection, requests, notes)
+
         try:
-            with (
-                self._publications.take_deferred() as notes,
-                self._database.writing() as connection,
-            ):
-                decisions = self._ratifier.ratify(connection, requests, notes)
+            with self._publications.take_deferred() as notes:
+                self._database.write(work)
         except CommitUnsettled as error:
             decisions = list(self._resolve_unknown(requests, decisions, error))
         for decision in decisions:
@@ -348,14 +359,17 @@ class CommitLedger:
         `since`: the instant before which none of them was ratified. The lock on the sequence is
         taken first, so that every transaction that held it before has ended.
         """
+
+        def work(connection: Connection) -> Mapping[str, Ratified]:
+            self._fence.check(epoch_of(connection), counter_rows.lock_sequence(connection))
+            ratified = _read_traces(connection, transaction_ids)
+            require_traces(connection, set(transaction_ids) - set(ratified), since)
+            return ratified
+
         system, wait_ms = self._database.system, float(_WAIT_MS)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with self._database.writing() as connection:
-                    self._fence.check(epoch_of(connection), counter_rows.lock_sequence(connection))
-                    ratified = _read_traces(connection, transaction_ids)
-                    require_traces(connection, set(transaction_ids) - set(ratified), since)
-                    return ratified
+                return self._database.write(work)
             except (Unavailable, CorruptTable) as error:
                 if attempt == _ATTEMPTS or isinstance(error, CorruptTable):
                     raise OutcomeUnknown(

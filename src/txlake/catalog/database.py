@@ -47,7 +47,7 @@ class Database:
     """A database, shared by threads and processes. `url` is SQLAlchemy's.
 
     Transactions are of three kinds. `reading` waits for no writer, and no writer waits for it.
-    `writing` is durable when it returns: a ratification survives a power failure. `writing_relaxed`
+    `write` is durable when it returns: a ratification survives a power failure. `write_relaxed`
     is atomic too, but a power failure may undo the most recent ones: it is for locks and leases,
     which end with their owners anyway. Transactions are not nested, and run only in `shielded`
     work, where no signal handler runs.
@@ -105,7 +105,7 @@ class Database:
 
     @property
     def has_single_writer(self) -> bool:
-        """Whether no other transaction writes while `writing_relaxed` or `writing` is open."""
+        """Whether no other transaction writes while the work of `write` or `write_relaxed` runs."""
         return self.is_sqlite
 
     @property
@@ -129,18 +129,22 @@ class Database:
         """Return a read-only transaction, which sees one state of the database."""
         return self._transaction(self._reads, self._reading_turn)
 
-    def writing(self) -> AbstractContextManager[Connection]:
-        """Return a transaction that is durable once it has ended."""
-        return self._transaction(self._durable, self._writing_turn)
+    def write(self, work: Callable[[Connection], Value]) -> Value:
+        """Run work in a transaction that is durable when this returns, and return its result.
 
-    def writing_relaxed(self) -> AbstractContextManager[Connection]:
-        """Return a transaction that others see once it has ended, and that a power failure may
-        undo.
+        A catalog may run the work again, if another process wrote first: it changes nothing
+        outside of the transaction.
         """
-        return self._transaction(self._light, self._writing_turn)
+        with self._transaction(self._durable, self._writing_turn) as connection:
+            return work(connection)
+
+    def write_relaxed(self, work: Callable[[Connection], Value]) -> Value:
+        """Run work as `write` does, in a transaction that a power failure may undo."""
+        with self._transaction(self._light, self._writing_turn) as connection:
+            return work(connection)
 
     def turn(self) -> AbstractContextManager[object]:
-        """Return this process's turn to write, which `writing` and `writing_relaxed` take too.
+        """Return this process's turn to write, which `write` and `write_relaxed` take too.
 
         Take the turn before any lock that is held during such a transaction.
         """

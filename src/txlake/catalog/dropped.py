@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from txlake.catalog import counter_rows, names
 from txlake.catalog.database import Database
@@ -68,24 +69,31 @@ class DroppedTables:
         drop.
         """
         matches = _IS_RETAINED & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> bool:
             counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(matches).values(is_told=True)
             return connection.execute(changed).rowcount == 1
 
+        return self._database.write_relaxed(work)
+
     def clear_drop_note(self, table_id: str) -> None:
         """Record that a folder may hold no drop note any more."""
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(is_told=False))
+
+        self._database.write(work)
 
     def expire(self, table_id: str) -> bool:
         """End the retention of an expired table; return False if it isn't expired, or is back.
 
         The table stays among the ledger's dropped tables until its folder is removed.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> bool:
             counter_rows.lock_sequence(connection)
             query = self._query(_IS_RETAINED & (tables.c.id == table_id))
             row = connection.execute(query).first()
@@ -96,6 +104,8 @@ class DroppedTables:
             )
             set_fact(connection, _removed(row.dropped_from, row.name), str(row.dropped_ms))
             return True
+
+        return self._database.write(work)
 
     def removed_ms(self, database: str, name: str) -> int | None:
         """Return when the most recently removed table of that name was dropped; None if there is

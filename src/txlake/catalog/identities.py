@@ -25,12 +25,8 @@ class IdentityMarks:
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
         is_column = _is_column(table_id, column)
-        # If a power failure undid a reservation, clients that live on would use its values twice.
-        # The clients of a SQLite file are on the host that fails.
-        transaction = (
-            self._database.writing_relaxed if self._database.is_sqlite else self._database.writing
-        )
-        with transaction() as connection:
+
+        def work(connection: Connection) -> None:
             present = connection.scalar(_mark(is_column))
             if present is None and self._insert_first(connection, table_id, column, last(None)):
                 return
@@ -39,6 +35,12 @@ class IdentityMarks:
             mark = last(present)
             if mark != present:
                 connection.execute(sa.update(identities).where(is_column).values(mark=mark))
+
+        # If a power failure undid a reservation, clients that live on would use its values twice.
+        # The clients of a SQLite file are on the host that fails.
+        is_local = self._database.is_sqlite
+        write = self._database.write_relaxed if is_local else self._database.write
+        write(work)
 
     def _insert_first(self, connection: Connection, table_id: str, column: str, mark: int) -> bool:
         """Insert a column's first mark; return False if another transaction has inserted it
@@ -51,8 +53,8 @@ class IdentityMarks:
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
         is_column = _is_column(table_id, column) & (identities.c.mark == mark)
-        with self._database.writing_relaxed() as connection:
-            connection.execute(sa.update(identities).where(is_column).values(mark=earlier))
+        change = sa.update(identities).where(is_column).values(mark=earlier)
+        self._database.write_relaxed(lambda connection: connection.execute(change))
 
 
 def _is_column(table_id: str, column: str) -> sa.ColumnElement[bool]:

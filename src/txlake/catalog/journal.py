@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.relations import conflicts, sessions, transactions
@@ -55,28 +56,31 @@ class Journal:
             if conflict.evidence is None
             else json.dumps(asdict(conflict.evidence), default=str)
         )
+
+        def work(connection: Connection) -> None:
+            about = (
+                sa.select(transactions.c.number, transactions.c.begin_ms, sessions.c.process)
+                .join_from(transactions, sessions)
+                .where(transactions.c.id == transaction_id)
+            )
+            number, begin_ms, process = connection.execute(about).first() or (None,) * 3
+            noted = sa.insert(conflicts).values(
+                time_ms=self._database.now(),
+                transaction_id=transaction_id,
+                transaction_number=number,
+                begin_ms=begin_ms,
+                session_id=session_id,
+                process=process,
+                error=type(conflict).__name__,
+                message=str(conflict),
+                evidence=evidence,
+            )
+            newest = connection.execute(noted.returning(conflicts.c.id)).scalar_one()
+            too_old = conflicts.c.id <= newest - CONFLICTS_MAX
+            connection.execute(sa.delete(conflicts).where(too_old))
+
         try:
-            with self._database.writing_relaxed() as connection:
-                about = (
-                    sa.select(transactions.c.number, transactions.c.begin_ms, sessions.c.process)
-                    .join_from(transactions, sessions)
-                    .where(transactions.c.id == transaction_id)
-                )
-                number, begin_ms, process = connection.execute(about).first() or (None,) * 3
-                noted = sa.insert(conflicts).values(
-                    time_ms=self._database.now(),
-                    transaction_id=transaction_id,
-                    transaction_number=number,
-                    begin_ms=begin_ms,
-                    session_id=session_id,
-                    process=process,
-                    error=type(conflict).__name__,
-                    message=str(conflict),
-                    evidence=evidence,
-                )
-                newest = connection.execute(noted.returning(conflicts.c.id)).scalar_one()
-                too_old = conflicts.c.id <= newest - CONFLICTS_MAX
-                connection.execute(sa.delete(conflicts).where(too_old))
+            self._database.write_relaxed(work)
         except TxlakeError as error:
             _log.warning("the conflict of transaction %s isn't recorded: %s", transaction_id, error)
 

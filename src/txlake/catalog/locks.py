@@ -12,6 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
@@ -127,11 +128,11 @@ class Locks:
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
             self.note_use(transaction_id)
+        request = partial(self.request, owner=owner, requests=requests, waits=timeout_ms != 0)
         try:
             while self._not_held(owner, requests):
                 since = self.change_count
-                with self._database.writing_relaxed() as connection:
-                    result = self.request(connection, owner, requests, waits=timeout_ms != 0)
+                result = self._database.write_relaxed(request)
                 self.remember(owner, result)
                 if result.waiting is None:
                     return
@@ -154,16 +155,16 @@ class Locks:
 
     def release(self, transaction_id: str) -> None:
         """Release a transaction's locks and its turns to commit."""
-        with self._database.writing_relaxed() as connection:
-            release_locks(connection, [transaction_id])
+        self._database.write_relaxed(lambda connection: release_locks(connection, [transaction_id]))
         self.forget_owner(transaction_id)
 
     def release_session_locks(self, session_id: int, except_on: Resource) -> None:
         """Release the locks that belong to a session itself, not to a transaction, except those on
         one resource.
         """
-        with self._database.writing_relaxed() as connection:
-            lock_rows.remove_session_locks(connection, session_id, except_on)
+        self._database.write_relaxed(
+            lambda connection: lock_rows.remove_session_locks(connection, session_id, except_on)
+        )
         modes = self._granted.get(session_id, {})
         self._granted[session_id] = {
             resource: mode for resource, mode in modes.items() if resource == except_on
@@ -373,14 +374,15 @@ class Locks:
                     raise self._timeout(connection, request, timeout_ms)
                 is_long = system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS
                 self._require_other_threads(connection, request, ahead, is_long=is_long)
-            if not ahead:
-                with self._database.writing_relaxed() as connection:
-                    lock_rows.lock_queue(connection)
-                    is_granted = self._try_grant(connection, request)
-                if is_granted:
-                    self.remember(request.owner, LockResult([request]))
-                    return
+            if not ahead and self._database.write_relaxed(partial(self._grant, request=request)):
+                self.remember(request.owner, LockResult([request]))
+                return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
+
+    def _grant(self, connection: Connection, request: Queued) -> bool:
+        """Lock the queue and grant a waiting request as `_try_grant` does."""
+        lock_rows.lock_queue(connection)
+        return self._try_grant(connection, request)
 
     def _blockers_of(self, connection: Connection, waiting: Queued) -> list[Queued]:
         """Return the requests that a request waits for.
@@ -413,8 +415,8 @@ class Locks:
     def withdraw(self, owner: Owner) -> None:
         """Remove the owner's requests that aren't granted."""
         # If the database can't be reached, the rows go with their transaction or session.
-        with contextlib.suppress(Unavailable), self._database.writing_relaxed() as connection:
-            lock_rows.withdraw(connection, owner)
+        with contextlib.suppress(Unavailable):
+            self._database.write_relaxed(lambda connection: lock_rows.withdraw(connection, owner))
         self._changes.notify()
 
     def _timeout(self, connection: Connection, request: Queued, timeout_ms: int) -> LockTimeout:

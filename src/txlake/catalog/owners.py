@@ -122,8 +122,7 @@ def reap_due(database: Database, since_ms: int = 0) -> None:
     with database.reading() as connection:
         if connection.execute(due).first() is None:
             return
-    with database.writing() as connection:
-        reap(database, connection, since_ms=since_ms)
+    database.write(lambda connection: reap(database, connection, since_ms=since_ms))
 
 
 def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:

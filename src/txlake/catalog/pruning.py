@@ -64,7 +64,8 @@ class Pruner:
             floor, new = self._floors(connection)
         if new - floor < max(1, self._commits_kept // 10):
             return False
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> bool:
             lock_sequence(connection)  # no other transaction ratifies or inserts the floor
             floor, new = self._floors(connection)
             if new <= floor:
@@ -72,7 +73,9 @@ class Pruner:
             change = sa.update(counters).where(counters.c.name == _FLOOR).values(value=new)
             if connection.execute(change).rowcount == 0:
                 connection.execute(sa.insert(counters).values(name=_FLOOR, value=new))
-        return True
+            return True
+
+        return self._database.write(work)
 
     def _floors(self, connection: Connection) -> tuple[int, int]:
         """Return the present floor, and the highest floor that is allowed now."""
@@ -83,7 +86,8 @@ class Pruner:
 
     def _delete_stale(self) -> bool:
         """Delete a batch of rows below the floor; return whether there may be more."""
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> bool:
             # Locked, so that processes prune one after the other: two that delete the same rows
             # would wait for each other row by row.
             floor = int(connection.execute(_floor().with_for_update()).scalar_one())
@@ -91,7 +95,9 @@ class Pruner:
                 connection.execute(deletion).rowcount
                 for deletion in (_delete_superseded(floor), _delete_bare(floor))
             ]
-        return max(counts) == _BATCH_ROWS
+            return max(counts) == _BATCH_ROWS
+
+        return self._database.write_relaxed(work)
 
 
 def floor_of(connection: Connection) -> int:

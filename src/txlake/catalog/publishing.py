@@ -172,13 +172,13 @@ class Publications:
         """Write the deferred notes. Raises Unavailable, and as `Fence.check_epoch`."""
         if not self._deferred:
             return
-        with (
-            self._database.turn(),
-            self.take_deferred() as notes,
-            self._database.writing_relaxed() as connection,
-        ):
+
+        def work(connection: Connection) -> None:
             rows = self._lock_tables(connection, {note.table_id for note in notes})
             self._advance(connection, rows, confirmed_versions(connection, notes))
+
+        with self._database.turn(), self.take_deferred() as notes:
+            self._database.write_relaxed(work)
 
     def close(self) -> None:
         """Write the deferred notes, log if that fails, and write none later."""
@@ -196,8 +196,11 @@ class Publications:
         for request in requests:
             for table_id, versions in request.items():
                 by_table.setdefault(table_id, []).append(versions)
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> None:
             self._advance(connection, self._lock_tables(connection, by_table), by_table)
+
+        self._database.write_relaxed(work)
         return [True] * len(requests)
 
     def _lock_tables(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:

@@ -76,7 +76,8 @@ class Recovery:
         Raises InvalidRequest if the catalog is another lake's and has tables.
         """
         others = sa.select(sessions.c.id).where(sessions.c.id != session_id).with_for_update()
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> tuple[int, int]:
             # Sessions are locked before the sequence, as in all transactions that lock both.
             end_sessions(connection, connection.scalars(others.order_by(sessions.c.id)).all())
             sequence = max(counter_rows.lock_sequence(connection), self._fence.newest)
@@ -87,8 +88,10 @@ class Recovery:
             # Instants and the session number that this process has used aren't given out again.
             counter_rows.set_sequence(connection, sequence)
             counter_rows.raise_number(connection, SESSION_COUNTER, session_id)
-        self._fence.epoch, self._fence.newest = epoch, sequence
-        return epoch
+            return epoch, sequence
+
+        self._fence.epoch, self._fence.newest = self._database.write(work)
+        return self._fence.epoch
 
     def require(self, epoch: int) -> None:
         """Raise Unavailable if another recovery has begun. `epoch`: the one that `begin`
@@ -102,9 +105,12 @@ class Recovery:
 
         `epoch`: the one that `begin` returned. Raises Unavailable if another recovery has begun.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             self._lock(connection, epoch)
             remove_fact(connection, _RECOVERING)
+
+        self._database.write(work)
 
     def table_states(self) -> list[TableState]:
         """Return the states of attached tables, and of dropped ones that stay as path tables.
@@ -176,7 +182,8 @@ class Recovery:
 
         Raises Unavailable if another recovery has begun.
         """
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> int:
             sequence = self._lock(connection, epoch) + 1
             now_ms = self._database.now_ms(connection)
             of_table = commits.c.table_id == table_id
@@ -201,7 +208,9 @@ class Recovery:
             changed = sa.update(tables).where(tables.c.id == table_id)
             connection.execute(changed.values(head=head, published=head))
             counter_rows.set_sequence(connection, sequence)
-            self._fence.newest = sequence
+            return sequence
+
+        self._fence.newest = self._database.write(work)
 
     def _lock(self, connection: Connection, epoch: int) -> int:
         """Lock the sequence and return the newest instant. Raises Unavailable unless the epoch is

@@ -95,9 +95,13 @@ class Sessions:
         """Open a session and return its number. The session ends when `holder` is
         garbage-collected.
         """
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> int:
             session_id = next_number(connection, SESSION_COUNTER)
             self._insert(connection, session_id)
+            return session_id
+
+        session_id = self._database.write_relaxed(work)
         with self._changing:
             self._open.add(session_id)
         if holder is not None:
@@ -110,8 +114,7 @@ class Sessions:
         """End a session with its transactions and locks."""
         with self._changing:
             self._open.discard(session_id)
-        with self._database.writing_relaxed() as connection:
-            end_sessions(connection, [session_id])
+        self._database.write_relaxed(lambda connection: end_sessions(connection, [session_id]))
         self._resources.forget(session_id)
 
     def end_abandoned(self) -> None:
@@ -155,8 +158,9 @@ class Sessions:
         if not session_ids:
             return
         try:
-            with self._database.writing_relaxed() as connection:
-                renewed = self.send_renewal(connection, session_ids)()
+            renewed = self._database.write_relaxed(
+                lambda connection: self.send_renewal(connection, session_ids)()
+            )
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", session_ids, error)
             return
@@ -177,8 +181,7 @@ class Sessions:
         if not session_ids:
             return
         try:
-            with self._database.writing_relaxed() as connection:
-                end_sessions(connection, session_ids)
+            self._database.write_relaxed(lambda connection: end_sessions(connection, session_ids))
         except TxlakeError as error:
             _log.warning("sessions %s end when their leases do: %s", session_ids, error)
 

@@ -188,8 +188,7 @@ class Transactions:
         with self._database.turn(), self._registering:
             rows = list(self._announced.values())
             if rows:
-                with self._database.writing_relaxed() as connection:
-                    self.register(connection, rows)
+                self._database.write_relaxed(lambda connection: self.register(connection, rows))
             self._forget_announced(rows)
 
     def hold(self, transaction_id: str, holder: object) -> None:
@@ -235,8 +234,9 @@ class Transactions:
         """Record the isolation level that an open transaction now has."""
         self.register_announced()
         change = sa.update(transactions).where(transactions.c.id == transaction_id)
-        with self._database.writing_relaxed() as connection:
-            connection.execute(change.values(isolation=isolation))
+        self._database.write_relaxed(
+            lambda connection: connection.execute(change.values(isolation=isolation))
+        )
 
     def pin(self, transaction_id: str) -> int:
         """Make an open transaction read the lake's newest instant, and return the instant.
@@ -245,11 +245,14 @@ class Transactions:
         """
         self.register_announced()
         known = self._fence.newest
-        with self._database.writing_relaxed() as connection:
+
+        def work(connection: Connection) -> int:
             now = connection.execute(INSTANT).one()
             self.set_instant(connection, [transaction_id], now.value)
             self._fence.check(now.epoch, now.value, known=known)
-        return int(now.value)
+            return int(now.value)
+
+        return self._database.write_relaxed(work)
 
     def set_instant(
         self, connection: Connection, transaction_ids: Collection[str], sequence: int
@@ -261,8 +264,9 @@ class Transactions:
     def end(self, transaction_id: str) -> None:
         """End a transaction with its locks and reservations, if it is open."""
         if not self._withdraw(transaction_id):
-            with self._database.writing_relaxed() as connection:
-                end_transactions(connection, [transaction_id])
+            self._database.write_relaxed(
+                lambda connection: end_transactions(connection, [transaction_id])
+            )
         self._resources.forget(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
@@ -285,8 +289,9 @@ class Transactions:
             transaction_id for transaction_id in abandoned if not self._withdraw(transaction_id)
         ]
         if registered:
-            with self._database.writing_relaxed() as connection:
-                end_transactions(connection, registered)
+            self._database.write_relaxed(
+                lambda connection: end_transactions(connection, registered)
+            )
         for transaction_id in abandoned:
             self._resources.forget(transaction_id)
         return abandoned
@@ -300,14 +305,17 @@ class Transactions:
         Returns False if it isn't open.
         """
         self.register_announced()
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> bool:
             # With the queue locked no request of the transaction is added or granted meanwhile.
             lock_rows.lock_queue(connection)
             change = sa.update(transactions).where(transactions.c.id == transaction_id)
             if connection.execute(change.values(state=KILLED)).rowcount == 0:
                 return False
             release_locks(connection, [transaction_id])
-        return True
+            return True
+
+        return self._database.write(work)
 
     def require_unkilled(self, transaction_id: str) -> None:
         """Raise Unavailable if the transaction was killed."""
@@ -360,8 +368,7 @@ class Transactions:
         )
 
     def _begin_batch(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        with self._database.writing_relaxed() as connection:
-            return self.register(connection, rows)
+        return self._database.write_relaxed(lambda connection: self.register(connection, rows))
 
 
 def _row(

@@ -94,7 +94,8 @@ class Views:
         database.
         """
         names.check_name(name)
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
@@ -115,6 +116,8 @@ class Views:
                 )
             )
 
+        self._database.write(work)
+
     def change(
         self,
         view_id: str,
@@ -126,7 +129,8 @@ class Views:
         schema: ViewSchema | None = None,
     ) -> None:
         """Replace a view's query. Raises InvalidRequest if the view was dropped."""
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             self._update(
                 connection,
@@ -137,18 +141,23 @@ class Views:
                 properties=_encoded_properties(properties, schema),
             )
 
+        self._database.write(work)
+
     def rename(self, view_id: str, database: str, name: str) -> None:
         """Give a view another name. Raises InvalidRequest if that is taken or too long, the
         database is missing, or the view was dropped.
         """
         names.check_name(name)
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             owner = names.require_database(connection, database)
             _require_free(connection, owner, name)
             self._update(
                 connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
             )
+
+        self._database.write(work)
 
     def _update(self, connection: Connection, view_id: str, **values: object) -> None:
         changed = sa.update(views).where(views.c.id == view_id)
@@ -158,9 +167,12 @@ class Views:
 
     def drop(self, view_id: str) -> None:
         """Drop a view, if it still exists."""
-        with self._database.writing() as connection:
+
+        def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
             connection.execute(sa.delete(views).where(views.c.id == view_id))
+
+        self._database.write(work)
 
 
 def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:

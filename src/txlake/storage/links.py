@@ -15,8 +15,9 @@ def symlink_target(root: str, folder: str) -> str | None:
     None.
 
     Both arguments and the result are canonical URLs. A folder is at its own place when no symbolic
-    link stands between the root and it; how the root itself is reached doesn't matter. Folders of
-    other stores are always at their own place.
+    link stands between the root and it; how the root itself is reached doesn't matter. A local
+    folder that isn't below the root has its real URL returned too, with or without links. Folders
+    of other stores are always at their own place.
     """
     root_path, path = local_path(root), local_path(folder)
     if root_path is None or path is None:

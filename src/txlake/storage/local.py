@@ -67,11 +67,15 @@ class LocalStore:
         return True
 
     def get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises FileNotFoundError."""
         file = self._file(path)
         with _Reading(file), open(file, "rb") as stream:
             return stream.read()
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer at the file's end. Raises
+        FileNotFoundError.
+        """
         file = self._file(path)
         with _Reading(file), open(file, "rb", buffering=0) as stream:
             parts: list[bytes] = []
@@ -84,6 +88,7 @@ class LocalStore:
             return b"".join(parts)
 
     def head(self, path: str) -> StoredObject | None:
+        """Return the file's size and time; None if it is missing or isn't a regular file."""
         file = self._file(path)
         with _Translating("read", file):
             try:
@@ -92,17 +97,26 @@ class LocalStore:
                 return None
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Yield the regular files below the folder `prefix` by path, without temporary files."""
         path = prefix.rstrip("/")
         folder = self._file(path) if path else self._root
         return _listed(folder, path, start_after or "", frozenset())
 
     def put(self, path: str, data: bytes) -> None:
+        """Write the file whole, replacing an existing one, and sync it and its folder to
+        the disk.
+        """
         file = self._file(path)
         with _Translating("write", file), _temporary(file, data) as temporary:
             os.replace(temporary, file)
             sync_folder(os.path.dirname(file))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Create the file unless it exists, synced to the disk; UNKNOWN if its folder can't be
+        synced.
+
+        Raises InvalidRequest if the file system can't create a file without overwriting another.
+        """
         file = self._file(path)
         with _Translating("write", file), _temporary(file, data) as temporary:
             is_mine = _publish(temporary, file)
@@ -116,11 +130,15 @@ class LocalStore:
             return PutOutcome.CREATED if is_mine else PutOutcome.EXISTS
 
     def put_unsynced(self, path: str, data: bytes) -> None:
+        """Create the file unless it exists, without syncing it to the disk."""
         file = self._file(path)
         with _Translating("write", file), _temporary(file, data, is_synced=False) as temporary:
             _publish(temporary, file)
 
     def delete(self, paths: Iterable[str]) -> None:
+        """Delete the files, except folders, missing files, and files that a link puts outside the
+        root.
+        """
         outside = functools.cache(self._is_outside)
         for path in paths:
             file = self._file(path)
@@ -137,6 +155,9 @@ class LocalStore:
                         raise
 
     def sweep(self, prefix: str, before_ms: int) -> None:
+        """Delete the temporary files below `prefix`, at any depth, that are older than
+        `before_ms`.
+        """
         path = prefix.rstrip("/")
         folder = self._file(path) if path else self._root
         with _Translating("clean up", folder):
@@ -148,11 +169,15 @@ class LocalStore:
                             os.unlink(file)
 
     def ensure_safe(self) -> None:
+        """Test put-if-absent once per folder, and remove the probe's folder."""
         if self._proof.ensure(self):
             with suppress(OSError):
                 os.rmdir(self._file(PROBE_FOLDER))  # only while no other process tries the store
 
     def at(self, path: str) -> LocalStore:
+        """Return the store of the folder `path` below this one, with the same self-test; '' is this
+        one.
+        """
         folder = path.rstrip("/")
         return LocalStore(
             StoreRoot(StoreKind.LOCAL, "", self._file(folder) if folder else self._root),
@@ -172,8 +197,10 @@ class LocalStore:
 
 
 def translate_error(error: OSError, action: str, file: str) -> TxlakeError:
-    """Return txlake's error for one of the operating system's, after a failed `action` on
-    `file`.
+    """Return txlake's error for one of the operating system's, after a failed `action` on `file`.
+
+    It is an InvalidRequest with advice if a repetition would fail too (no space, no permission),
+    else Unavailable.
     """
     reason = error.strerror or str(error)
     if error.errno in _ADVICE:
@@ -213,6 +240,7 @@ class _Reading(_Translating):
 
 
 def _stored(path: str, status: os.stat_result) -> StoredObject | None:
+    """Return the entry of a regular file; None for anything else."""
     if not stat.S_ISREG(status.st_mode):
         return None
     return StoredObject(path, status.st_size, status.st_mtime_ns // 1_000_000)
@@ -224,7 +252,8 @@ def _listed(
     """Yield the files below `folder`, whose path in the store is `path`, sorted by path.
 
     A folder sorts as its name with the slash, so that walking it in place keeps the whole order.
-    `above` has the folders on the way down: a symbolic link back to one of them is not followed.
+    `above` has the device and inode of the folders on the way down: a symbolic link back to one of
+    them is not followed. A missing folder has no files.
     """
     with _Translating("list", folder):
         try:
@@ -291,6 +320,10 @@ def _temporary(file: str, data: bytes, *, is_synced: bool = True) -> Iterator[st
 
 
 def _create_beside(file: str) -> tuple[str, int]:
+    """Create an empty temporary file in the folder of `file`, which is made if missing.
+
+    Returns the temporary file's path and its open descriptor, which the caller closes.
+    """
     folder = os.path.dirname(file)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for _ in range(_CREATE_ATTEMPTS_MAX):
@@ -303,7 +336,7 @@ def _create_beside(file: str) -> tuple[str, int]:
 
 
 def make_folders(folder: str) -> None:
-    """Create `folder` and its missing parents, each one durable."""
+    """Create `folder` and its missing parents, each one durable. Raises OSError."""
     missing: list[str] = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -318,7 +351,9 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the folder's list of files survive a power cut."""
+    """Make the folder's list of files survive a power cut. Raises OSError, but not where the file
+    system can't sync folders at all.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -331,7 +366,11 @@ def sync_folder(folder: str) -> None:
 
 
 def _publish(temporary: str, file: str) -> bool:
-    """Give the finished `temporary` its final name; return False if the name is taken."""
+    """Give the finished `temporary` the name `file`; return False if that is taken.
+
+    The temporary name may remain, for the caller to remove. Raises InvalidRequest if the file
+    system has no way that never overwrites, else OSError.
+    """
     try:
         os.link(temporary, file)
     except FileExistsError:
@@ -345,7 +384,10 @@ def _publish(temporary: str, file: str) -> bool:
 
 
 def _rename_without_replacing(temporary: str, file: str) -> bool:
-    """Publish by a rename that never overwrites, on file systems without hard links."""
+    """Rename `temporary` to `file` where there are no hard links; return False if `file` exists.
+
+    Raises InvalidRequest if the file system has no such rename, OSError if it fails.
+    """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None or not sys.platform.startswith("linux"):
         raise _no_safe_name(file)
@@ -361,6 +403,7 @@ def _rename_without_replacing(temporary: str, file: str) -> bool:
 
 
 def _no_safe_name(file: str) -> InvalidRequest:
+    """Return the error for a file system on which a new file may overwrite another."""
     return InvalidRequest(
         f"can't write {file}: the file system has neither hard links nor a rename that refuses to "
         "overwrite, so it is unsafe for commits; use a folder on another file system"

@@ -121,7 +121,10 @@ def canonical_url(location: str | os.PathLike[str]) -> str:
 
 
 def local_path(url: str) -> str | None:
-    """Return the absolute local path, decoded, of a `file:` URL; None for any other text."""
+    """Return the absolute local path, decoded, of a `file:` URL; None for any other text.
+
+    Raises InvalidRequest for a `file:` URL of another host or without a folder.
+    """
     found = _SCHEME.match(url)
     if found is None or found[1].lower() != "file" or not found[2].startswith("/"):
         return None
@@ -158,6 +161,9 @@ def _local(path: str) -> StoreRoot:
 
 
 def _file_url(url: str, rest: str) -> StoreRoot:
+    """Parse a `file:` URL, where `rest` follows the colon, into a local root. Raises InvalidRequest
+    for the URL of another host, without a folder, or with NUL.
+    """
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
         if host not in {"", "localhost"}:
@@ -174,6 +180,11 @@ def _file_url(url: str, rest: str) -> StoreRoot:
 
 
 def _memory_url(url: str, rest: str) -> StoreRoot:
+    """Parse a `memory:` URL, where `rest` follows the colon. The name is `default` if the URL has
+    none.
+
+    Raises InvalidRequest if no slash follows the colon, or the folder isn't valid.
+    """
     if rest and not rest.startswith("/"):
         raise InvalidRequest(
             f"{url!r} is ambiguous: write memory://{rest} for a store in memory, "
@@ -187,6 +198,10 @@ def _memory_url(url: str, rest: str) -> StoreRoot:
 
 
 def _cloud_url(url: str, scheme: str, rest: str) -> StoreRoot:
+    """Parse a bucket's URL, where `rest` follows the slashes and `scheme` is the canonical one.
+
+    Raises InvalidRequest if it has credentials or no bucket, or its folder isn't valid.
+    """
     bucket, _, path = rest.partition("/")
     user, at, host = bucket.rpartition("@")
     if (at and scheme != "abfss") or ":" in user:
@@ -199,6 +214,9 @@ def _cloud_url(url: str, scheme: str, rest: str) -> StoreRoot:
 
 
 def _hdfs_url(url: str, scheme: str, rest: str) -> StoreRoot:
+    """Parse a URL in HDFS, where `rest` follows the slashes. Raises InvalidRequest if it has a user
+    or no host, or its folder isn't valid.
+    """
     host, _, path = rest.partition("/")
     if "@" in host:
         raise InvalidRequest(
@@ -210,6 +228,11 @@ def _hdfs_url(url: str, scheme: str, rest: str) -> StoreRoot:
 
 
 def _folder(url: str, path: str) -> str:
+    """Return a URL's path, decoded and without slashes at its ends; '' for the root.
+
+    Raises InvalidRequest, which names `url` without its user, for a path that `validate_path`
+    refuses.
+    """
     folder = unquote(path).strip("/")
     if not folder:
         return ""

@@ -67,7 +67,7 @@ class Backend:
 
 @functools.cache
 def memory_backend(name: str) -> Backend:
-    """Return the store in memory of this name, one for the process."""
+    """Return the store in memory of this name: one for the process, empty at the first call."""
     memory = MemoryStore()
     return Backend(memory, memory)
 
@@ -106,12 +106,16 @@ class BucketStore:
         return self._place.kind is StoreKind.MEMORY
 
     def get(self, path: str) -> bytes:
+        """Return the object's bytes. Raises FileNotFoundError."""
         key = self._key(path)
         return self._call(
             "read", path, lambda: obstore.get(self._backend.patient, key).bytes().to_bytes()
         )
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer at the object's end. Raises FileNotFoundError,
+        except for a length of 0.
+        """
         key = self._key(path)
         if length <= 0:
             return b""
@@ -128,6 +132,7 @@ class BucketStore:
         return self._call("read", path, work)
 
     def head(self, path: str) -> StoredObject | None:
+        """Return the object's size and time, or None when it doesn't exist."""
         key = self._key(path)
         try:
             found = self._call("read", path, lambda: obstore.head(self._backend.patient, key))
@@ -136,6 +141,9 @@ class BucketStore:
         return StoredObject(path, found["size"], _modified_ms(found))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Yield all objects below the folder `prefix` by path, after all pages of the list were
+        read.
+        """
         path = prefix.rstrip("/")
         folder = self._key(path) if path else self._folder
         after = join_path(self._folder, start_after) if start_after else None
@@ -161,6 +169,11 @@ class BucketStore:
         self._call("write", path, lambda: obstore.put(self._backend.patient, key, data))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Create the object unless it exists, by one request that is never repeated.
+
+        Returns CREATED only after the object was seen with these bytes. UNKNOWN: the reply was
+        lost, or that check found something else.
+        """
         key = self._key(path)
 
         def work() -> PutOutcome:
@@ -184,6 +197,7 @@ class BucketStore:
         return self._call("write", path, work)
 
     def put_unsynced(self, path: str, data: bytes) -> None:
+        """Create the object unless it exists, repeating failed requests."""
         key = self._key(path)
 
         def work() -> None:
@@ -193,6 +207,9 @@ class BucketStore:
         self._call("write", path, work)
 
     def delete(self, paths: Iterable[str]) -> None:
+        """Delete the objects, 1,000 in one request where the store can; a missing one is no
+        error.
+        """
         rest = iter(paths)
         while batch := list(islice(rest, _DELETE_BATCH)):
             try:
@@ -209,6 +226,7 @@ class BucketStore:
         self._backend.proof.ensure(self)
 
     def at(self, path: str) -> BucketStore:
+        """Return the store of the folder `path`, or of this one for ''; both share the clients."""
         below = path.rstrip("/")
         folder = self._key(below) if below else self._folder
         return BucketStore(StoreRoot(self._place.kind, self._place.base, folder), self._backend)
@@ -217,6 +235,9 @@ class BucketStore:
         return f"BucketStore({self._url!r})"
 
     def _key(self, path: str) -> str:
+        """Return the object's key in the bucket. Raises InvalidRequest for a path that isn't below
+        the root, and on Azure for one with a backslash.
+        """
         key = join_path(self._folder, validate_path(path))
         if "\\" in key and self._place.base.startswith(_AZURE):
             raise InvalidRequest(
@@ -242,6 +263,14 @@ class BucketStore:
         self._call("delete", paths[0], lambda: obstore.delete(self._backend.patient, keys))
 
     def _call(self, action: str, path: str, work: Callable[[], T]) -> T:
+        """Return the result of `work`, which calls obstore, and translate its errors without
+        credentials.
+
+        Raises:
+            FileNotFoundError: the object is missing, for the actions 'read' and 'delete'.
+            InvalidRequest: the store refused.
+            Unavailable: the request may have failed for a while only.
+        """
         try:
             return work()
         except LIBRARY_ERRORS as error:
@@ -256,6 +285,10 @@ class BucketStore:
 
 @functools.lru_cache(maxsize=64)
 def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> Backend:
+    """Make the clients of the bucket at `base`. Calls with equal options share one result.
+
+    Raises InvalidRequest if an option isn't known or its value can't be used.
+    """
     options = {name: str(value) for name, value in storage_options}
     secrets = secrets_of(options)
     retries = retries_of(options)
@@ -270,6 +303,9 @@ def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> B
 
 
 def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
+    """Make obstore's client of a bucket, which repeats failed requests `retries` times within 60
+    seconds. Raises obstore's errors.
+    """
     retry: RetryConfig = {
         "max_retries": retries,
         "retry_timeout": timedelta(seconds=60),

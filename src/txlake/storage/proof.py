@@ -28,7 +28,7 @@ class Proof:
         self._found = False
 
     def ensure(self, store: Store) -> bool:
-        """Test `store` unless that was done before; return whether the test ran now.
+        """Test `store` unless a test has succeeded before; return whether the test ran now.
 
         Raises:
             InvalidRequest: the store overwrites, or refuses the probe.
@@ -48,7 +48,8 @@ def try_store(store: Store) -> None:
     """Put a probe object twice, if absent, and delete it.
 
     Raises:
-        InvalidRequest: the second put was not refused, or it replaced the first one's bytes.
+        InvalidRequest: the second put was not refused, or replaced the first one's bytes, or the
+            store refuses the probe.
         Unavailable: the store can't be reached, or replies got lost.
     """
     # A name that no other process uses. It never reaches a log, so a replay needn't fix it.
@@ -72,6 +73,7 @@ def try_store(store: Store) -> None:
 
 
 def _clean_up(store: Store, path: str) -> None:
+    """Delete the probe; only log a warning if that fails."""
     try:
         store.delete([path])
     except (InvalidRequest, Unavailable) as error:
@@ -84,6 +86,7 @@ def _undecided(store: Store) -> Unavailable:
 
 
 def _unsafe(store: Store, found: str) -> InvalidRequest:
+    """Return the error for a store whose put-if-absent overwrites, with what was `found`."""
     return InvalidRequest(
         f"the store {store.url} is unsafe: {found}. Expected: the second one is refused. Two "
         "writers would overwrite each other's commits, so nothing is committed there. Use a "

@@ -34,9 +34,7 @@ class RequestOutcome(Enum):
 
 
 def request_outcome(error: Exception) -> RequestOutcome:
-    """Classify an error of obstore's. In doubt the outcome is LOST: it may have been
-    carried out.
-    """
+    """Classify an error of obstore's; LOST in doubt, as the request may have been carried out."""
     text = str(error)
     status = http_status(error)
     if isinstance(
@@ -64,21 +62,23 @@ def request_outcome(error: Exception) -> RequestOutcome:
 
 
 def http_status(error: Exception) -> int | None:
-    """Return the HTTP status of the server's reply; None without one."""
+    """Return the HTTP status that an error's text names; None without one."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def is_missing_object(error: Exception) -> bool:
-    """Return whether the bucket exists but has no such object."""
+    """Return whether an error says that the bucket exists but has no such object."""
     return isinstance(error, FileNotFoundError) and not _is_missing_bucket(error)
 
 
 def translate_error(
     error: Exception, action: str, url: str, secrets: frozenset[str]
 ) -> TxlakeError:
-    """Return txlake's error for one of obstore's, after a failed `action` on the object
-    at `url`.
+    """Return txlake's error for one of obstore's, after a failed `action` on the object at `url`.
+
+    It is an InvalidRequest with advice for a refused request, else Unavailable. Its text has no
+    credentials.
     """
     begin = f"can't {action} {redact(url, secrets)}: {reason_of(error, secrets)}"
     if request_outcome(error) is RequestOutcome.REFUSED:
@@ -87,7 +87,9 @@ def translate_error(
 
 
 def reason_of(error: Exception, secrets: frozenset[str]) -> str:
-    """Return the error's text on one line, bounded, without credentials and the library's dump."""
+    """Return the error's text on one line of at most 600 characters, without credentials and the
+    library's dump.
+    """
     # Redact before cutting: half a secret is not recognised.
     text = redact(str(error).split(_DEBUG_PART)[0], secrets)
     return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
@@ -101,6 +103,7 @@ def without_credentials(error: Exception, secrets: frozenset[str]) -> Exception:
 
 
 def _advice(error: Exception) -> str:
+    """Return what the caller can do about a refused request, as the end of a message."""
     text = str(error)
     if _is_missing_bucket(error):
         return "create the bucket, or correct its name"

@@ -12,7 +12,11 @@ _NAME_NODE = re.compile(r"dfs\.namenode\.(https?)-address(?:\..*)?")
 
 
 def hdfs_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the storage options for Hadoop's settings; other settings are Spark's alone."""
+    """Return the storage options for Hadoop's settings.
+
+    Only the name nodes' HTTP addresses count (`dfs.namenode.http-address` and the like): they
+    become `webhdfs_endpoint`. Without one the result is empty.
+    """
     endpoints = [
         f"{node[1]}://{address}"
         for key, address in settings.items()

@@ -115,16 +115,21 @@ class HdfsStore:
         return False
 
     def get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises FileNotFoundError."""
         file = self._file(path)
         return self._read(path, lambda: self._client.read(file))
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return `length` bytes from `offset`, fewer at the file's end. Raises FileNotFoundError,
+        except for a length of 0.
+        """
         file = self._file(path)
         if length <= 0:
             return b""
         return self._read(path, lambda: self._client.read_range(file, offset, length))
 
     def head(self, path: str) -> StoredObject | None:
+        """Return the file's size and time; None if it is missing or a folder."""
         file = self._file(path)
         try:
             found = self._patient("read", path, lambda: self._client.status(file))
@@ -133,6 +138,7 @@ class HdfsStore:
         return None if found.is_folder else _stored(path, found)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """Yield the files below the folder `prefix` by path, without temporary files."""
         path = prefix.rstrip("/")
         if path:
             validate_path(path)
@@ -141,6 +147,9 @@ class HdfsStore:
                 yield each
 
     def put(self, path: str, data: bytes) -> None:
+        """Write a hidden file and rename it over an existing one; both are repeated if they
+        fail.
+        """
         file = self._file(path)
 
         def work() -> None:
@@ -155,6 +164,10 @@ class HdfsStore:
         self._patient("write", path, work)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Create the file unless it exists: a hidden file is written and renamed once.
+
+        Returns UNKNOWN if the rename's reply was lost, or the name was refused but doesn't exist.
+        """
         file = self._file(path)
         with _translating("write", self._url_of(path)):
             temporary = self._written_beside(file, data)
@@ -175,22 +188,28 @@ class HdfsStore:
         self.put_if_absent(path, data)
 
     def delete(self, paths: Iterable[str]) -> None:
+        """Delete the files, 8 at a time. Skips missing files and folders that aren't empty."""
         files = [(path, self._file(path)) for path in paths]
         with ThreadPoolExecutor(_DELETERS) as pool:
             for _ in pool.map(lambda each: self._delete(*each), files):
                 pass
 
     def sweep(self, prefix: str, before_ms: int) -> None:
+        """Delete the temporary files below `prefix`, at any depth, that are older than
+        `before_ms`.
+        """
         for each in self._listed(prefix.rstrip("/"), ""):
             if is_temporary(each.path.rpartition("/")[2]) and each.modified_ms < before_ms:
                 self._delete(each.path, self._file(each.path))
 
     def ensure_safe(self) -> None:
+        """Test put-if-absent once per cluster, and remove the probe's folder."""
         if self._cluster.proof.ensure(self):
             with suppress(TxlakeError):
                 self._delete(PROBE_FOLDER, self._file(PROBE_FOLDER))  # only while it is empty
 
     def at(self, path: str) -> HdfsStore:
+        """Return the store of the folder `path`, or of this one for ''; both share the cluster."""
         below = path.rstrip("/")
         folder = (
             join_path(self._place.folder, validate_path(below)) if below else self._place.folder
@@ -211,6 +230,9 @@ class HdfsStore:
         return join_url(self._url, path)
 
     def _read(self, path: str, work: Callable[[], T]) -> T:
+        """Return the result of a read, repeated if it fails. A FileNotFoundError names the file's
+        URL.
+        """
         try:
             return self._patient("read", path, work)
         except FileNotFoundError as error:
@@ -219,6 +241,10 @@ class HdfsStore:
         raise FileNotFoundError(errno.ENOENT, "no such file", url) from missing
 
     def _delete(self, path: str, file: str) -> None:
+        """Delete a file or an empty folder; a missing file and a folder with entries are no
+        error.
+        """
+
         def work() -> None:
             try:
                 self._client.delete(file)
@@ -231,7 +257,7 @@ class HdfsStore:
         self._patient("delete", path, work)
 
     def _listed(self, path: str, start_after: str) -> Iterator[StoredObject]:
-        """Yield the files below a folder sorted by path, hidden ones too.
+        """Yield the files below a folder sorted by path, hidden ones too; none if it is missing.
 
         A folder sorts as its name with the slash, so that walking it in place keeps the order.
         """
@@ -250,8 +276,10 @@ class HdfsStore:
                 yield _stored(below, each)
 
     def _written_beside(self, file: str, data: bytes) -> str:
-        """Write `data` to a new hidden file in the folder of `file`, which is created; return its
+        """Write `data` to a new hidden file beside `file`, whose folder is created; return its
         path.
+
+        Raises WebHdfsError, after an attempt to delete the hidden file.
         """
         temporary = f"{os.path.dirname(file)}/{temporary_name()}"
         try:
@@ -262,17 +290,26 @@ class HdfsStore:
         return temporary
 
     def _drop(self, temporary: str) -> None:
-        """Delete a hidden file, which also cancels a rename of it that may still be on its way."""
+        """Delete a hidden file, which also cancels a rename of it that may still be on its way.
+        Raises nothing if that fails.
+        """
         with suppress(WebHdfsError, FileNotFoundError):
             self._client.delete(temporary)
 
     def _patient(self, action: str, path: str, work: Callable[[], T]) -> T:
+        """Return the result of `work`, repeated if it fails, and translate WebHdfsError;
+        FileNotFoundError passes.
+        """
         with _translating(action, self._url_of(path)):
             return patiently(work, self._cluster.retries)
 
 
 @functools.lru_cache(maxsize=64)
 def _cluster_at(base: str, storage_options: tuple[tuple[str, str], ...]) -> Cluster:
+    """Make the cluster at `base`. Calls with equal options share one result.
+
+    Raises InvalidRequest if an option isn't known or its value can't be used.
+    """
     options = dict(storage_options)
     retries = retries_of(options)
     try:
@@ -283,6 +320,7 @@ def _cluster_at(base: str, storage_options: tuple[tuple[str, str], ...]) -> Clus
 
 @contextmanager
 def _translating(action: str, url: str) -> Iterator[None]:
+    """Raise txlake's error for a WebHdfsError of the block, after a failed `action` on `url`."""
     try:
         yield
     except WebHdfsError as error:
@@ -290,7 +328,10 @@ def _translating(action: str, url: str) -> Iterator[None]:
 
 
 def translate_error(error: WebHdfsError, action: str, url: str) -> TxlakeError:
-    """Return txlake's error for one of WebHDFS's, after a failed `action` on the file at `url`."""
+    """Return txlake's error for one of WebHDFS's, after a failed `action` on the file at `url`.
+
+    It is an InvalidRequest with advice for a refused request, else Unavailable.
+    """
     begin = f"can't {action} {url}: {' '.join(str(error).split())[:_REASON_CHARACTERS_MAX]}"
     if error.is_refused:
         advice = _ADVICE[error.kind] if error.kind else _ADVICE_BY_STATUS[error.status]

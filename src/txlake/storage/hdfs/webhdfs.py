@@ -98,7 +98,7 @@ class WebHdfs:
         return self._data(path, {})
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`, fewer at the end of the file."""
+        """Return `length` bytes from `offset`, fewer at the end of the file and none beyond it."""
         try:
             return self._data(path, {"offset": str(offset), "length": str(length)})
         except WebHdfsError as error:
@@ -112,7 +112,7 @@ class WebHdfs:
         return _read(answer, lambda found: _file_status(found["FileStatus"]))
 
     def list(self, path: str) -> list[FileStatus]:
-        """Return the entries of a folder."""
+        """Return the entries of a folder; for a file, only its own, whose name is empty."""
         answer = self._asked("GET", path, {"op": "LISTSTATUS"})
         return _read(
             answer,
@@ -120,13 +120,16 @@ class WebHdfs:
         )
 
     def create(self, path: str, data: bytes) -> None:
-        """Write a file, and create the folders above it. A reader may see only its beginning."""
+        """Write a file, replacing an existing one, and create the folders above it.
+
+        Until it returns, a reader may see only the file's beginning.
+        """
         self._moved("PUT", path, {"op": "CREATE", "overwrite": "true"}, data)
 
     def rename(self, path: str, target: str, *, overwrite: bool = False) -> bool:
         """Rename a file atomically; return False if `target` exists and not `overwrite`.
 
-        Raises WebHdfsError also where the server can't replace a file.
+        Raises WebHdfsError also where the file is missing or the server can't replace a file.
         """
         options = "OVERWRITE" if overwrite else "NONE"
         try:
@@ -149,7 +152,9 @@ class WebHdfs:
         return renamed
 
     def delete(self, path: str) -> bool:
-        """Delete a file or an empty folder; return False if it didn't exist."""
+        """Delete a file or an empty folder; return False if the server says that it didn't
+        exist.
+        """
         return _read(self._asked("DELETE", path, {"op": "DELETE"}), _flag)
 
     def _data(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -161,7 +166,9 @@ class WebHdfs:
     def _moved(
         self, method: str, path: str, parameters: Mapping[str, str], data: bytes = b""
     ) -> bytes:
-        """Transfer bytes to or from the data node that the name node names."""
+        """Transfer bytes to or from the data node that the name node names, and return the reply's
+        body.
+        """
         place, answer = self._of_active(method, path, parameters)
         if place is None:
             if method == "GET":
@@ -174,7 +181,10 @@ class WebHdfs:
     def _of_active(
         self, method: str, path: str, parameters: Mapping[str, str]
     ) -> tuple[str | None, bytes]:
-        """Return the active name node's reply: the redirect's target, if any, and the body."""
+        """Return the active name node's reply: the redirect's target, if any, and the body.
+
+        A name node that can't be reached or isn't active makes the next one be tried.
+        """
         who: dict[str, str] = {}
         if self.token is not None:
             who["delegation"] = self.token
@@ -193,8 +203,10 @@ class WebHdfs:
     def _sent(
         self, endpoint: str, method: str, target: str, data: bytes = b""
     ) -> tuple[str | None, bytes]:
-        """Send one request on a new connection, which can't be stale; return the redirect and the
-        body.
+        """Send one request on a new connection, which can't be stale.
+
+        Returns the redirect's target and an empty body, or None and the body. Raises WebHdfsError
+        or FileNotFoundError for a failure.
         """
         parts = urlsplit(endpoint)
         kind = (
@@ -232,9 +244,10 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
     """Return the client of the HDFS that a URL of one of SCHEMES is in. Sends nothing.
 
     `webhdfs_endpoint` names the name nodes' HTTP addresses, `http://host:9870`, with commas between
-    them; without it they are at the URL's host and, unless the scheme is hdfs, its port.
-    `webhdfs_user` is the requesting user; `webhdfs_token` is a delegation token of a secured
-    cluster; `webhdfs_timeout` is how long to wait for a reply, in seconds (60).
+    them; without it the one name node is at the URL's host and, unless the scheme is hdfs, its
+    port. `webhdfs_user` is the requesting user; `webhdfs_token`, which goes first, is a delegation
+    token of a secured cluster; `webhdfs_timeout` is how long to wait for a reply, in seconds (60).
+    Options of other stores are ignored.
 
     Raises:
         ValueError: an option is not known, or its value can't be used.
@@ -268,7 +281,11 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
 
 
 def patiently(work: Callable[[], T], retries: int) -> T:
-    """Return the result of `work`, which is repeated while its failures may pass by themselves."""
+    """Return the result of `work`, which is repeated after each WebHdfsError that isn't a refusal.
+
+    Waits between the tries, 0.1 s at first and then twice as long each time, at most 5 s. Raises
+    the last error after `retries` repetitions.
+    """
     wait_s = _FIRST_WAIT_S
     for _ in range(retries):
         try:
@@ -287,6 +304,9 @@ def path_of(url: str) -> str:
 
 
 def _endpoint(url: str) -> str:
+    """Return the HTTP address of a URL's name node, with the default port where the URL has none or
+    is `hdfs:`.
+    """
     parts = urlsplit(url)
     scheme, port = ("https", _TLS_PORT) if parts.scheme == "swebhdfs" else ("http", _PORT)
     if parts.port is not None and parts.scheme != "hdfs":
@@ -300,6 +320,9 @@ def _encoded(path: str) -> str:
 
 
 def _read(answer: bytes, meaning: Callable[[Any], T]) -> T:
+    """Return what `meaning` makes of a reply's JSON. Raises WebHdfsError, with `may_be_done`, for a
+    reply that isn't WebHDFS's.
+    """
     try:
         return meaning(json.loads(answer))
     except (ValueError, LookupError, TypeError) as error:
@@ -309,6 +332,7 @@ def _read(answer: bytes, meaning: Callable[[Any], T]) -> T:
 
 
 def _flag(found: Mapping[str, Any]) -> bool:
+    """Return the boolean of a reply. Raises KeyError or TypeError if it has none."""
     flag = found["boolean"]
     if not isinstance(flag, bool):
         raise TypeError
@@ -316,6 +340,9 @@ def _flag(found: Mapping[str, Any]) -> bool:
 
 
 def _file_status(found: Mapping[str, Any]) -> FileStatus:
+    """Return the entry in a reply's JSON. Raises KeyError, TypeError or ValueError if it
+    isn't one.
+    """
     return FileStatus(
         str(found["pathSuffix"]),
         found["type"] == "DIRECTORY",
@@ -325,6 +352,11 @@ def _file_status(found: Mapping[str, Any]) -> FileStatus:
 
 
 def _failure(method: str, status: int, reason: str, body: bytes) -> Exception:
+    """Return the error for a failed request, from Hadoop's RemoteException in the body if it has
+    one.
+
+    It is FileNotFoundError where a read or deletion has no file, else WebHdfsError.
+    """
     kind, text = "", f"{status} {reason}"
     try:
         found = json.loads(body)["RemoteException"]

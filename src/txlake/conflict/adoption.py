@@ -81,6 +81,7 @@ def is_harmless(
 
     `protocol` is the protocol in force with `after`. `moves_marks`: whether the transaction
     generated identity values itself, which a winner's new high-water mark would conflict with.
+    False for a schema that can't be read.
     """
     if not _same_but_schema_and_configuration(before, after):
         return False
@@ -100,7 +101,9 @@ def is_harmless(
 
 
 def only_moves_marks(before: Metadata, after: Metadata) -> bool:
-    """Return whether nothing but the marks of identity columns differs."""
+    """Return whether the marks of identity columns differ, and nothing else. Raises CorruptTable
+    for a schema that can't be read.
+    """
     if before == after or before.configuration != after.configuration:
         return False
     if not _same_but_schema_and_configuration(before, after):
@@ -111,6 +114,8 @@ def only_moves_marks(before: Metadata, after: Metadata) -> bool:
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:
+    """Return whether the two are equal apart from the schema and the properties."""
+
     def rest(metadata: Metadata) -> Metadata:
         return msgspec.structs.replace(metadata, schema_string=None, configuration={})
 
@@ -120,6 +125,9 @@ def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> boo
 def _harmless_configuration(
     before: Mapping[str, str], after: Mapping[str, str], protocol: Protocol
 ) -> bool:
+    """Return whether every changed property is one of `_HARMLESS`, in a change that its rule
+    allows, with its feature in the protocol. A removed property never is harmless.
+    """
     if before.keys() - after.keys():
         return False
     features = supported_features(protocol)
@@ -139,6 +147,9 @@ def _without_field_metadata(schema: Struct, ignored: frozenset[str]) -> Struct:
 
 
 def _type_without_field_metadata(data_type: DataType, ignored: frozenset[str]) -> DataType:
+    """Return the type without the metadata of these names in the fields of its structs, at every
+    depth.
+    """
     match data_type:
         case Struct(fields):
             return Struct(tuple(_field_without_metadata(item, ignored) for item in fields))

@@ -29,9 +29,9 @@ def check(
     """Return whether the transaction may still commit after this winner.
 
     Winners are checked in the order of their versions, each with the context that the check of the
-    previous one returned. A transaction that changes nothing, here or in other tables, never
-    conflicts. Raises UnsupportedFeature when the winner's protocol is one that txlake can't read or
-    write.
+    previous one returned, and the footprint of a `Rebased`. A transaction that changes nothing,
+    here or in other tables, never conflicts. Raises UnsupportedFeature when the winner's protocol
+    is one that txlake can't read or write.
     """
     if footprint.changes_nothing:
         return NoConflict(context=context.after(winner))
@@ -49,11 +49,11 @@ def check(
 def check_selects(
     footprint: Footprint, winners: Sequence[ConcurrentCommit], context: CheckContext
 ) -> Conflicted | None:
-    """Return the conflict of a winner with a SELECT of the transaction, under Serializable.
+    """Return the first conflict of a winner with a SELECT of the transaction, under Serializable.
 
-    Called before every other rule, for every table that the transaction read: a transaction that
-    fits into no serial order is reported as such, whatever else conflicts. Raises
-    UnsupportedFeature as `check`.
+    None if there is none, or at other levels. Called before every other rule, for every table that
+    the transaction read: a transaction that fits into no serial order is reported as such, whatever
+    else conflicts. Raises UnsupportedFeature as `check`.
     """
     has_selects = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
     if footprint.changes_nothing or not has_selects:
@@ -76,7 +76,11 @@ def check_all(
     context: CheckContext,
     rules: Sequence[Rule] = RULES,
 ) -> NoConflict | Rebased | Conflicted:
-    """Check the transaction against several winners in the order of their versions."""
+    """Check the transaction against several winners in the order of their versions.
+
+    Returns the first conflict. Otherwise the context is the one after the last winner, and a
+    `Rebased` has what was adopted from all of them. Raises UnsupportedFeature as `check`.
+    """
     adopted: tuple[str, ...] = ()
     context.prefetch(winners)
     for winner in winners:
@@ -94,6 +98,7 @@ def check_all(
 
 
 def _check_supported(winner: ConcurrentCommit, context: CheckContext) -> None:
+    """Raise UnsupportedFeature if the winner sets a protocol that txlake can't read or write."""
     if winner.protocol is None:
         return
     check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)

@@ -102,7 +102,11 @@ class RowChanges:
 def summarise(
     version: int, actions: Sequence[Action], timestamp_ms: int | None = None
 ) -> ConcurrentCommit:
-    """Return the winner that a committed list of actions describes."""
+    """Return the winner that a committed list of actions describes.
+
+    Without `timestamp_ms` its time is the commitInfo's `timestamp`, if it has one. Where there are
+    several actions of a kind, the first counts.
+    """
     info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))
     domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
@@ -127,7 +131,10 @@ def summarise(
 
 
 def _read_elsewhere(info: CommitInfo) -> frozenset[str] | None:
-    """Return the ids of other tables that the commitInfo names; None if it can't be parsed."""
+    """Return the ids of other tables that the commitInfo names; None if the list can't be parsed.
+
+    Empty if the commitInfo names none.
+    """
     tags = info.values.get("tags")
     text = tags.get(READS_ELSEWHERE) if isinstance(tags, Mapping) else None
     if text is None:
@@ -142,8 +149,7 @@ def row_changes(winner: ConcurrentCommit, is_live: Callable[[FileKey], bool]) ->
     """Group a winner's files by what happened to their rows.
 
     `is_live` returns whether a logical file was in the table just before the winner: listing such a
-    file again (new statistics, row ids) adds no row. Nor does a rewrite with `dataChange = false`
-    add or delete rows.
+    file again (new statistics, row ids) adds no row, nor does a file with `dataChange = false`.
     """
     removed = {canonical_path(file.path): file for file in winner.removed}
     listed = {canonical_key(file.key) for file in winner.added}

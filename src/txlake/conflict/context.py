@@ -85,7 +85,8 @@ class CheckContext:
     def row_vectors(self) -> Vectors | None:
         """The reader of deletion vectors if conflicts are found by rows, else None.
 
-        The table has to have deletion vectors enabled.
+        The table has to have deletion vectors enabled, when it was read and now, and the
+        granularity has to be ROW.
         """
         settings = (self.base.metadata, self.metadata)
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
@@ -94,7 +95,9 @@ class CheckContext:
     def reconcile_rows(
         self, footprint: Footprint, winner: ConcurrentCommit
     ) -> RowReconciliation | None:
-        """Reconcile with the winner row by row; None if conflicts are found by files."""
+        """Reconcile the transaction with the winner row by row; None if conflicts are found by
+        files.
+        """
         vectors = self.row_vectors
         return None if vectors is None else self.row_reconciler.of(footprint, winner, vectors)
 
@@ -148,7 +151,10 @@ class CheckContext:
         return self.match_cache.of(read, files, self.base) if files else ()
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
-        """Return those of the rows that the read may match, by all tiers."""
+        """Return those of the rows that the read may match, by all tiers.
+
+        Without the third tier, all rows of the files that the first two can't rule out.
+        """
         kept = self.may_match(read, [one.file for one in rows])
         doubtful = tuple(one for one, keep in zip(rows, kept, strict=True) if keep)
         found = self.probe.matching(read, doubtful) if self.probe and doubtful else None
@@ -160,6 +166,9 @@ def _uses_vectors(metadata: Metadata) -> bool:
 
 
 def _moved_to(winner: ConcurrentCommit) -> dict[str, Add]:
+    """Return by canonical path the files that the winner added without a change of data, except
+    those that it listed again.
+    """
     removed = {canonical_path(file.path) for file in winner.removed}
     return {
         path: file

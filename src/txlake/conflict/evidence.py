@@ -87,7 +87,7 @@ class Finding:
 def conflict_from_finding(
     found: Finding, rule: str, footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Conflicted:
-    """Return the conflict for a rule's finding, with its evidence."""
+    """Return the conflict for a rule's finding, with its evidence. `rule` is the rule's name."""
     files = found.files
     where = _partition_text(files[0].partition_values, context) if files else ""
     return Conflicted(
@@ -129,8 +129,9 @@ def conflict_error(conflict: Conflicted) -> Conflict:
 def is_futile(conflict: Conflict) -> bool:
     """Return whether the same work, run again, would meet the same conflict again.
 
-    After a conflict with another transaction that is never certain: the work may look at the new
-    state and do something else, e.g. write to the table that it was to create.
+    That is certain only for a conflict without a winning version which a retry can't resolve. After
+    a conflict with another transaction the work may look at the new state and do something else,
+    e.g. write to the table that it was to create.
     """
     facts = conflict.evidence
     return facts is not None and not facts.retry and facts.winning_version < 0
@@ -159,6 +160,9 @@ def _row_text(row: Mapping[str, object]) -> str:
 
 
 def _winner_text(facts: Evidence) -> str:
+    """Return the winner in words: `version 5 (WRITE) by ann at 2026-01-05T10:00:00.000Z`, without
+    unknown parts.
+    """
     operation = f" ({facts.winning_operation})" if facts.winning_operation else ""
     user = f" by {facts.winning_user}" if facts.winning_user else ""
     return (
@@ -167,6 +171,7 @@ def _winner_text(facts: Evidence) -> str:
 
 
 def _time_text(timestamp_ms: int | None) -> str:
+    """Return ` at <time in UTC>`, with milliseconds; '' for an unknown or impossible time."""
     if timestamp_ms is None:
         return ""
     try:

@@ -120,6 +120,7 @@ class _Scenario:
         )
 
     def outcome(self) -> Conflicted | None:
+        """Return the conflict of the statement with the writer; None if both commit."""
         intent, footprint = self._intent, self._footprint()
         context = CheckContext(
             base=self._base,
@@ -138,6 +139,11 @@ class _Scenario:
         return [one for one in rows if read.predicate is None or self._may_match(one)]
 
     def _may_match(self, one: FileRows) -> bool:
+        """Return whether the read may match these rows of one of the scenario's files.
+
+        A read matches row 3 of the first file and no row of the second. A new file holds rows that
+        it matches, unless the writer is OTHER_INSERT.
+        """
         if one.file.path == "new":
             return self._writer is not ConcurrentWriter.OTHER_INSERT
         if one.file.path == self._second.path:
@@ -146,6 +152,9 @@ class _Scenario:
         return not is_by_row or _TAKEN in (one.positions or ())
 
     def _footprint(self) -> Footprint:
+        """Return what the statement reads and changes, by its effect: row 3, or the first file
+        whole.
+        """
         intent = self._intent
         ours = Footprint(read_version=0, reads=intent.reads)
         new = _file("ours")
@@ -160,6 +169,7 @@ class _Scenario:
                 return self._rewriting(ours, "ours")
 
     def _deleting(self, footprint: Footprint, row: int) -> Footprint:
+        """Return the footprint with a row of the first file deleted by a deletion vector."""
         return replace(
             footprint,
             removed=(self._first.tombstone(timestamp_ms=0),),
@@ -167,6 +177,7 @@ class _Scenario:
         )
 
     def _rewriting(self, footprint: Footprint, path: str) -> Footprint:
+        """Return the footprint with the first file rewritten to `path`, its rows in order."""
         source = Source(path=self._first.path, vector_id=None, first=0, rows=_ROWS)
         tags: dict[str, str | None] = {SOURCES_TAG: sources_text([source])}
         output = msgspec.structs.replace(_file(path), data_change=False, tags=tags)
@@ -174,6 +185,7 @@ class _Scenario:
         return replace(footprint, removed=(gone,), added=(output,))
 
     def _winner(self) -> ConcurrentCommit:
+        """Return the commit of the concurrent writer."""
         nothing = Footprint(read_version=0)
         match self._writer:
             case (
@@ -243,6 +255,7 @@ class _VectorStore:
 
 
 def _file(path: str) -> Add:
+    """Return a file of ten rows without partition values."""
     return Add(
         path=path,
         partition_values={},
@@ -254,6 +267,7 @@ def _file(path: str) -> Add:
 
 
 def _with_altered_property(metadata: Metadata) -> Metadata:
+    """Return the metadata with one more property."""
     return msgspec.structs.replace(
         metadata, configuration={**metadata.configuration, "altered": "true"}
     )

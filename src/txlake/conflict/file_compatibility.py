@@ -25,7 +25,11 @@ _CHECKED = (*_CHECKED_WHERE_NULL, CHAR_VARCHAR_TYPE)
 
 
 def incompatibility(before: Metadata, after: Metadata) -> str | None:
-    """Return why a file written under `before` is invalid under `after`; None if all are valid."""
+    """Return why a file written under `before` may be invalid under `after`, in words for a
+    message.
+
+    None if all such files are valid.
+    """
     if before == after:
         return None
     try:
@@ -52,6 +56,7 @@ def _partitioning(schema: Struct, metadata: Metadata) -> frozenset[str]:
 
 
 def _new_constraints(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of CHECK constraints that are new or changed."""
     known = {key.lower(): text for key, text in before.items()}
     for key, text in after.items():
         if key.lower().startswith(CONSTRAINT_PREFIX) and known.get(key.lower()) != text:
@@ -59,6 +64,12 @@ def _new_constraints(before: Mapping[str, str], after: Mapping[str, str]) -> Ite
 
 
 def _struct(old: Struct, new: Struct, above: str) -> Iterator[str]:
+    """Yield why files of the old columns are invalid for the new ones; `above` is the path of the
+    struct, with a dot at its end, or ''.
+
+    A column that files lack is fine if it is nullable and nothing checks its nulls. Dropped columns
+    are fine.
+    """
     by_name = {item.physical_name: item for item in old}
     logical = {item.name: item for item in old}
     for item in new:
@@ -76,6 +87,7 @@ def _struct(old: Struct, new: Struct, above: str) -> Iterator[str]:
 
 
 def _field(old: Field, new: Field, name: str) -> Iterator[str]:
+    """Yield why values of the old column are invalid for the new one."""
     if old.nullable and not new.nullable:
         yield f"column {name} is NOT NULL now"
     yield from _checked(old.metadata, new, name, _CHECKED)
@@ -85,12 +97,18 @@ def _field(old: Field, new: Field, name: str) -> Iterator[str]:
 def _checked(
     before: Mapping[str, object], new: Field, name: str, keys: tuple[str, ...]
 ) -> Iterator[str]:
+    """Yield a reason for each of these keys of field metadata that the new column has with another
+    value.
+    """
     for key in keys:
         if key in new.metadata and new.metadata[key] != before.get(key):
             yield f"values of column {name} are checked otherwise"
 
 
 def _type(old: DataType, new: DataType, name: str) -> Iterator[str]:
+    """Yield why values of the old type are invalid for the new one; equal and widened types are
+    fine.
+    """
     match old, new:
         case Primitive(), Primitive():
             if not (same_primitive(old, new) or is_widening(old, new)):

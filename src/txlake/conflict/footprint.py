@@ -155,7 +155,10 @@ class Footprint:
         return self.is_empty and not self.changes_elsewhere
 
     def depends_on_table(self, level: Level) -> bool:
-        """Return whether a concurrent commit could invalidate a read at this isolation level."""
+        """Return whether a concurrent commit could invalidate a read at this isolation level.
+
+        Application ids and domains that the transaction depends on count as reads at every level.
+        """
         kinds = _KINDS_CHECKED[level]
         return bool(self.read_app_ids or self.read_domains) or (
             any(read.kind in kinds for read in self.reads)
@@ -191,9 +194,11 @@ class Footprint:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files and read nothing of this table, as Delta defines it.
+        """Whether the transaction only adds files and read nothing of this table, as Delta defines
+        it.
 
-        Reads of other tables don't count, nor does setting an application id.
+        Reads of other tables don't count, nor does setting an application id. True for a footprint
+        that changes nothing and read nothing.
         """
         return not (
             self.read_anything
@@ -208,7 +213,7 @@ class Footprint:
         """Return the transaction without new statistics of files that a winner touched.
 
         The statistics describe the file before the winner; listing the file again would restore one
-        that the winner removed.
+        that the winner removed. Everything else stays.
         """
         if not self.restated:
             return self

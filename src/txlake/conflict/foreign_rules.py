@@ -75,7 +75,8 @@ class Refusal:
 def find_refusal(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> Refusal | None:
     """Return why the commit would make the table inconsistent; None if it may follow.
 
-    `before` is the table at the previous version; `vectors` reads deletion vectors.
+    The first of RULES that it breaks is the reason. `before` is the table at the previous version;
+    `vectors` reads deletion vectors.
     """
     case = _CommitCheck(commit, before, vectors)
     told = ((rule, rule(case)) for rule in RULES)
@@ -134,7 +135,7 @@ def commit_info_is_complete(case: _CommitCheck) -> str | None:
 
 
 def timestamp_increases(case: _CommitCheck) -> str | None:
-    """Require an in-commit timestamp later than that of the previous version."""
+    """Require an in-commit timestamp later than that of the previous version, if that has one."""
     before, now = case.before.in_commit_timestamp_ms, case.info.in_commit_timestamp_ms
     if before is not None and now is not None and now <= before:
         return (
@@ -171,7 +172,10 @@ def features_not_dropped(case: _CommitCheck) -> str | None:
 
 
 def table_identity_unchanged(case: _CommitCheck) -> str | None:
-    """Require the same table id and partition columns, and unchanged catalog-owned settings."""
+    """Require the same table id and partition columns, and unchanged catalog-owned settings.
+
+    The partition columns may change if the commit removes all files.
+    """
     old, new = case.before.metadata, case.after.metadata
     if new.id != old.id:
         return f"its metaData is of table {new.id}, and this is {old.id}"
@@ -193,7 +197,9 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
 
 
 def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
-    """Require that a replaced deletion vector still has all rows of the old one."""
+    """Require that a replaced deletion vector still has all rows of the old one, except in a
+    RESTORE.
+    """
     if case.is_restore:
         return None
     for file in case.added:
@@ -232,7 +238,7 @@ def vectors_are_readable(case: _CommitCheck) -> str | None:
 
 
 def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | str:
-    """Return the deleted rows, or as text why they can't be read."""
+    """Return the deleted rows, none for None, or as text why they can't be read."""
     if vector is None:
         return BitMap64()
     try:
@@ -244,7 +250,8 @@ def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | 
 def row_ids_are_new(case: _CommitCheck) -> str | None:
     """Require unused ids for rows of new files, and unchanged ids of files that are listed again.
 
-    Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
+    Holds where the table has the feature rowTracking, and it isn't suspended. A RESTORE may bring
+    files back with their ids. Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
     """
     configuration = case.after.metadata.configuration
     if "rowTracking" not in case.after.features or is_true(configuration, _SUSPENDED):
@@ -284,7 +291,7 @@ def _high_water_mark(case: _CommitCheck) -> int | str:
 def _new_row_ids(case: _CommitCheck, file: Add, mark: int) -> tuple[int, int] | str | None:
     """Return the first and last id of a new file's rows; None for rows that had ids before.
 
-    Text is the reason why the ids are wrong.
+    Text is the reason why the ids are wrong. `mark` is the high-water mark before the commit.
     """
     known = case.before.files.by_path(file.path)
     base, since = file.base_row_id, file.default_row_commit_version
@@ -313,6 +320,9 @@ def _new_row_ids(case: _CommitCheck, file: Add, mark: int) -> tuple[int, int] | 
 
 
 def _overlap(fresh: Sequence[tuple[int, int, str]]) -> str | None:
+    """Return as text which files have row ids in common; None if none have. Each has its first id,
+    last id and name.
+    """
     ordered = sorted(fresh)
     for (_, end, one), (start, _, other) in pairwise(ordered):
         if start <= end:
@@ -333,7 +343,8 @@ def _files_without_ids(case: _CommitCheck) -> str | None:
 
 
 def identity_marks_unchanged(case: _CommitCheck) -> str | None:
-    """Refuse values for identity columns: the lake's catalog reserves them.
+    """Refuse to change the high-water mark of an identity column: the lake's catalog reserves its
+    values.
 
     Values that another engine generates may be reserved for a transaction of the lake already.
     Source: PROTOCOL.md, "Identity Columns".

@@ -24,7 +24,9 @@ _ORDER = tuple(Granularity)
 
 
 def parse_granularity(text: str) -> Granularity:
-    """Return the granularity of this name, in any letter case. Raises InvalidRequest."""
+    """Return the granularity of this name, in any letter case and with blanks around it. Raises
+    InvalidRequest.
+    """
     for one in Granularity:
         if one.value == text.strip().lower():
             return one

@@ -51,9 +51,9 @@ _SPELLINGS: Mapping[str, Level] = {
 
 
 def parse_level(text: str) -> Level:
-    """Return the level of this name, in any of its spellings and letter cases.
+    """Return the level of this name, in any letter case and with or without `_`, `-` and blanks.
 
-    Raises InvalidRequest that lists the levels.
+    `SnapshotIsolation` is SNAPSHOT. Raises InvalidRequest that lists the levels.
     """
     folded = str(text).strip().lower().replace("_", "").replace("-", "").replace(" ", "")
     level = _SPELLINGS.get(folded)

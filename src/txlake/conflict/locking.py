@@ -129,7 +129,7 @@ def compatible(one: LockMode, other: LockMode) -> bool:
 
 @cache
 def at_least(held: LockMode, wanted: LockMode) -> bool:
-    """Return whether a mode excludes all modes that the other one excludes."""
+    """Return whether `held` excludes all modes that `wanted` excludes."""
     return _INCOMPATIBLE[held] >= _INCOMPATIBLE[wanted]
 
 
@@ -178,7 +178,8 @@ def cycle_through(
 ) -> tuple[Queued, ...] | None:
     """Return the shortest cycle of waiting requests through an owner; None if there is none.
 
-    Each request waits for the owner of the next one, the last for the owner of the first: `start`.
+    `graph` is that of `wait_graph`. Each request waits for the owner of the next one, the last for
+    the owner of the first: `start`.
     """
     came_from: dict[Owner, Owner] = {}
     ahead = deque([start])
@@ -194,7 +195,10 @@ def cycle_through(
 
 
 def youngest(cycle: Sequence[Queued]) -> Queued:
-    """Return the request of the transaction that began last, which loses the least work."""
+    """Return the request of the transaction that began last, which loses the least work.
+
+    A request without a transaction counts as the oldest.
+    """
     return max(cycle, key=lambda one: (one.begun or 0, one.id))
 
 
@@ -208,6 +212,9 @@ def _cycle_path(
     came_from: Mapping[Owner, Owner],
     graph: Mapping[Owner, Mapping[Owner, Queued]],
 ) -> tuple[Queued, ...]:
+    """Return the waiting requests on the way from `start` to `last`, and the one of `last` for
+    `start`.
+    """
     path = [last]
     while path[-1] != start:
         path.append(came_from[path[-1]])

@@ -33,7 +33,8 @@ class MatchCache:
     def of(self, read: Read, files: Sequence[Add], base: Snapshot) -> list[bool]:
         """Return for each file whether it may hold a row that the read matches.
 
-        `base` has the schema of the read.
+        True if the file can't be evaluated, or the read has no predicate. `base` has the schema of
+        the read.
         """
         if read.predicate is None:
             return [True] * len(files)
@@ -66,6 +67,7 @@ class _ReadMatches:
 
 
 def _evaluate(predicate: Predicate, files: list[Add], base: Snapshot) -> list[bool]:
+    """Return for each file whether it may match; True for one whose values can't be read."""
     try:
         kept = may_match(predicate, files_table(files), base.schema, base.partition_columns)
     except TxlakeError:  # a partition value or a statistic that can't be read: doubt

@@ -87,7 +87,8 @@ def features_dropped(
 def feature_came_into_force(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if the winner added a feature that constrains rows, and the metadata uses it.
+    """Conflict if the winner added a feature that constrains rows, the table's metadata uses it,
+    and the transaction changes data.
 
     Likewise a feature that constrains files, if the transaction writes files.
     """
@@ -127,7 +128,11 @@ def dropped_feature_used(
 def metadata_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if the winner changed the metadata in a way that isn't harmless to us."""
+    """Conflict if the winner changed the metadata and the transaction can't follow.
+
+    A transaction that sets metadata too follows as `metadata_after` says; any other one follows if
+    `is_harmless`.
+    """
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
@@ -155,12 +160,14 @@ def metadata_changed(
 def metadata_after(
     footprint: Footprint, theirs: Metadata, context: CheckContext
 ) -> Metadata | Clash | None:
-    """Return the metadata that the transaction sets after a winner's; None if it sets none.
+    """Return the metadata that the transaction sets after a winner's (`theirs`); None if it sets
+    none.
 
-    A transaction that read rows or changes files follows only moved marks of identity columns: it
-    wrote its files under the metadata that it read. A transaction that moves marks follows no
-    change of the metadata, and one that states marks follows no change that moves them: two writers
-    that generate values beyond one mark generate the same values.
+    A `Clash` if it can't follow the winner's change. A transaction that read rows or changes files
+    follows only moved marks of identity columns: it wrote its files under the metadata that it
+    read. A transaction that moves marks follows no change of the metadata, and one that states
+    marks follows no change that moves them: two writers that generate values beyond one mark
+    generate the same values.
     """
     ours, base = footprint.metadata, context.metadata
     if ours is None or theirs == base:
@@ -182,7 +189,7 @@ def metadata_after(
 def domain_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if both wrote one metadata domain, or the winner wrote one that was read."""
+    """Conflict if the winner wrote a metadata domain that the transaction writes or read."""
     ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
     shared = sorted(ours & winner.domains)
     if not shared:

@@ -117,6 +117,7 @@ class _Definition:
         )
 
     def is_same(self, other: _Definition) -> bool:
+        """Return whether the two are equal, apart from the marks of identity columns."""
         return (
             self.rest == other.rest
             and self.schema == other.schema
@@ -152,7 +153,10 @@ class _Definition:
         return Requirement(part, name, self.read(part, name))
 
     def updated(self, update: Update) -> _Definition:
-        """Return the definition after the update, whose requirements are met."""
+        """Return the definition after the update, whose requirements are met.
+
+        Raises AssertionError for a part that is only ever required.
+        """
         match update.part, update.value:
             case Part.COMMENT, str() | None as text:
                 return replace(
@@ -186,9 +190,12 @@ def updates_between(before: Metadata, after: Metadata) -> tuple[Update, ...] | N
 def rebase_metadata(
     ours: Metadata, base: Metadata, theirs: Metadata, table: str
 ) -> Metadata | Clash:
-    """Return the metadata that a transaction made from `base`, made again from a winner's.
+    """Return the metadata that a transaction made from `base`, made again from a winner's
+    (`theirs`).
 
-    If the winner moved only marks of identity columns, every change of the same table follows it.
+    A `Clash` if something that the change requires isn't as in `base` any more, or a schema can't
+    be read. If the winner moved only marks of identity columns, every change of the same table
+    follows it.
     """
     try:
         read, came, mine = (_Definition.of(one) for one in (base, theirs, ours))
@@ -213,7 +220,7 @@ def rebase_metadata(
 def _with_marks(
     merged: _Definition, ours: Metadata, theirs: Metadata, table: str
 ) -> Metadata | Clash:
-    """Return the definition as metadata, with the marks of both.
+    """Return the definition as metadata, with the marks of both; a `Clash` if they can't be read.
 
     The schema keeps the text of whichever of the two has the same schema.
     """
@@ -232,12 +239,14 @@ def _with_marks(
 
 
 def _of_comment(old: _Definition, new: _Definition) -> Iterator[Update]:
+    """Yield the update of the table's comment, if it changed."""
     text = new.metadata.description
     if text != old.metadata.description:
         yield Update(Part.COMMENT, "", text, (old.require(Part.COMMENT),))
 
 
 def _of_properties(old: _Definition, new: _Definition) -> Iterator[Update]:
+    """Yield the updates of changed, new and removed properties, by name."""
     before, after = old.metadata.configuration, new.metadata.configuration
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
@@ -246,7 +255,10 @@ def _of_properties(old: _Definition, new: _Definition) -> Iterator[Update]:
 
 
 def _required_by(key: str, value: str | None, old: _Definition) -> Iterator[Requirement]:
-    """Return what a property requires besides itself."""
+    """Yield what a change of the property `key` to `value` requires besides the property itself.
+
+    Nothing for independent properties and for the removal of a CHECK constraint.
+    """
     rule = _rule_name(key)
     if rule is None and not _is_layout(key):
         return
@@ -259,6 +271,9 @@ def _required_by(key: str, value: str | None, old: _Definition) -> Iterator[Requ
 
 
 def _of_schema(old: _Definition, new: _Definition) -> Iterator[Update]:
+    """Yield the updates of the columns: one for each described anew or added at the end, where
+    nothing but comments and defaults of the others differs; else one of the whole schema.
+    """
     count = len(old.schema.fields)
     kept, added = new.schema.fields[:count], new.schema.fields[count:]
     same = tuple(map(_undescribed, kept)) == tuple(map(_undescribed, old.schema))

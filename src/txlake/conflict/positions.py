@@ -61,7 +61,9 @@ class RemovedRows:
         return deleted_positions(self.after, vectors) - deleted_positions(self.before, vectors)
 
     def returned(self, vectors: Vectors) -> BitMap64:
-        """Return the positions of restored rows."""
+        """Return the positions of rows that the new vector restores; none if the whole file was
+        removed.
+        """
         if self.after is None:
             return BitMap64()
         return deleted_positions(self.before, vectors) - deleted_positions(self.after, vectors)
@@ -78,9 +80,9 @@ def removed_rows_by_path(removed: Iterable[Remove], added: Iterable[Add]) -> dic
 def removed_rows(
     before: Remove, after: Add | None, *, is_written: bool = True
 ) -> RemovedRows | None:
-    """Return the rows removed from one file; None if it is listed again unchanged.
+    """Return the rows removed from one file; None if it is listed again with the same vector.
 
-    Without `is_written` the new vector isn't written yet.
+    Without `is_written` the new vector isn't written yet, and the result is never None.
     """
     if after is not None and is_written and after.key[1] == before.key[1]:
         return None
@@ -107,7 +109,10 @@ class Run:
     source: Source
 
     def places(self, positions: BitMap64, vectors: Vectors) -> BitMap64:
-        """Return the positions in the output of the live rows at these positions of the source."""
+        """Return the positions in the output of the live rows at these positions of the source.
+
+        Positions that the run doesn't hold, and those deleted before the rewrite, are left out.
+        """
         source = self.source
         if source.positions_id is not None:
             taken = vectors.of_id(source.positions_id)
@@ -159,7 +164,10 @@ class RowMoves:
                 self._runs_by_source.setdefault(canonical_path(run.source.path), []).append(run)
 
     def of(self, path: str, vectors: Vectors) -> list[Run] | None:
-        """Return the runs of a source, by canonical path; None if live rows aren't all recorded."""
+        """Return the runs of a source, by canonical path; None if live rows aren't all recorded.
+
+        None too for a path that the commit doesn't rewrite.
+        """
         runs = self._runs_by_source.get(path)
         if runs is None or path not in self._sources:
             return None
@@ -185,6 +193,9 @@ class RowMoves:
 
 
 def _runs(output: Add) -> list[Run]:
+    """Return the runs that an output's tag records, in order; none if there is no tag, or it can't
+    be read or doesn't fit the number of rows.
+    """
     text = (output.tags or {}).get(SOURCES_TAG)
     if not text or output.data_change:
         return []
@@ -203,7 +214,10 @@ def _runs(output: Add) -> list[Run]:
 
 
 def _is_complete(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
-    """Return whether the runs come from one read of the source and hold all of its live rows."""
+    """Return whether the runs come from one read of the source and hold all of its live rows.
+
+    False where a vector or a statistic can't be read.
+    """
     vector_ids = {run.source.vector_id for run in runs}
     if len(vector_ids) > 1:
         return False
@@ -220,7 +234,9 @@ def _is_complete(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
 
 
 def _contiguous_rows(runs: list[Run]) -> int | None:
-    """Return how many live rows the runs hold from the first on; None if there is a gap."""
+    """Return how many live rows the runs hold, from the file's first live row on; None if there is
+    a gap or an overlap.
+    """
     counted = 0
     for run in sorted(runs, key=lambda one: one.source.first):
         if run.source.first != counted:
@@ -230,7 +246,7 @@ def _contiguous_rows(runs: list[Run]) -> int | None:
 
 
 def _sets_cover_file(runs: list[Run], rows: int, gone: BitMap64, vectors: Vectors) -> bool:
-    """Return whether each row of a file is in one run's set of positions, or deleted."""
+    """Return whether each row of a file is in exactly one run's set of positions, or deleted."""
     told = BitMap64(gone)
     counted = len(gone)
     for run in runs:

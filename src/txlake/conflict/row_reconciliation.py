@@ -55,7 +55,10 @@ class RowReconciliation:
 def reconcile_rows(
     footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors
 ) -> RowReconciliation:
-    """Reconcile the transaction with the winner, row by row."""
+    """Reconcile the transaction with the winner, row by row.
+
+    A file whose vector or statistics can't be read counts as an overlap. Raises nothing.
+    """
     removed, added = footprint.removed_by_path, footprint.added_by_path
     shared = []
     for path, theirs in removed_rows_by_path(winner.removed, winner.added).items():
@@ -125,7 +128,10 @@ class _Reconciliation:
         )
 
     def reconcile_file(self, path: str, ours: RemovedRows, theirs: RemovedRows) -> Overlap | None:
-        """Reconcile the changes of one file; returns the overlap if that is impossible."""
+        """Reconcile the changes of one file; return the overlap if that is impossible.
+
+        Raises TxlakeError if a vector or a statistic can't be read.
+        """
         if path not in self._removed:  # given up with another file of its rewrite
             return None
         if ours.is_rewrite:
@@ -166,7 +172,11 @@ class _Reconciliation:
         return every - deleted_positions(ours.before, self._vectors)
 
     def _delete_rows(self, path: str, listed: Add, positions: BitMap64) -> None:
-        """Delete rows of a file as the winner lists it."""
+        """Delete the rows at `positions`, all that are to be deleted then, from a file as the
+        winner lists it.
+
+        The file is removed whole if no row is left.
+        """
         self._removed[path] = listed.tombstone(timestamp_ms=self._now_ms(), data_change=True)
         self._added[path] = msgspec.structs.replace(_loose(listed), data_change=True)
         self._unwritten[path] = positions
@@ -177,7 +187,10 @@ class _Reconciliation:
     def _follow_moved_rows(
         self, path: str, ours: RemovedRows, theirs: RemovedRows
     ) -> Overlap | None:
-        """Apply the deletions to the files that the winner moved the rows to."""
+        """Apply the deletions to the files that the winner moved the rows to.
+
+        Returns the overlap if the winner's rewrite doesn't record where all of these rows went.
+        """
         runs = self._theirs_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
@@ -196,18 +209,26 @@ class _Reconciliation:
         return None
 
     def _delete_in(self, output: str, positions: BitMap64) -> None:
+        """Delete rows, besides those deleted already, in a file that the winner added."""
         known = self._unwritten.get(output)
         if known is None:
             known = deleted_positions(self._outputs[output], self._vectors)
         self._delete_rows(output, self._outputs[output], known | positions)
 
     def _drop_file(self, path: str) -> None:
+        """Take a file out of the transaction's changes: it neither removes nor lists it any
+        more.
+        """
         self._removed.pop(path)
         self._added.pop(path, None)
         self._unwritten.pop(path, None)
 
     def _apply_to_rewrite(self, path: str, theirs: RemovedRows) -> Overlap | None:
-        """Delete the winner's deleted rows in the outputs of the transaction's rewrite."""
+        """Delete the winner's deleted rows in the outputs of the transaction's rewrite.
+
+        Outputs that can't follow are dropped. Returns the overlap if which outputs these are isn't
+        known.
+        """
         runs = self._ours_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
@@ -229,7 +250,9 @@ class _Reconciliation:
         return None
 
     def _remove_from_output(self, output: str, positions: BitMap64) -> None:
-        """Delete rows in an output of the transaction's rewrite."""
+        """Delete rows in an output of the transaction's rewrite, which is dropped if no row is
+        left.
+        """
         file = self._added.get(output)
         if file is None or not positions:  # no row of it was left
             return
@@ -243,7 +266,10 @@ class _Reconciliation:
             self._unwritten[output] = every
 
     def _drop_outputs(self, path: str, theirs: RemovedRows) -> Overlap | None:
-        """Drop outputs that would be wrong, and all outputs that share a source with them."""
+        """Drop the outputs with rows of a source, and all outputs that share a source with them.
+
+        Their sources aren't removed any more. Returns the overlap if not all outputs are known.
+        """
         linked = self._ours_moved.linked(path, self._vectors)
         if linked is None:
             return Overlap(file=theirs.before)
@@ -256,6 +282,7 @@ class _Reconciliation:
         return None
 
     def _now_ms(self) -> int:
+        """Return the latest deletion time of the transaction's removed files; 0 without one."""
         times = (file.deletion_timestamp for file in self._before.removed)
         return max((moment for moment in times if moment is not None), default=0)
 

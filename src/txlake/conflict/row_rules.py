@@ -55,7 +55,7 @@ def table_changed_by_both(
 def select_not_true(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if, under Serializable, a plain SELECT of the transaction would differ now."""
+    """Conflict if, under Serializable, a plain SELECT of the transaction may differ now."""
     if context.level is not Level.SERIALIZABLE:
         return None
     changes = context.changes_of(winner)
@@ -81,7 +81,12 @@ def select_not_true(
 def rows_added(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if the winner added rows that match a read of the transaction."""
+    """Conflict if the winner added rows that match a read which has to stay true.
+
+    These are guards at every level, and reads for writes under Serializable. Under Write
+    Serializable reads for writes count only if the transaction sets metadata or can't precede the
+    winner.
+    """
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
         context.level is Level.WRITE_SERIALIZABLE
@@ -108,8 +113,9 @@ def _advice_on_added(
 ) -> str:
     """Return how to keep two such writers apart, if that is possible.
 
-    Both may have changed one row, whose new image was found. Otherwise the rows found match the
-    transaction's condition, certainly if their positions are known.
+    `found` are the rows that the winner added. Both transactions may have changed one row, whose
+    new image was found. Otherwise the rows match the transaction's condition, certainly if their
+    positions are known.
     """
     met = context.reconcile_rows(footprint, winner)
     if met is not None and met.overlaps:
@@ -149,7 +155,11 @@ def files_of_old_settings(
 def rows_deleted(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if the winner deleted rows that match a read, or moved rows that we delete."""
+    """Conflict if the winner deleted rows that match a read which has to stay true.
+
+    These are guards at every level, and reads for writes above Snapshot. Rows that the winner only
+    moved count in files that the transaction changes too, unless they were reconciled.
+    """
     kinds = [ReadKind.GUARD]
     if context.level is not Level.SNAPSHOT:
         kinds.append(ReadKind.FOR_WRITE)
@@ -181,6 +191,9 @@ def _read_rows_deleted(
     files: Sequence[Add | Remove],
     rows: tuple[Mapping[str, object], ...] = (),
 ) -> Finding:
+    """Return the finding for deleted rows of files read; `read` is None for files read without a
+    predicate.
+    """
     return Finding(
         ConcurrentDeleteReadException,
         "deleted or rewrote rows in files that this transaction read"
@@ -195,7 +208,9 @@ def _read_rows_deleted(
 def rows_deleted_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if both remove rows of one file, or one does and the other lists it again."""
+    """Conflict if both remove rows of one file, or one does and the other lists it again, and the
+    two can't be reconciled row by row.
+    """
     shared = _of_both(footprint, winner, context)
     if not shared:
         return None
@@ -214,7 +229,9 @@ def rows_deleted_by_both(
 def _of_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[Remove, ...]:
-    """Return the files that both touch and that can't be reconciled row by row."""
+    """Return the files that both touch and that can't be reconciled row by row, as the winner
+    removed them.
+    """
     shared = _touched(winner.removed, footprint, context)
     carried = _carried(footprint, winner, context) if shared else frozenset()
     return tuple(file for file in shared if canonical_path(file.path) not in carried)
@@ -244,7 +261,10 @@ def _carried(
 def file_added_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if both add one path: the later entry would silently replace the earlier."""
+    """Conflict if both add one path: the later entry would silently replace the earlier.
+
+    Files that the table has, which both list again, are the other rules'.
+    """
     theirs = {canonical_path(file.path) for file in winner.added}
     both = [file for file in footprint.added if canonical_path(file.path) in theirs]
     known = {file.path for file in _touched(both, footprint, context)}
@@ -269,8 +289,8 @@ def _rows_added(
 ) -> tuple[FileRows, ...]:
     """Return files with new rows that the read may match.
 
-    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; the
-    restored rows of its file are new.
+    Where a vector grew, only the restored rows of its file are new; the deleted rows are found by
+    `_rows_deleted`, for reads of files.
     """
     rows = [FileRows(file=file) for file in changes.added]
     doubts = context.may_match(read, changes.maybe_added)
@@ -284,7 +304,7 @@ def _rows_added(
 
 
 def _returned(lost: Mapping[str, RemovedRows], file: Add, context: CheckContext) -> BitMap64 | None:
-    """Return the positions of restored rows; None if unknown."""
+    """Return the positions of restored rows in a file; None if unknown."""
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.vectors is None:
         return None
@@ -297,7 +317,9 @@ def _returned(lost: Mapping[str, RemovedRows], file: Add, context: CheckContext)
 def _rows_deleted(
     read: Read, gone: Iterable[Remove], winner: ConcurrentCommit, context: CheckContext
 ) -> tuple[FileRows, ...]:
-    """Return files with removed rows of the version read that the read may match."""
+    """Return files with removed rows of the version read that the read may match; none if the read
+    doesn't cover existing files.
+    """
     if not read.files:
         return ()
     seen = [(file, one) for one in gone if (file := context.file_read(one)) is not None]
@@ -316,6 +338,9 @@ def _rows_deleted(
 def _positions(
     lost: Mapping[str, RemovedRows], file: Remove, context: CheckContext
 ) -> BitMap64 | None:
+    """Return the positions of the rows that the winner deleted from a file; None for the whole
+    file, or if conflicts aren't found by rows or the vector can't be read.
+    """
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.row_vectors is None or context.probe is None:
         return None

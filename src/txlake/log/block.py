@@ -64,7 +64,7 @@ class Totals:
 
 
 class Block:
-    """Rows of files. Immutable; lazily computed values are kept, and reading from any thread is
+    """Rows of files, immutable. Lazily computed values are cached, and reading from any thread is
     safe.
 
     Using statistics may raise CorruptTable: see `LazyStats`.
@@ -123,6 +123,7 @@ class Block:
 
     @property
     def adds(self) -> Sequence[Add]:
+        """The rows as actions, decoded on first use."""
         if self._adds is None:
             self._adds = adds_of(self.table)
         return self._adds
@@ -153,6 +154,7 @@ class Block:
 
     @property
     def totals(self) -> Totals:
+        """The sums over all rows, computed on first use."""
         if self._totals is None:
             self._totals = (
                 totals_of_adds(self._adds)
@@ -162,7 +164,7 @@ class Block:
         return self._totals
 
     def totals_of(self, rows: frozenset[int]) -> Totals:
-        """Return the sums over some rows."""
+        """Return the sums over the rows with these numbers."""
         if self._adds is not None:
             adds = self._adds
             return totals_of_adds(adds[row] for row in rows)
@@ -170,6 +172,7 @@ class Block:
         return _totals_of_table(columns.take(pa.array(sorted(rows), pa.int64())))
 
     def add_at(self, row: int) -> Add:
+        """Return one row as an action, decoding no other."""
         if self._adds is not None:
             return self._adds[row]
         keep = np.zeros(self._rows, np.bool_)
@@ -191,7 +194,7 @@ class Block:
         return map(self._key_at, range(self._rows))
 
     def find(self, keys: Iterable[FileKey]) -> dict[FileKey, int]:
-        """Return the rows of those keys that are in the block."""
+        """Return the row number of each of these canonical keys that is in the block."""
         wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
         found: dict[FileKey, int] = {}
         for row in self.rows_of_paths({path for path, _ in wanted}):
@@ -201,8 +204,9 @@ class Block:
         return found
 
     def rows_of_paths(self, paths: set[str]) -> list[int]:
-        """Return all rows of canonical paths: the first few calls scan all rows, later ones use an
-        index.
+        """Return the numbers of all rows with these canonical paths, in no order.
+
+        The first few calls scan all rows, later ones use an index.
         """
         if not self._rows:
             return []
@@ -211,6 +215,7 @@ class Block:
         return list(chain.from_iterable(map(self._indexed, paths)))
 
     def _indexed(self, path: str) -> list[int]:
+        """Return the rows of a canonical path, by the index."""
         hashes, order = self._index()
         value = hash(path)
         start = bisect_left(hashes, value)
@@ -220,6 +225,9 @@ class Block:
         return [row for row in order[start:end].tolist() if self._path_at(row) == path]
 
     def _scan_is_cheaper(self, keys: int) -> bool:
+        """Return whether to scan for this many keys, and count the call: an index pays off after a
+        few.
+        """
         self._scans += 1
         return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000 and self._is_plain()
 
@@ -249,17 +257,20 @@ class Block:
         return self._hashes, self._order
 
     def _paths(self) -> Iterator[str]:
+        """Yield the canonical path of each row."""
         if self._adds is not None:
             return (canonical_path(add.path) for add in self._adds)
         paths = chain.from_iterable(chunk.to_pylist() for chunk in self.columns["path"].chunks)
         return paths if self._is_plain() else map(canonical_path, paths)
 
     def _path_at(self, row: int) -> str:
+        """Return a row's canonical path."""
         if self._adds is not None:
             return canonical_path(self._adds[row].path)
         return canonical_path(cast(str, self.columns["path"][row].as_py()))
 
     def _key_at(self, row: int) -> FileKey:
+        """Return a row's canonical key."""
         if self._adds is not None:
             return canonical_key(self._adds[row].key)
         vector = self.columns["deletion_vector"][row].as_py()
@@ -334,6 +345,7 @@ def totals_of_adds(adds: Iterable[Add]) -> Totals:
 
 
 def _totals_of_table(table: pa.Table) -> Totals:
+    """Return the sums over the rows of a table with the columns `size` and `deletion_vector`."""
     vectors = table["deletion_vector"]
     present = table.num_rows - vectors.null_count
     deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() if present else 0

@@ -24,7 +24,11 @@ from txlake.protocol.types import Field, Primitive, to_arrow_type
 
 @lru_cache(maxsize=128)
 def decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]:
-    """Return a decoder that decodes these top-level columns and skips all others."""
+    """Return a decoder of statistics that decodes these top-level columns and skips all others.
+
+    It returns a struct with `numRecords`, `minValues`, `maxValues` and `nullCount`; the columns of
+    the last three are named `c0`, `c1`, ... by their place in `names`, and None where missing.
+    """
     columns = msgspec.defstruct(
         "Columns",
         [(f"c{place}", object, None) for place, _ in enumerate(names)],
@@ -46,7 +50,9 @@ def decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]:
 
 
 def decode_statistics(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgspec.Struct:
-    """Decode the wanted statistics of a file; empty ones where they are invalid."""
+    """Return what `decode` makes of a file's statistics; empty ones where they are missing or
+    invalid.
+    """
     try:
         return decode(text or "{}")
     except (msgspec.MsgspecError, ArithmeticError, RecursionError):
@@ -57,7 +63,11 @@ _Reader: TypeAlias = Callable[[object], PartitionScalar]
 
 
 def bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Array:
-    """Return the bounds as an array of the column's type, null where missing or invalid."""
+    """Return the bounds of the primitive column `item` as an array, null where missing or invalid.
+
+    Integers become int64 and floats double; binary bounds are all null. Bounds are widened where
+    writers cut or round values: texts, times, floats and decimals.
+    """
     kind = item.type
     assert isinstance(kind, Primitive)
     name = kind.name
@@ -85,7 +95,9 @@ def bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Arr
 
 
 def _converted(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
-    """Convert all values at once if every value is valid, else one by one."""
+    """Return the values converted all at once if every value is valid, else one by one with
+    `read`.
+    """
     try:
         return pa.array(values, arrow_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -93,6 +105,9 @@ def _converted(values: Sequence[object], arrow_type: pa.DataType, read: _Reader)
 
 
 def _cast(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
+    """Return texts cast to a type all at once if every value is valid, else one by one with
+    `read`.
+    """
     try:
         return pa.array(values, pa.string()).cast(arrow_type)
     except (pa.ArrowException, TypeError, ValueError):
@@ -100,12 +115,14 @@ def _cast(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> p
 
 
 def _each(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
+    """Return the values converted one by one with `read`, null where it fails."""
     return pa.array(
         [None if value is None else _tried(read, value) for value in values], arrow_type
     )
 
 
 def _tried(read: _Reader, value: object) -> PartitionScalar:
+    """Return what `read` makes of a value; None if it fails."""
     try:
         return read(value)
     except (ValueError, TypeError, ArithmeticError, CorruptTable):
@@ -113,8 +130,10 @@ def _tried(read: _Reader, value: object) -> PartitionScalar:
 
 
 def _text_bounds(values: Sequence[object], upper: bool) -> pa.Array:
-    """Return text bounds; an upper one as long as cut texts may be a bare prefix, so it is
-    extended.
+    """Return text bounds, null for what isn't text.
+
+    An upper bound as long as cut texts may be a bare prefix, so it is extended by the last
+    character.
     """
     texts = _converted(values, pa.string(), _text)
     if not upper:
@@ -125,6 +144,7 @@ def _text_bounds(values: Sequence[object], upper: bool) -> pa.Array:
 
 
 def _integer(value: object) -> int | None:
+    """Return a whole number of 64 bits; None for anything else."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         value = int(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -132,6 +152,7 @@ def _integer(value: object) -> int | None:
 
 
 def _was_float(item: Field) -> bool:
+    """Return whether the column was widened from float."""
     changes = item.metadata.get("delta.typeChanges")
     return isinstance(changes, list) and any(
         isinstance(change, dict) and change.get("fromType") == "float" for change in changes
@@ -139,9 +160,10 @@ def _was_float(item: Field) -> bool:
 
 
 def _float(value: object, rounded: bool, upper: bool) -> float | None:
-    """Return a bound as a double, widened by the rounding of a float's shortest decimal text.
+    """Return a bound as a double; None for what is no number.
 
-    The float's own value may lie on either side of the text's.
+    With `rounded` it is widened by the rounding of a float's shortest decimal text: the float's own
+    value may lie on either side of the text's.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None  # the texts "NaN" and "Infinity" are no bounds
@@ -158,7 +180,11 @@ def _text(value: object) -> str | None:
 
 
 def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal | None:
-    """Return a bound as a decimal, widened for writers that pass it through a double."""
+    """Return a bound as a decimal; None where the type can't hold it.
+
+    It is rounded outwards to the scale, and with more than 15 digits widened for writers that pass
+    it through a double. Raises ArithmeticError for a text that is no number.
+    """
     if isinstance(value, str):
         value = Decimal(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
@@ -176,13 +202,18 @@ def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal 
 
 
 def _date(value: object) -> date | None:
+    """Return the date that a text begins with; None for what isn't text. Raises ValueError."""
     if not isinstance(value, str):
         return None
     return date.fromisoformat(value[:10])
 
 
 def _time(value: object, zoned: bool, upper: bool) -> int | None:
-    """Return the microseconds; an instant without a zone may be in any zone."""
+    """Return the microseconds of a time; None for what isn't text. Raises ValueError.
+
+    An instant without a zone may be in any zone: its earliest or, as `upper`, latest instant
+    counts.
+    """
     if not isinstance(value, str):
         return None
     if not zoned:

@@ -73,7 +73,7 @@ class ColumnBounds:
         return bool(pa.types.is_floating(self.lower.type))
 
     def or_nan(self, verdicts: pa.BooleanArray) -> pa.BooleanArray:
-        """Complete verdicts of the upper bound: an unknown one is true, and so is any where NaN may
+        """Return verdicts of the upper bound with true for an unknown one, and for all if NaN may
         exceed it.
         """
         if self.is_floating and not self.is_exact:
@@ -89,7 +89,9 @@ class FileBounds:
         self._columns = columns
 
     def column(self, path: ColumnPath) -> ColumnBounds | None:
-        """Return the bounds of a column; None where they are unknown in all files."""
+        """Return the bounds of a column, in any letter case; None where they are unknown in all
+        files.
+        """
         return self._columns.get(_folded(path))
 
     @classmethod
@@ -102,6 +104,7 @@ class FileBounds:
     ) -> FileBounds:
         """Read partition values and statistics of the wanted columns only.
 
+        Columns that the schema doesn't have, and nested ones that aren't primitive, are left out.
         Raises CorruptTable for a partition value that is no value of its column. Invalid statistics
         count as missing.
         """
@@ -193,6 +196,7 @@ def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
 
 
 def _partition_bounds(files: FileColumns, item: Field) -> ColumnBounds:
+    """Return the bounds of a partition column, from its values. Raises CorruptTable."""
     texts = partition_texts(files, item.physical_name)
     if has_local_times(texts, item.type):
         return _in_any_zone(texts, item.type)
@@ -223,6 +227,7 @@ def _exact(values: pa.Array, kind: DataType) -> ColumnBounds:
 
 
 def _wide(values: pa.Array) -> pa.Array:
+    """Return the values as int64 or double if they are integers or floats, else as they are."""
     if pa.types.is_integer(values.type):
         return values.cast(pa.int64())
     if pa.types.is_floating(values.type):
@@ -254,6 +259,7 @@ def _from_statistics(
 
 
 def _decoded_bounds(column: Chunks, wanted: Sequence[_Wanted]) -> Sequence[ColumnBounds]:
+    """Return the bounds of the wanted columns, decoded from the statistics' texts."""
     pieces: list[list[ColumnBounds]] = [[] for _ in wanted]
     for texts in _slices(column):
         statistics = _Statistics(texts, [physical for physical, _ in wanted])
@@ -298,6 +304,9 @@ class _Statistics:
         )
 
     def _values(self, statistic: str, path: tuple[str, ...]) -> list[object]:
+        """Return one statistic of a column for each file, as JSON has it; None where it is
+        missing.
+        """
         attribute = self._attributes[path[0]]
         try:
             found = list(map(attrgetter(f"{statistic}.{attribute}"), self._files))
@@ -329,6 +338,7 @@ def _nulls(
 
 
 def _joined(pieces: Sequence[ColumnBounds]) -> ColumnBounds:
+    """Return the bounds of consecutive lists of files as one."""
     if len(pieces) == 1:
         return pieces[0]
     return ColumnBounds(

@@ -61,8 +61,9 @@ def has_plain_text(item: Field) -> bool:
 def coerce(operator: Operator, value: LiteralValue, item: Field) -> CoercedComparison | None:
     """Return the equal comparison with a value of the column's own type; None when there is none.
 
-    A `LocalTime` stays one where the column is a timestamp. If no value of the type equals `value`,
-    `=` and `<=>` become a `<` that is never true.
+    `value` may be of another type; None for a null. A `LocalTime` stays one where the column is a
+    timestamp. If no value of the type equals `value`, `=` and `<=>` become a `<` that is never
+    true.
     """
     kind = item.type
     if not isinstance(kind, Primitive) or value is None:
@@ -92,6 +93,9 @@ def coerce(operator: Operator, value: LiteralValue, item: Field) -> CoercedCompa
 def _with_integer(
     operator: Operator, value: LiteralValue, low: int, high: int
 ) -> CoercedComparison | None:
+    """Return the comparison of a column of whole numbers from `low` to `high`; None if Spark must
+    decide.
+    """
     match value:
         case bool():
             return None
@@ -113,6 +117,9 @@ def _with_integer(
 def _with_decimal(
     operator: Operator, value: LiteralValue, precision: int, scale: int
 ) -> CoercedComparison | None:
+    """Return the comparison of a decimal column with a whole number or decimal; None if Spark must
+    decide.
+    """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     exact = Decimal(value)
@@ -157,6 +164,9 @@ def _value(step: Decimal, whole: bool) -> int | Decimal:
 def _with_float(
     operator: Operator, value: LiteralValue, *, single: bool
 ) -> CoercedComparison | None:
+    """Return the comparison of a double or, if `single`, float column; None if Spark must
+    decide.
+    """
     match value:
         case bool():
             return None
@@ -174,6 +184,7 @@ def _with_float(
 
 
 def _is_single(number: float) -> bool:
+    """Return whether a number is exact as a float of 32 bits."""
     try:
         return bool(struct.unpack("<f", struct.pack("<f", number))[0] == number)
     except OverflowError:
@@ -181,6 +192,9 @@ def _is_single(number: float) -> bool:
 
 
 def _with_date(operator: Operator, value: LiteralValue) -> CoercedComparison | None:
+    """Return the comparison of a date column with a date or the text of one; None for other
+    values.
+    """
     match value:
         case datetime():
             return None
@@ -193,6 +207,10 @@ def _with_date(operator: Operator, value: LiteralValue) -> CoercedComparison | N
 
 
 def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> CoercedComparison | None:
+    """Return the comparison of a timestamp column; None for a value that isn't a time of its kind.
+
+    A date or a text without a zone is a local time where the column is `zoned`.
+    """
     found: Time | LocalTime | None = None
     match value:
         case LocalTime():
@@ -208,9 +226,10 @@ def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> Coerc
 
 
 def is_canonical(text: str, kind: str) -> bool:
-    """Return whether a text is the text form of a value of the type.
+    """Return whether a text is the text form of a value of the type, a whole number or a date.
 
-    Then a comparison as texts, which IN makes in one of Spark's modes, has the same result.
+    Then a comparison as texts, which IN makes in one of Spark's modes, has the same result. False
+    for all other types.
     """
     if kind in _INTEGER_BITS:
         return re.fullmatch(r"0|-?[1-9]\d*", text) is not None
@@ -226,7 +245,7 @@ def instant_in_zone(local: LocalTime, zone: TimeZone) -> Time | None:
 
 
 def instant_range(local: LocalTime) -> tuple[Time, Time]:
-    """Return the earliest and the latest instant that a local time can be in any zone."""
+    """Return the earliest and the latest instant that a local time can have in any zone."""
     wall = micros_of(local.wall)
     return time_of(wall - OFFSET_MAX, zoned=True), time_of(wall + OFFSET_MAX, zoned=True)
 
@@ -237,7 +256,9 @@ def day_start(day: date) -> LocalTime:
 
 
 def as_date(text: str) -> date | None:
-    """Return the date of a text in the form `2020-01-31`; else None."""
+    """Return the date of a text in the form `2020-01-31`, in which month and day may have one
+    digit; else None.
+    """
     if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip(BLANKS), re.ASCII) is None:
         return None
     try:

@@ -27,7 +27,7 @@ def converts_as_spark(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def convert(values: _Values, target: pa.DataType) -> _Values:
-    """Convert the values to a type. Raises ArrowException for an inexact value.
+    """Convert the values to a type. Raises ArrowException for an inexact or invalid value.
 
     `converts_as_spark` says where Spark gives the same.
     """

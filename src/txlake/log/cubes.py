@@ -61,7 +61,8 @@ def plan_clustering(
     """Return the plan of an OPTIMIZE for a table that is clustered by these columns.
 
     Cubes below CUBE_FILES_MIN files of the target size are joined with unclustered files, into
-    cubes of up to one and a half times that size.
+    cubes of up to one and a half times that size. Nothing is rewritten if all the chosen files are
+    one cube. With `full` files clustered by other columns, or by another engine, are rewritten too.
     """
     names = tuple(map(column_text, columns))
     large = CUBE_FILES_MIN * target_file_bytes
@@ -107,6 +108,7 @@ def _is_one_cube(files: Sequence[_Filed]) -> bool:
 
 
 def _without_large_cubes(files: Sequence[_Filed], large: int) -> list[_Filed]:
+    """Return the files that are in no cube, or in one with less than `large` live bytes."""
     sizes: dict[str, int] = {}
     for add, cube in files:
         if cube is not None:
@@ -124,6 +126,7 @@ def _live_bytes(add: Add) -> int:
 
 
 def _packed(files: Iterable[Add], bytes_max: int) -> Iterator[tuple[Add, ...]]:
+    """Yield the files in groups of at most `bytes_max`, in order; a larger file is alone."""
     current: list[Add] = []
     size = 0
     for add in files:

@@ -147,8 +147,8 @@ class Files:
         return self._table
 
     def columns(self, *names: str) -> pa.Table:
-        """Return some columns of the live files, in the order of `table`, without decoding the
-        others.
+        """Return some columns of the live files, in the order of `table`; the others aren't
+        decoded.
         """
         if self._table is not None or self._base.has_adds or "stats" in names:
             return self.table.select(names)
@@ -212,6 +212,9 @@ class Files:
         return Files(Block.of_table(self.table))
 
     def _in_tail(self, canonical: str) -> Add | None:
+        """Return the file at a canonical path among those on top of the base; None if there is
+        none.
+        """
         if not self._tail_totals.deletion_vectors:
             return self._tail.get((canonical, None))
         if self._tail_by_path is None:
@@ -228,6 +231,7 @@ class Files:
         return live
 
     def _dead(self) -> frozenset[int]:
+        """Return the rows of the base that are no longer live; looks up the pending keys first."""
         if self._pending:
             found = self._base.find(self._pending)
             self._gone = self._gone.union(found.values())

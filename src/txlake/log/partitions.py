@@ -63,8 +63,8 @@ def local_columns(files: FileColumns, columns: Sequence[Field]) -> tuple[str, ..
 def in_zone(files: pa.Table, columns: Sequence[str], zone: TimeZone) -> pa.Table:
     """Return the files with zoneless timestamps of these columns (physical names) converted to UTC.
 
-    They are read in `zone`, as Delta Spark reads them in its session's. Source: PROTOCOL.md,
-    "Partition Value Serialization".
+    They are read in `zone`, as Delta Spark reads them in its session's; a time whose instant the
+    zone doesn't know stays as it is. Source: PROTOCOL.md, "Partition Value Serialization".
     """
     maps = [dict(one) for one in files["partition_values"].to_pylist()]
     texts = {values.get(name) for values in maps for name in columns}

@@ -86,7 +86,11 @@ class NotLiteral(Exception):
 
 
 def parse(text: str, aliases: Iterable[str]) -> Predicate:
-    """Implement `predicates.parse_predicate`."""
+    """Return the predicate of a SQL condition; `aliases` as in `predicates.parse_predicate`.
+
+    Raises InvalidRequest for a text that isn't one condition, and for one that is nested too
+    deeply.
+    """
     try:
         return Reader(aliases).predicate(condition_of(text))
     except RecursionError as error:
@@ -95,7 +99,9 @@ def parse(text: str, aliases: Iterable[str]) -> Predicate:
 
 @lru_cache(maxsize=256)
 def condition_of(text: str) -> exp.Expression:
-    """Return the text as sqlglot parses it. Raises InvalidRequest where it isn't one expression."""
+    """Return the text as sqlglot parses it. Raises InvalidRequest where it isn't one expression,
+    and RecursionError where it is nested too deeply.
+    """
     dialect = Databricks()
     try:
         found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
@@ -110,6 +116,7 @@ def condition_of(text: str) -> exp.Expression:
 
 
 def _explained(text: str, error: ParseError) -> str:
+    """Return the message for a parse error, with its line and column if they are known."""
     for place in error.errors:
         line, column = place.get("line"), place.get("col")
         if line is not None:
@@ -128,6 +135,7 @@ class Reader:
             self._qualifiers += [parts[start:] for start in range(len(parts))]
 
     def predicate(self, node: exp.Expression) -> Predicate:
+        """Return the predicate of a parsed condition; `Opaque` for what isn't modelled."""
         match node:
             case exp.Paren():
                 return self.predicate(node.this)
@@ -147,6 +155,9 @@ class Reader:
             return self._opaque(node)
 
     def _simple(self, node: exp.Expression) -> Predicate:
+        """Return the predicate of a node without AND, OR and NOT. Raises NotLiteral if it isn't
+        modelled.
+        """
         check_plain(node)
         operator = _OPERATORS.get(type(node))
         if operator is not None:
@@ -175,6 +186,9 @@ class Reader:
         raise NotLiteral
 
     def _comparison(self, node: exp.Expression, operator: Operator) -> Predicate:
+        """Return the comparison of a column with a literal, or of two literals. Raises NotLiteral
+        for others.
+        """
         left, right = _bare(node.this), _bare(node.expression)
         if not isinstance(left, exp.Column | exp.Dot):
             left, right = right, left
@@ -184,6 +198,7 @@ class Reader:
         return _compared(self.column(left), operator, literal_of(right))
 
     def _is(self, node: exp.Is) -> Predicate:
+        """Return the predicate of IS NULL, TRUE or FALSE. Raises NotLiteral for anything else."""
         column, value = self.column(node.this), literal_of(node.expression)
         if value is None:
             return IsNull(column)
@@ -192,6 +207,10 @@ class Reader:
         raise NotLiteral
 
     def _in(self, node: exp.In) -> Predicate:
+        """Return the predicate of IN with literals; unknown instead of false if one is NULL.
+
+        Raises NotLiteral for anything else, a query among it.
+        """
         column = self.column(node.this)
         values = [literal_of(item) for item in node.expressions]
         if not values:
@@ -202,6 +221,7 @@ class Reader:
         return Or((In(column, known), Always(None))) if known else Always(None)
 
     def _between(self, node: exp.Between) -> Predicate:
+        """Return the predicate of BETWEEN with literals. Raises NotLiteral for anything else."""
         column = self.column(node.this)
         low, high = literal_of(node.args["low"]), literal_of(node.args["high"])
         return And(
@@ -212,6 +232,10 @@ class Reader:
         )
 
     def _like(self, node: exp.Like) -> Predicate:
+        """Return the predicate of LIKE with a pattern; all after its first wildcard is opaque.
+
+        Raises NotLiteral for a pattern with a backslash, or that isn't a literal.
+        """
         column, pattern = self.column(node.this), literal_of(node.expression)
         if not isinstance(pattern, str) or "\\" in pattern:
             raise NotLiteral
@@ -235,6 +259,9 @@ class Reader:
         return parts
 
     def _opaque(self, node: exp.Expression) -> Opaque:
+        """Return the node as a condition that isn't modelled, with the columns that it names if
+        they are known.
+        """
         unstable = node.find(*_UNSTABLE) is not None
         try:
             found = frozenset(self.column(column) for column in node.find_all(exp.Column))
@@ -256,7 +283,7 @@ _PARTS = frozenset({"this", "expression", "expressions", "low", "high", "to"})
 
 
 def check_plain(node: exp.Expression) -> None:
-    """Raise NotLiteral for a node with arguments that aren't modelled."""
+    """Raise NotLiteral for a node that has arguments which aren't modelled."""
     known = _PARTS | {"negate"} if isinstance(node, exp.Like) else _PARTS
     if isinstance(node, exp.Column):
         known |= {"table", "db", "catalog"}
@@ -265,12 +292,16 @@ def check_plain(node: exp.Expression) -> None:
 
 
 def _bare(node: exp.Expression) -> exp.Expression:
+    """Return the node without the parentheses around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def _parts(node: exp.Expression) -> ColumnPath:
+    """Return the names of a column's path as written. Raises NotLiteral for anything but a
+    column.
+    """
     match node:
         case exp.Column() if not isinstance(node.this, exp.Star):
             return tuple(part.name for part in node.parts)
@@ -280,13 +311,17 @@ def _parts(node: exp.Expression) -> ColumnPath:
 
 
 def _compared(column: ColumnPath, operator: Operator, value: LiteralValue) -> Predicate:
+    """Return the comparison of a column with a literal: a null test or unknown for NULL."""
     if value is None:
         return IsNull(column) if operator is Operator.SAME else Always(None)
     return Comparison(column, operator, value)
 
 
 def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Predicate:
-    """Evaluate a comparison of two literals of one plain kind, such as `1 = 1`."""
+    """Return the value of a comparison of two literals of one plain kind, such as `1 = 1`.
+
+    Raises NotLiteral for others, and for operators of order.
+    """
     plain = isinstance(left, int | str) and type(left) is type(right)
     if not plain or operator not in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.SAME):
         raise NotLiteral
@@ -294,7 +329,9 @@ def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Pr
 
 
 def literal_of(node: exp.Expression) -> LiteralValue:
-    """Return the value of a literal. Raises NotLiteral for anything else."""
+    """Return the value of a literal, which may be negated or cast. Raises NotLiteral for anything
+    else.
+    """
     match _bare(node):
         case exp.Literal() as literal:
             return str(literal.this) if literal.is_string else _number(str(literal.this))
@@ -321,6 +358,7 @@ def literal_of(node: exp.Expression) -> LiteralValue:
 
 
 def _hex(digits: str) -> bytes:
+    """Return the bytes of a hexadecimal literal. Raises NotLiteral for other digits."""
     try:
         return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
     except ValueError as error:
@@ -341,6 +379,10 @@ def _number(text: str) -> int | float | Decimal:
 
 
 def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
+    """Return a literal cast to a type; None stays None.
+
+    Raises NotLiteral for an invalid value, and for a cast that isn't modelled.
+    """
     kind = to.this
     if value is None:
         return None
@@ -367,6 +409,7 @@ def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
 
 
 def _decoded(value: bytes) -> str:
+    """Return bytes that a literal casts to text. Raises NotLiteral unless they are UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -378,6 +421,9 @@ def _fail() -> LiteralValue:
 
 
 def _as_integer(value: LiteralValue, bits: int) -> LiteralValue:
+    """Return a whole number, or the text of one, of that many bits. Raises NotLiteral for anything
+    else.
+    """
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -386,6 +432,7 @@ def _as_integer(value: LiteralValue, bits: int) -> LiteralValue:
 
 
 def _as_decimal(value: LiteralValue, to: exp.DataType) -> LiteralValue:
+    """Return a literal cast to DECIMAL, (10, 0) by default. Raises NotLiteral if it can't be."""
     sizes = [int(item.name) for item in to.expressions]
     precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):

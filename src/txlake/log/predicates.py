@@ -76,9 +76,9 @@ def parse_predicate(
 
     `Opaque` where `rules`, those of the session that the text comes from, leave the text to Spark.
 
-    A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
-    stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
-    one condition, and where sqlglot isn't installed.
+    A qualifier that equals one of `aliases`, or the end of one (`t` of `database.t`), is stripped
+    from the columns; letter case doesn't count. Raises InvalidRequest, pointing at the place, when
+    the text is not one condition, and where sqlglot isn't installed.
     """
     if not rules.agrees_on(text):
         return Opaque(text)
@@ -95,7 +95,8 @@ def parse_or_opaque(
     """Return the predicate of a SQL condition that Spark evaluates, as `parse_predicate` does.
 
     An unparsable text becomes an `Opaque`: Spark knows more SQL (`c !< 5`), and refuses what is no
-    condition. Raises InvalidRequest where it is nested too deeply.
+    condition. Raises InvalidRequest where it is nested too deeply, and where sqlglot isn't
+    installed.
     """
     try:
         return parse_predicate(text, aliases=aliases, rules=rules)
@@ -169,7 +170,10 @@ def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Pre
 
 
 def _resolved(column: ColumnPath, schema: Struct) -> tuple[ColumnPath, Field] | None:
-    """Return the column as the schema spells it; None where the path leads into a list or a map."""
+    """Return the column as the schema spells it; None where the path leads into a list or a map.
+
+    Raises InvalidRequest, naming the existing columns, for a column that doesn't exist.
+    """
     path: list[str] = []
     level: Struct = schema
     for place, name in enumerate(column):
@@ -193,6 +197,7 @@ def _comparison(
     item: Field,
     time_zone: Zone,
 ) -> Predicate:
+    """Return the bound comparison; `Opaque` if no literal of the column's type expresses it."""
     asked = Operator(operator)
     result = coerce(asked, value, item)
     if result is None:
@@ -229,6 +234,9 @@ def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Pr
 def _membership(
     column: ColumnPath, values: tuple[LiteralValue, ...], item: Field, time_zone: Zone
 ) -> Predicate:
+    """Return the bound IN, or what it comes to; `Opaque` if the column's type doesn't
+    express it.
+    """
     # IN uses one type for the column and all values, so one value of another kind changes all.
     parts = [_comparison(column, Operator.EQUAL, value, item, time_zone) for value in values]
     if any(isinstance(part, Opaque) for part in parts) or not _keep_type(values, item):
@@ -261,7 +269,9 @@ def _opaque(predicate: Comparison | In | IsNull | StartsWith) -> Opaque:
 
 
 def columns_of(predicate: Predicate) -> frozenset[ColumnPath]:
-    """Return the columns that the predicate names; of an `Opaque` the known ones."""
+    """Return the columns that the predicate names, as it spells them; of an `Opaque` the known
+    ones.
+    """
     found: set[ColumnPath] = set()
     for node in _leaves(predicate):
         match node:
@@ -273,6 +283,7 @@ def columns_of(predicate: Predicate) -> frozenset[ColumnPath]:
 
 
 def _leaves(predicate: Predicate) -> Iterator[Predicate]:
+    """Yield the parts of the predicate below AND, OR and NOT."""
     match predicate:
         case And(parts) | Or(parts):
             for part in parts:
@@ -284,7 +295,7 @@ def _leaves(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Return the parts whose conjunction is the predicate."""
+    """Return the parts whose conjunction is the predicate; the predicate itself if it is no AND."""
     if isinstance(predicate, And):
         return tuple(inner for part in predicate.parts for inner in conjuncts(part))
     return (predicate,)
@@ -300,7 +311,10 @@ def is_deterministic(predicate: Predicate) -> bool:
 
 
 def may_depend_on_zone(predicate: Predicate) -> bool:
-    """Return whether the session's time zone may change which rows a bound predicate matches."""
+    """Return whether the session's time zone may change which rows a bound predicate matches.
+
+    True with a condition that isn't modelled, or a time as a literal.
+    """
     return any(
         isinstance(leaf, Opaque)
         or any(isinstance(one, datetime | FarTime) for one in _literals(leaf))
@@ -309,6 +323,7 @@ def may_depend_on_zone(predicate: Predicate) -> bool:
 
 
 def _literals(leaf: Predicate) -> tuple[LiteralValue, ...]:
+    """Return the values that a part compares a column with; none for other parts."""
     match leaf:
         case Comparison(_, _, value):
             return (value,)
@@ -350,6 +365,7 @@ def _in_parentheses(part: Predicate) -> str:
 
 
 def _name(column: ColumnPath) -> str:
+    """Return the column as SQL, with backquotes around parts that need them."""
     return ".".join(
         part if part.isidentifier() and part.isascii() else f"`{part.replace('`', '``')}`"
         for part in column
@@ -357,6 +373,7 @@ def _name(column: ColumnPath) -> str:
 
 
 def _value_text(value: LiteralValue) -> str:
+    """Return the value as a SQL literal."""
     match value:
         case None:
             return "NULL"

@@ -35,7 +35,7 @@ Rebuild: TypeAlias = Callable[[CorruptTable], Snapshot]
 
 
 def sidecars_of(checkpoint: Checkpoint, others: Iterable[Action]) -> tuple[Sidecar, ...]:
-    """Return the sidecars that a checkpoint's own rows name.
+    """Return the sidecars that a checkpoint's own rows name. Reads none of them.
 
     Raises CorruptTable when the rows are of another version's checkpoint.
     """
@@ -103,7 +103,10 @@ def state_of_checkpoint(
 
 
 def _stats_from(columns: pa.Table, state: Snapshot, error: CorruptTable) -> pa.ChunkedArray:
-    """Return the statistics of the same files, in the order of `columns`, from another snapshot."""
+    """Return the statistics of the same files, in the order of `columns`, from another snapshot.
+
+    Raises `error` if that doesn't have all of these files.
+    """
     stats = {canonical_key(add.key): add.stats for add in state.files.adds()}
     try:
         texts = [stats[key] for key in Block(columns=columns).row_keys()]
@@ -116,8 +119,7 @@ def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Se
     """Return the snapshot at the segment's version: `base`, then each commit or compaction in
     order.
 
-    Raises CorruptTable naming a file with incomplete actions, or saying that protocol or metadata
-    is missing.
+    Raises CorruptTable naming a damaged file, or saying that protocol or metadata is missing.
     """
     changes = Changes()
     for entry, data in deltas:
@@ -142,9 +144,10 @@ def require_created(state: Snapshot, segment: Segment) -> None:
 
 
 def commit_info_of(data: bytes, *, file: str) -> CommitInfo | None:
-    """Return the commitInfo of a commit's bytes, or of a truncated beginning, where it is first.
+    """Return the commitInfo of a commit's bytes; None if it has none.
 
-    Raises CorruptTable when the first line isn't JSON and no later one is read.
+    If the first line is a whole commitInfo, the other lines aren't decoded and may be cut off.
+    Raises CorruptTable for bytes that are decoded and aren't valid.
     """
     line, _, rest = data.lstrip().partition(b"\n")
     if line.startswith(b'{"commitInfo"') and (rest or line.rstrip().endswith(b"}}")):

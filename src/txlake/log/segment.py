@@ -101,7 +101,7 @@ class Listing:
 
     @classmethod
     def of_entries(cls, entries: Iterable[LogEntry]) -> Listing:
-        """Return the listing of these files."""
+        """Return the listing of these files. Hints and staged commits are left out."""
         commits: dict[int, LogEntry] = {}
         checksums: dict[int, LogEntry] = {}
         compactions: list[LogEntry] = []
@@ -177,10 +177,10 @@ def choose_segment(
 ) -> Segment:
     """Return the files that build `version` (the latest when None) with the fewest reads.
 
-    `after` is a version whose state is known, to which only commits are added. `unusable` names
-    checkpoints (by their paths) that turned out damaged. Raises InvalidRequest when the version
-    isn't in the log (never was, or cleaned up), and CorruptTable when a file between the checkpoint
-    and the version is missing, naming it.
+    `after` is a version whose state is known, to which only commits and compactions are added.
+    `unusable` names checkpoints (by their paths) that turned out damaged. Raises InvalidRequest
+    when the version isn't in the log (never was, or cleaned up), and CorruptTable when a file
+    between the checkpoint and the version is missing, naming it.
     """
     target = listing.latest_version if version is None else version
     if target > listing.latest_version or target < 0:
@@ -228,6 +228,7 @@ def _deltas(listing: Listing, start: int, target: int) -> tuple[LogEntry, ...] |
 
 
 def _end(entry: LogEntry) -> int:
+    """Return the last version of a compaction; -1 for a commit."""
     return entry.file.end if isinstance(entry.file, Compaction) else -1
 
 
@@ -240,7 +241,9 @@ def _gap(
     target: int,
     asked: int | None,
 ) -> CorruptTable | InvalidRequest:
-    """Return the error for a missing commit: cleaned up, or lost."""
+    """Return the error for a missing commit: InvalidRequest if it was cleaned up, CorruptTable if
+    lost.
+    """
     earliest = listing.earliest_version
     first = listing.earliest_commit
     if asked is not None and known is None and earliest is not None and target < earliest:
@@ -260,6 +263,7 @@ def _gap(
 
 
 def _no_such_version(listing: Listing, table: str, version: int) -> str:
+    """Return the message for a version before the oldest or after the newest."""
     earliest, latest = listing.earliest_version, listing.latest_version
     said = f"[DELTA_VERSION_NOT_FOUND] {table}: version {version}"
     if version > latest:

@@ -129,8 +129,8 @@ def ranges_may_match(
 
 
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
-    """Return whether partition values alone decide the predicate: no opaque part, no
-    other column.
+    """Return whether partition values alone decide the predicate: no opaque part, no other
+    column.
     """
     partitions = {name.lower() for name in partition_columns}
     names_only_those = all(
@@ -162,6 +162,7 @@ class _Verdict:
 def _evaluate(
     predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> _Verdict:
+    """Return the verdict on each file, by partition values and statistics. Raises CorruptTable."""
     wanted = columns_of(predicate)
     return _Evaluation(FileBounds.of(files, schema, partition_columns, wanted)).of(predicate)
 
@@ -176,6 +177,7 @@ class _Evaluation:
         self._anything = _Verdict(self._yes, self._yes, self._yes)
 
     def of(self, predicate: Predicate) -> _Verdict:
+        """Return the verdict on a predicate for each file."""
         match predicate:
             case And(parts):
                 return self._all([self.of(part) for part in parts])
@@ -201,6 +203,7 @@ class _Evaluation:
         return self._yes if value else self._no
 
     def _all(self, parts: Sequence[_Verdict]) -> _Verdict:
+        """Return the verdict on a conjunction; true without parts."""
         if not parts:
             return self.of(Always(True))
         return _Verdict(
@@ -214,6 +217,7 @@ class _Evaluation:
         )
 
     def _any(self, parts: Sequence[_Verdict]) -> _Verdict:
+        """Return the verdict on a disjunction; false without parts."""
         if not parts:
             return self.of(Always(False))
         return _Verdict(
@@ -227,12 +231,16 @@ class _Evaluation:
         )
 
     def _is_null(self, column: ColumnPath) -> _Verdict:
+        """Return the verdict on a null test, which is never unknown."""
         bounds = self._bounds.column(column)
         if bounds is None:
             return _Verdict(self._yes, self._yes, self._no)
         return _Verdict(bounds.may_be_null, bounds.may_have_value, self._no)
 
     def _comparison(self, column: ColumnPath, operator: Operator, value: LiteralValue) -> _Verdict:
+        """Return the verdict on a comparison; anything for a column or value that can't be
+        compared.
+        """
         if value is None:
             return self.of(IsNull(column) if operator is Operator.SAME else Always(None))
         bounds = self._bounds.column(column)
@@ -247,6 +255,7 @@ class _Evaluation:
         return _Verdict(true, false, bounds.may_be_null)
 
     def _membership(self, column: ColumnPath, values: Sequence[LiteralValue]) -> _Verdict:
+        """Return the verdict on IN; of many values only the least and the greatest count."""
         if len(values) <= _LIST_VALUES_MAX:
             return self._any([self._comparison(column, Operator.EQUAL, item) for item in values])
         bounds = self._bounds.column(column)
@@ -262,6 +271,7 @@ class _Evaluation:
         return _Verdict(true, bounds.may_have_value, bounds.may_be_null)
 
     def _prefix(self, column: ColumnPath, prefix: str) -> _Verdict:
+        """Return the verdict on whether a text column starts with the prefix."""
         bounds = self._bounds.column(column)
         if bounds is None or not pa.types.is_string(bounds.arrow_type):
             return self._anything
@@ -346,6 +356,7 @@ def _scalar(value: LiteralValue, kind: DataType) -> pa.Scalar | None:
 
 
 def _decimal_scalar(value: Decimal, kind: Primitive) -> pa.Scalar | None:
+    """Return the decimal in the column's type; None if that isn't decimal, or can't hold it."""
     if kind.decimal is None:
         return None
     try:

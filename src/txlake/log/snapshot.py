@@ -169,7 +169,10 @@ class Snapshot:
 
     @cached_property
     def row_id_high_water_mark(self) -> int:
-        """The highest row id assigned so far; -1 when none was. Source: "Row IDs"."""
+        """The highest row id assigned so far; -1 when none was. Source: "Row IDs".
+
+        Raises CorruptTable when its metadata domain can't be parsed.
+        """
         domain = self.domains.get(ROW_TRACKING_DOMAIN)
         if domain is None:
             return -1
@@ -195,13 +198,17 @@ class Snapshot:
         return True
 
     def app_version(self, app_id: str) -> int | None:
-        """Return the newest version that this application has written."""
+        """Return the newest version that this application has written; None if it has
+        written none.
+        """
         txn = self.app_transactions.get(app_id)
         return None if txn is None else txn.version
 
     def select(self, predicate: Predicate | None) -> pa.Table:
-        """Return the files that may hold rows that the (bound) predicate matches, in
-        FILES_SCHEMA.
+        """Return the files that may hold rows that the (bound) predicate matches, in FILES_SCHEMA.
+
+        None is the predicate of all rows. Raises CorruptTable for a partition value that is no
+        value of its column.
         """
         if predicate is None:
             return self.files.table
@@ -235,6 +242,7 @@ class Snapshot:
 
     @cached_property
     def _local_columns(self) -> tuple[str, ...]:
+        """The physical names of the TIMESTAMP partition columns with a zoneless value."""
         if not any(item.type == _TIMESTAMP for item in self._partition_fields):
             return ()
         return local_columns(self.files.columns("partition_values"), self._partition_fields)
@@ -264,7 +272,9 @@ class Snapshot:
 
 
 class Changes:
-    """Actions of one or more commits, in order, reconciled with each other."""
+    """Actions of one or more commits, in order, reconciled with each other; the later one
+    counts.
+    """
 
     def __init__(self) -> None:
         self.adds: dict[FileKey, Add] = {}
@@ -307,7 +317,9 @@ class Changes:
     def apply_to(
         self, base: Snapshot, *, version: int | None, timestamp_ms: int | None
     ) -> Snapshot:
-        """Return the state after these changes."""
+        """Return the state after these changes; `version` and `timestamp_ms` as in
+        `Snapshot.apply`.
+        """
         metadata = self.metadata or base.metadata
         in_commit, before = base.in_commit_timestamp_ms, base.in_commit_before_ms
         if version is not None:
@@ -357,6 +369,7 @@ def _latest(*times: int | None) -> int | None:
 
 
 def _first(in_commit: int | None, given: int | None, base: Snapshot) -> int:
+    """Return the in-commit timestamp, else the given time, else that of the base."""
     if in_commit is not None:
         return in_commit
     return base.timestamp_ms if given is None else given

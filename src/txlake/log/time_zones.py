@@ -134,12 +134,18 @@ class ZoneRules:
         return [self._day_start(midnight) for midnight in midnights]
 
     def _instant(self, wall: int) -> int | None:
+        """Return the instant of a wall clock time, in microseconds; None if it doesn't fit
+        64 bits.
+        """
         change = self._next_change(wall // SECOND)
         offset_s = self._last_s if change is None else change.before_s
         found = wall - offset_s * SECOND
         return found if -_LIMIT <= found < _LIMIT else None
 
     def _day_start(self, midnight: int) -> int | None:
+        """Return the first instant of a day, in microseconds: where clocks skip its midnight, that
+        of the change.
+        """
         change = self._next_change(midnight // SECOND)
         if change is not None and change.skips(midnight // SECOND):
             return change.at_s * SECOND
@@ -180,7 +186,9 @@ def parse_rules(name: str, data: bytes) -> ZoneRules:
 
 
 def _blocks(data: bytes) -> bytes:
-    """Return the object's own bytes: the stream's blocks after its class."""
+    """Return the object's own bytes: the stream's blocks after its class. Raises ValueError for a
+    stream of another class, IndexError or struct.error for one that ends too early.
+    """
     start = data.find(_NAME)
     if start < 0:
         raise ValueError(f"expected an object of {_NAME.decode()}, found {data[:60]!r}")
@@ -202,6 +210,7 @@ class _Reader:
     position: int = 0
 
     def rules(self, name: str) -> ZoneRules:
+        """Read a zone's rules. Raises ValueError for another object."""
         kind = self.byte()
         if kind != _ZONE_RULES:
             raise ValueError(f"expected the rules of a zone, found an object of the type {kind}")
@@ -219,6 +228,7 @@ class _Reader:
         return self.data[self.position - 1]
 
     def integer(self, form: str = ">i") -> int:
+        """Read a number in a form of `struct`, a signed one of 4 bytes by default."""
         (found,) = struct.unpack_from(form, self.data, self.position)
         self.position += struct.calcsize(form)
         return int(found)
@@ -230,6 +240,7 @@ class _Reader:
         return times, [self._offset_s() for _ in range(count + 1)]
 
     def _time_s(self) -> int:
+        """Read an instant, in seconds."""
         first = self.byte()
         if first == 255:
             return self.integer(">q")
@@ -241,6 +252,7 @@ class _Reader:
         return self.integer() if quarters == 127 else quarters * 900
 
     def _yearly(self) -> YearlyRule:
+        """Read the rule of a yearly change."""
         bits = self.integer() & 0xFFFFFFFF
         month, day = bits >> 28, (bits >> 22 & 63) - 32
         weekday, hour = bits >> 19 & 7, bits >> 14 & 31

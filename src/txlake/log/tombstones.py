@@ -38,7 +38,10 @@ class Tombstones(Mapping[FileKey, Remove]):
         self._all: dict[FileKey, Remove] | None = None
 
     def apply(self, removes: Iterable[Remove], live_again: Iterable[FileKey]) -> Tombstones:
-        """Return the tombstones after a commit; the cost depends on the commit alone."""
+        """Return the tombstones after a commit; the cost depends on the commit alone.
+
+        Files in `live_again` have none any more.
+        """
         is_empty = self._load is None and self._earlier is None and not self._changed
         change: dict[FileKey, Remove | None] = {}
         if not is_empty:
@@ -59,6 +62,9 @@ class Tombstones(Mapping[FileKey, Remove]):
         return len(self._changed) + (0 if self._earlier is None else self._earlier.loaded_count)
 
     def _merged(self) -> dict[FileKey, Remove]:
+        """Return all tombstones by key; reads the checkpoint's on first use, and raises its
+        errors.
+        """
         if self._all is None:
             chain: list[Tombstones] = []
             node: Tombstones | None = self

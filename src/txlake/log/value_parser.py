@@ -25,7 +25,11 @@ _BY_SETTINGS = ("\\", '"')
 
 
 def parse(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | None:
-    """Implement `values.parse_value`. Raises InvalidRequest for no expression."""
+    """Return the value of a SQL expression; None where it isn't modelled.
+
+    Arguments as those of `values.parse_value`. Raises InvalidRequest for a text that isn't one
+    expression.
+    """
     if any(sign in text for sign in _BY_SETTINGS):
         return None
     try:

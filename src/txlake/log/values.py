@@ -61,8 +61,8 @@ def parse_value(
 def compute(value: Value, rows: pa.Table, schema: Struct) -> pa.ChunkedArray | None:
     """Return the value for each row; None where only Spark can compute it.
 
-    `rows` have the schema's columns by logical name. The Arrow type is that of the value's type in
-    Spark.
+    `rows` have the schema's columns by logical name. The Arrow type is the one that corresponds to
+    the value's type in Spark.
     """
     try:
         return _Rows(rows, schema).compute(value)
@@ -76,6 +76,9 @@ class _Rows:
     schema: Struct
 
     def compute(self, value: Value) -> pa.ChunkedArray:
+        """Return the value for each row. Raises _NotComputable where only Spark computes it, and
+        ArrowException for an overflow.
+        """
         match value:
             case Literal(constant):
                 scalar = _scalar(constant)
@@ -94,6 +97,9 @@ class _Rows:
 
 
 def _scalar(value: LiteralValue) -> pa.Scalar:
+    """Return a literal with Spark's type. Raises _NotComputable for a time, bytes, and numbers that
+    are too large.
+    """
     match value:
         case None:
             return pa.scalar(None, pa.null())
@@ -111,7 +117,10 @@ def _scalar(value: LiteralValue) -> pa.Scalar:
 
 
 def _decimal(value: Decimal) -> pa.Scalar:
-    """Return a decimal literal with Spark's type: as many digits as are written."""
+    """Return a decimal literal with Spark's type: as many digits as are written.
+
+    Raises _NotComputable for more than 38 digits.
+    """
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int), "a literal is a number"
     scale = max(0, -exponent)
@@ -122,6 +131,9 @@ def _decimal(value: Decimal) -> pa.Scalar:
 
 
 def _negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the negated values. Raises _NotComputable unless they are whole numbers or doubles,
+    and ArrowException for an overflow.
+    """
     if pa.types.is_signed_integer(values.type):
         return pc.negate_checked(values)
     if pa.types.is_float64(values.type):
@@ -130,6 +142,9 @@ def _negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return `left operator right` for each row. Raises _NotComputable for other types and a
+    division by zero, ArrowException for an overflow.
+    """
     if operator == "||":
         if not (pa.types.is_string(left.type) and pa.types.is_string(right.type)):
             raise _NotComputable
@@ -150,7 +165,9 @@ def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> p
 
 
 def _wider(left: pa.DataType, right: pa.DataType, *, divides: bool) -> pa.DataType:
-    """Return the type in which Spark computes with both."""
+    """Return the type in which Spark computes with both. Raises _NotComputable unless they are
+    whole numbers, or one is double and the other a number.
+    """
     if pa.types.is_signed_integer(left) and pa.types.is_signed_integer(right):
         return pa.float64() if divides else max(left, right, key=lambda one: one.bit_width)
     if pa.float64() in (left, right) and all(map(_is_number, (left, right))):
@@ -159,12 +176,14 @@ def _wider(left: pa.DataType, right: pa.DataType, *, divides: bool) -> pa.DataTy
 
 
 def _is_number(data_type: pa.DataType) -> bool:
+    """Return whether the type is of whole numbers, doubles or decimals."""
     t = pa.types
     tests = (t.is_signed_integer, t.is_float64, t.is_decimal)
     return any(test(data_type) for test in tests)
 
 
 def _widened(values: pa.ChunkedArray, wide: pa.DataType) -> pa.ChunkedArray:
+    """Return the values in the wider type. Raises ArrowException for one that it can't hold."""
     if pa.types.is_integer(values.type) and pa.types.is_floating(wide):
         return values.cast(wide, safe=False)  # the nearest double, as in Java
     return convert(values, wide)

@@ -122,7 +122,10 @@ class Add(ActionStruct, frozen=True, kw_only=True):
         return (self.path, None if vector is None else vector.unique_id)
 
     def tombstone(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
-        """Return the tombstone of this logical file."""
+        """Return the tombstone of this logical file, removed at `timestamp_ms`.
+
+        Unknown fields aren't carried over.
+        """
         return Remove(
             path=self.path,
             data_change=data_change,
@@ -313,6 +316,11 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _decode_piece(data: bytes, file: str) -> list[Action]:
+    """Decode whole lines at once, or one by one where the strict decoder fails.
+
+    Raises _MultiLineValue as `_decode_each_line` does, and CorruptTable for a field of a wrong
+    type.
+    """
     try:
         lines = _LINE.decode_lines(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -321,6 +329,7 @@ def _decode_piece(data: bytes, file: str) -> list[Action]:
 
 
 def _actions_of(lines: Iterable[_Line]) -> list[Action]:
+    """Return the lines' actions in order; within a line, an add and a remove come first."""
     actions: list[Action] = []
     for line in lines:
         add, remove = line.add, line.remove
@@ -329,7 +338,7 @@ def _actions_of(lines: Iterable[_Line]) -> list[Action]:
         if remove is not None:
             actions.append(remove)
         if (add is None and remove is None) or not _is_alone(line):
-            actions.extend(_others(line))
+            actions.extend(_other_actions(line))
     return actions
 
 
@@ -345,7 +354,8 @@ def _is_alone(line: _Line) -> bool:
     )
 
 
-def _others(line: _Line) -> Iterator[Action]:
+def _other_actions(line: _Line) -> Iterator[Action]:
+    """Yield the line's actions except files, in a fixed order."""
     if line.commitInfo is not None:
         yield CommitInfo(line.commitInfo)
     for action in (
@@ -398,6 +408,10 @@ def _decode_whole(data: bytes, file: str) -> list[Action]:
 
 
 def _json_values(text: str) -> list[Json]:
+    """Return the JSON values of a text, separated by any white space.
+
+    Raises ValueError if it holds anything else, or a lone surrogate.
+    """
     decoder = json.JSONDecoder()
     values: list[Json] = []
     position = _skip_white_space(text, 0)
@@ -415,6 +429,10 @@ def _require_text(value: Json) -> None:
 
 
 def _actions_of_values(values: Iterable[Json], file: str) -> list[Action]:
+    """Return the actions of decoded lines.
+
+    Raises CorruptTable for a value that isn't an object, and as `actions_from_object`.
+    """
     actions: list[Action] = []
     for value in values:
         if not isinstance(value, dict):
@@ -445,6 +463,11 @@ def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Acti
 
 
 def _struct_from(kind: type[Action], value: JsonObject, name: str, file: str) -> Action:
+    """Return an action from its JSON object, unknown fields in `extra`, also those of a deletion
+    vector.
+
+    Unknown fields of `format` are dropped. Raises CorruptTable for a field of a wrong type.
+    """
     known, extra = _split(kind, value)
     vector = known.get("deletionVector")
     if isinstance(vector, dict):
@@ -465,6 +488,7 @@ def _wire_fields(kind: type) -> frozenset[str]:
 
 
 def _split(kind: type, value: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Return (known fields, unknown fields) of an object that stands for an action of this kind."""
     names = _wire_fields(kind)
     known = {key: item for key, item in value.items() if key in names}
     return known, {key: item for key, item in value.items() if key not in names}
@@ -486,6 +510,7 @@ def action_to_object(action: Action) -> JsonObject:
 
 
 def _flat(fields: JsonObject) -> JsonObject:
+    """Return the fields with those of `extra` beside them, without nulls, tuples as lists."""
     extra = fields.pop(EXTRA, None)
     flat: JsonObject = {
         key: list(value) if isinstance(value, tuple) else value

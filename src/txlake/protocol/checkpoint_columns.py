@@ -98,7 +98,10 @@ def with_extras(kind: pa.StructType, objects: Sequence[JsonObject]) -> pa.Struct
 
 
 def extra_types(objects: Sequence[JsonObject], known: set[str]) -> dict[str, pa.DataType]:
-    """Return types for unknown fields: what Arrow infers, else text (of JSON)."""
+    """Return types for unknown fields: what Arrow infers, else text (of JSON).
+
+    Fields that are null in all objects are left out.
+    """
     names = dict.fromkeys(name for item in objects for name in item if name not in known)
     types: dict[str, pa.DataType] = {}
     for name in names:

@@ -24,10 +24,10 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def stats_to_json(stats: pa.StructArray) -> pa.Array:
-    """Return the JSON text of each row's statistics, null where the struct is null; column by
-    column.
+    """Return the JSON text of each row's statistics, null where the struct is null.
 
     Values without a JSON form (binary, variant, NaN, infinity) are left out, as an unknown bound.
+    Raises ValueError for a column that isn't a struct.
     """
     if not pa.types.is_struct(stats.type):
         raise ValueError(f"stats_parsed: expected a struct, found {stats.type}")
@@ -49,6 +49,9 @@ def _object(values: pa.StructArray) -> pa.Array:
 
 
 def _members(values: pa.StructArray) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each field's name with its values as JSON text, without fields that have no JSON
+    form.
+    """
     for member, column in zip(values.type, values.flatten()):
         text = _text(column)
         if text is not None:
@@ -87,6 +90,7 @@ def _timestamps(column: pa.Array) -> pa.Array:
 
 
 def _strings(column: pa.Array) -> pa.Array:
+    """Return each text as a JSON string, null for null."""
     if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
         values = cast("list[str | None]", column.to_pylist())
         return pa.array(
@@ -128,7 +132,9 @@ def stats_from_json(texts: Sequence[str | None], kind: pa.StructType) -> pa.Arra
 
 
 def _decoded(text: str) -> dict[str, object]:
-    """Decode a text, decimals exactly: a bound of a decimal column must not be rounded."""
+    """Return a text's object, decimals exact, as a bound must not be rounded; {} for any other
+    text.
+    """
     try:
         value = json.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError, RecursionError):
@@ -137,6 +143,9 @@ def _decoded(text: str) -> dict[str, object]:
 
 
 def _merge(seen: dict[str, object], value: Mapping[str, object]) -> None:
+    """Add the names in `value` to `seen`: a dictionary for each nested object, True for other
+    values.
+    """
     for name, item in value.items():
         if isinstance(item, Mapping):
             inner = seen.setdefault(name, {})
@@ -147,6 +156,10 @@ def _merge(seen: dict[str, object], value: Mapping[str, object]) -> None:
 
 
 def _columns_type(seen: object, schema: Struct, *, is_count: bool) -> pa.StructType | None:
+    """Return the struct of the columns that are in `seen`, in the schema's order; None without one.
+
+    Types are those of bounds, or with `is_count` integers. Columns without bounds are left out.
+    """
     if not isinstance(seen, Mapping):
         return None
     members: list[pa.Field] = []
@@ -174,6 +187,7 @@ def _bound_type(data_type: DataType) -> pa.DataType | None:
 
 
 def _column(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """Return JSON values as a column of the type, null where `_scalar` or a struct has none."""
     if pa.types.is_struct(kind):
         structs = [value if isinstance(value, dict) else None for value in values]
         columns = [
@@ -215,6 +229,10 @@ def _scalar(value: object, kind: pa.DataType) -> object:
 
 
 def _decimal(value: object, precision: int, scale: int) -> Decimal | None:
+    """Return a statistic as a decimal of the type; None where the type can't hold it exactly.
+
+    Raises ArithmeticError for a text that isn't a number.
+    """
     if not isinstance(value, int | Decimal | str):
         return None
     exact = Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_WIDE)

@@ -121,7 +121,10 @@ def classic_checkpoint(state: CheckpointState) -> bytes:
 
 
 def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]:
-    """Yield the parts of a V1 checkpoint in order, split by Spark's hash of the file's identity."""
+    """Yield the parts of a V1 checkpoint in order, split by Spark's hash of the file's identity.
+
+    All other actions are in one part, which the hash of nulls chooses.
+    """
     adds = part_of(_hashes_of_adds(state), parts)
     removes = part_of(_hashes_of_removes(state), parts)
     others_part = int(part_of(np.array([SEED], np.uint32), parts)[0])
@@ -136,7 +139,11 @@ def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]
 
 
 def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
-    """Yield the files of a V2 checkpoint's adds and removes; none if it has none."""
+    """Yield the sidecars of a V2 checkpoint, each with at most `rows_max` adds; none without file
+    actions.
+
+    All removes are in the last one.
+    """
     rows = state.files.num_rows
     starts = range(0, rows, rows_max) if rows else range(1 if state.removes else 0)
     layout = _Layout(state).with_adds()
@@ -267,12 +274,14 @@ class _Writer:
         return cast(bytes, self._sink.getvalue().to_pybytes())
 
     def _rows(self, name: str, rows: pa.StructArray) -> None:
+        """Take rows of one kind of action; write all that wait once they fill a batch."""
         if len(rows):
             self._waiting.append((name, rows))
         if sum(len(rows) for _, rows in self._waiting) >= _BATCH_ROWS:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
+        """Write the waiting rows as a row group; none wait afterwards."""
         # A row group costs milliseconds even for few rows.
         if self._waiting:
             columns = [self._column(*column) for column in self._types.items()]
@@ -288,6 +297,7 @@ class _Writer:
         return pa.concat_arrays(parts)
 
     def _add_structs(self, batch: pa.Table) -> pa.StructArray:
+        """Return the files of a batch as structs of the column `add`, with `dataChange` false."""
         state = self._layout.state
         values: dict[str, pa.Array] = {
             "dataChange": pa.array(np.zeros(batch.num_rows, np.bool_)),
@@ -318,6 +328,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _vectors(vectors: pa.StructArray) -> pa.Array:
+    """Return the descriptors in the checkpoint's form and field order, null for null."""
     if vectors.null_count == len(vectors):
         return pa.nulls(len(vectors), CHECKPOINT_VECTOR_TYPE)
     parts = dict(zip((item.name for item in vectors.type), vectors.flatten()))
@@ -328,6 +339,7 @@ def _vectors(vectors: pa.StructArray) -> pa.Array:
 
 
 def _by_name(actions: Sequence[Action]) -> dict[str, list[JsonObject]]:
+    """Return the actions' JSON objects by their names on the wire, in order."""
     named: dict[str, list[JsonObject]] = {}
     for action in actions:
         name, fields = next(iter(action_to_object(action).items()))
@@ -355,6 +367,9 @@ def _pairs(remove: Remove) -> list[tuple[str, str | None]] | None:
 
 
 def _vector_of(remove: Remove) -> JsonObject | None:
+    """Return the descriptor of a tombstone's deletion vector as its JSON object; None without
+    one.
+    """
     vector = remove.deletion_vector
     if vector is None:
         return None
@@ -395,6 +410,9 @@ def _extras_of(files: pa.Table) -> Iterator[JsonObject | None]:
 
 
 def _hashes_of_adds(state: CheckpointState) -> npt.NDArray[np.uint32]:
+    """Return the hashes by which the live files are split: of the path, then of the vector's id if
+    the table has deletion vectors.
+    """
     paths = cast("list[str | None]", state.files["path"].to_pylist())
     hashes = hash_texts(paths, np.full(len(paths), SEED, np.uint32))
     if not state.has_vectors:
@@ -408,6 +426,7 @@ def _hashes_of_adds(state: CheckpointState) -> npt.NDArray[np.uint32]:
 
 
 def _hashes_of_removes(state: CheckpointState) -> npt.NDArray[np.uint32]:
+    """Return the tombstones' hashes, as `_hashes_of_adds` does for live files."""
     paths: list[str | None] = [remove.path for remove in state.removes]
     hashes = hash_texts(paths, np.full(len(paths), SEED, np.uint32))
     return (

@@ -129,6 +129,7 @@ def read_removes(data: bytes, *, file: str) -> list[Remove]:
 
 
 def _read_others(parquet: pq.ParquetFile, file: str) -> Iterator[Action]:
+    """Yield the actions other than adds and removes, column by column."""
     present = [name for name in _OTHER_COLUMNS if name in parquet.schema_arrow.names]
     if present:
         table = parquet.read(present)
@@ -137,6 +138,10 @@ def _read_others(parquet: pq.ParquetFile, file: str) -> Iterator[Action]:
 
 
 def _actions(column: pa.ChunkedArray, name: str, required: str, file: str) -> Iterator[Action]:
+    """Yield the actions of one column; rows without a value in the field `required` hold none.
+
+    Raises CorruptTable as `actions_from_object`, and ValueError if the column lacks the field.
+    """
     for chunk in column.chunks:
         rows = _present(chunk, required)
         for value in rows.to_pylist(maps_as_pydicts="lossy"):
@@ -144,7 +149,10 @@ def _actions(column: pa.ChunkedArray, name: str, required: str, file: str) -> It
 
 
 def _present(chunk: pa.StructArray, required: str) -> pa.StructArray:
-    """Return the rows that hold an action. Some writers write a struct of nulls for other rows."""
+    """Return the rows that hold an action. Some writers write a struct of nulls for other rows.
+
+    Raises ValueError if the type lacks the field `required`.
+    """
     if chunk.type.get_field_index(required) < 0:
         raise ValueError(f"expected a field {required!r}, found {chunk.type}")
     key = pc.struct_field(chunk, required)
@@ -152,8 +160,8 @@ def _present(chunk: pa.StructArray, required: str) -> pa.StructArray:
 
 
 def _without_nulls(value: JsonObject) -> JsonObject:
-    """Return the fields without nulls, since a null field is an absent one; nulls inside
-    maps stay.
+    """Return the fields without nulls, since a null field is an absent one; nulls inside maps
+    stay.
     """
     return {
         name: _without_nulls(cast(JsonObject, item)) if name in _NESTED else item
@@ -180,8 +188,11 @@ def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.T
 
 
 def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
-    """Return the fields of `add`, without those that are null in all rows by the file's own
-    statistics.
+    """Return the fields of `add` that the Parquet statistics don't prove to be null in all rows.
+
+    Nested fields are always kept, except `deletionVector`, and so are all fields of a file with
+    very many column chunks. Empty without the column. Raises ValueError if it lacks a required
+    field.
     """
     schema, metadata = parquet.schema_arrow, parquet.metadata
     index = schema.get_field_index("add")
@@ -212,6 +223,7 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
 def _stats(
     data: bytes, parquet: pq.ParquetFile, fields: AbstractSet[str], present: Mask, file: str
 ) -> ParquetStats | DecodedStats:
+    """Return the files' statistics, not yet decoded; nulls where the file has none."""
     names = [name for name in ("stats", "stats_parsed") if name in fields]
     if names and present.any():
         return ParquetStats(data, parquet.metadata, names, present, file)
@@ -235,6 +247,10 @@ def _rows_of_adds(chunk: pa.StructArray) -> pa.StructArray:
 
 
 def _files_batch(rows: pa.StructArray) -> pa.RecordBatch:
+    """Return adds in the columns of FILES_SCHEMA but for `stats`.
+
+    Raises ValueError for a null in a required field.
+    """
     fields = dict(zip((item.name for item in rows.type), rows.flatten()))
     columns: dict[str, pa.Array] = {}
     for name, ours in _ADD_FIELDS.items():
@@ -261,13 +277,17 @@ def _many_nulls(kind: pa.DataType) -> pa.Array:
 
 
 def _as(values: pa.Array | None, data_type: pa.DataType, rows: int) -> pa.Array:
+    """Return the values cast to the type; nulls where the column is missing."""
     if values is None:
         return _nulls(data_type, rows)
     return values if values.type.equals(data_type) else values.cast(data_type)
 
 
 def _as_map(values: pa.Array | None, rows: int) -> pa.Array:
-    """Return a map of strings with Arrow's own field names, whatever names the writer used."""
+    """Return a map of strings with Arrow's own field names, whatever names the writer used.
+
+    Nulls where the column is missing. Raises ValueError if it isn't a map.
+    """
     if values is None or values.null_count == rows:
         return _nulls(STRING_MAP, rows)
     if values.type.equals(STRING_MAP):
@@ -283,6 +303,9 @@ def _as_map(values: pa.Array | None, rows: int) -> pa.Array:
 
 
 def _as_vectors(values: pa.Array | None, rows: int) -> pa.Array:
+    """Return descriptors of deletion vectors; null without a storage type, or where the column is
+    missing.
+    """
     if values is None or values.null_count == rows:
         return _nulls(VECTOR_TYPE, rows)
     parts = dict(zip((item.name for item in values.type), values.flatten()))

@@ -34,8 +34,8 @@ class StateFacts:
     deleted_records: int | None = None
 
     def contradictions(self, actual: StateFacts) -> list[str]:
-        """Return the differing facts as `name: expected 3, found 4`; facts unknown here are left
-        out.
+        """Return the differing facts as `name: expected 3, found 4`; facts unknown on either side
+        are left out.
         """
         pairs = (
             ("numFiles", self.files, actual.files),

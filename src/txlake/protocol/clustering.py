@@ -47,6 +47,9 @@ def clustered_by(
 
 
 def _logical(schema: Struct, path: Sequence[str]) -> Path:
+    """Return the logical path of a physical one; parts that the schema doesn't have stay as they
+    are.
+    """
     names = []
     here = schema
     for part in path:
@@ -66,7 +69,7 @@ class Cube:
 
 
 def cube_of(add: Add) -> Cube | None:
-    """Return the cube in a file's tags; None without one."""
+    """Return the cube in a file's tags; None without one, or for tags that can't be read."""
     tags = add.tags or {}
     cube_id, columns = tags.get(_CUBE_ID), tags.get(_CUBE_COLUMNS)
     if cube_id is None or columns is None:
@@ -88,7 +91,9 @@ def in_cube(add: Add, cube: Cube) -> Add:
 
 
 def as_clustered(add: Add, before: Add) -> Add:
-    """Return the file with the cube tags of `before`, some or all of whose rows it holds."""
+    """Return the file with the cube tags and clustering provider of `before`, some or all of whose
+    rows it holds.
+    """
     names = (_CUBE_ID, _CUBE_COLUMNS, _CUBE_CURVE)
     tags = {name: text for name, text in (before.tags or {}).items() if name in names}
     if not tags and before.clustering_provider is None:

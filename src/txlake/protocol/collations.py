@@ -44,6 +44,12 @@ def collated_columns(schema: Struct) -> list[str]:
 
 
 def _collated(data_type: DataType, path: str, names: Mapping[str, str]) -> DataType:
+    """Return the type with the collations that `names` has by path; a struct's fields have theirs
+    in their own metadata.
+
+    A text that is written as collated without an entry keeps its collation, without provider and
+    version.
+    """
     match data_type:
         case Primitive(name):
             if name == "string" and path in names:
@@ -70,6 +76,7 @@ def _text(collation: str) -> Primitive:
 
 
 def _has_collation(data_type: DataType) -> bool:
+    """Return whether a `collated_type` is a collated text, or contains one."""
     match data_type:
         case Primitive():
             return collation_of(data_type) is not None

@@ -81,7 +81,7 @@ def effective_schema(schema_string: str | None, is_mapped: bool, *, file: str) -
 
 
 def max_column_id(schema: Struct) -> int:
-    """Return the greatest id in use, 0 where no column has one."""
+    """Return the greatest id in use, ids of elements, keys and values included; 0 without any."""
     highest = 0
     for item in all_fields(schema):
         highest = max(highest, item.column_id or 0)
@@ -113,6 +113,7 @@ def assign_column_ids(
     highest = max(max_id, max_column_id(schema))
 
     def assign(item: Field) -> Field:
+        """Give the field the next id and a physical name where it has none."""
         nonlocal highest
         metadata = dict(item.metadata)
         if COLUMN_ID not in metadata:
@@ -142,6 +143,7 @@ def nested_keys(item: Field) -> Iterator[str]:
 
 
 def _nested(data_type: DataType, path: str) -> Iterator[str]:
+    """Yield the paths of a type's elements, keys and values below `path`, outer before inner."""
     match data_type:
         case Array(element, _):
             parts = {f"{path}.element": element}
@@ -162,6 +164,7 @@ def assign_nested_ids(schema: Struct, max_id: int) -> tuple[Struct, int]:
     highest = max(max_id, max_column_id(schema))
 
     def assign(item: Field) -> Field:
+        """Give the next ids to the field's elements, keys and values that have none."""
         nonlocal highest
         ids = nested_ids(item)
         for key in nested_keys(item):
@@ -176,7 +179,7 @@ def assign_nested_ids(schema: Struct, max_id: int) -> tuple[Struct, int]:
 
 
 def without_column_ids(schema: Struct) -> Struct:
-    """Return the schema without ids and physical names."""
+    """Return the schema without ids, nested ids and physical names."""
 
     def strip(item: Field) -> Field:
         kept = {key: value for key, value in item.metadata.items() if key not in _KEYS}

@@ -116,7 +116,10 @@ def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap6
 
 
 def relative_file_name(uuid: str) -> str:
-    """Return the name of the vector file with this id."""
+    """Return the name of the vector file with this id, a UUID's text.
+
+    Raises ValueError for any other text.
+    """
     return f"deletion_vector_{UUID(uuid)}.bin"
 
 
@@ -137,8 +140,8 @@ def relative_vector(
 
 
 def place_of(vector_id: str) -> DeletionVector:
-    """Return a descriptor of the place that an id (`DeletionVector.unique_id`) names, without
-    counts.
+    """Return a descriptor of the place that an id (`DeletionVector.unique_id`) names; its size and
+    cardinality are 0.
     """
     text, separator, digits = vector_id[1:].rpartition("@")
     has_offset = bool(separator) and digits.isascii() and digits.isdigit()
@@ -153,7 +156,7 @@ def place_of(vector_id: str) -> DeletionVector:
 
 
 def inline_positions(text: str, *, file: str) -> BitMap64:
-    """Return the positions of an inline vector's text alone. Raises CorruptTable naming `file`."""
+    """Return the positions of an inline vector's Z85 text. Raises CorruptTable naming `file`."""
     try:
         return decode_bitmap(z85_decode(text), file=file)
     except ValueError as error:

@@ -161,7 +161,10 @@ _schema_of = lru_cache(maxsize=64)(parse_schema)
 
 
 def check_readable(protocol: Protocol, *, table: str) -> None:
-    """Raise UnsupportedFeature, naming the features or versions, when `table` can't be read."""
+    """Raise UnsupportedFeature, naming the features or versions, when `table` can't be read.
+
+    Raises it for an inconsistent protocol too.
+    """
     _check_consistent(protocol, table)
     missing = sorted(set(protocol.reader_features or ()) - READABLE)
     too_new = protocol.min_reader_version > 3
@@ -226,6 +229,7 @@ def is_iceberg_compatible(protocol: Protocol, configuration: Mapping[str, str]) 
 
 
 def _check_consistent(protocol: Protocol, table: str) -> None:
+    """Raise UnsupportedFeature where the versions and the feature lists contradict each other."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     listed = protocol.reader_features, protocol.writer_features
     wrong = None
@@ -247,6 +251,7 @@ def _check_consistent(protocol: Protocol, table: str) -> None:
 
 
 def _wanted(side: str, version: int, known: int, features: list[str]) -> str:
+    """Return the words of an error for a version beyond `known`, and for missing features."""
     parts = [f"{side} version {version} (txlake knows up to {known})"] if version > known else []
     if features:
         names = ", ".join(features)
@@ -316,6 +321,12 @@ def is_required_by_others(feature: str, protocol: Protocol) -> bool:
 
 
 def _least(features: frozenset[str], reader: int, writer: int) -> Protocol:
+    """Return the least protocol with these features, and versions of at least `reader` and
+    `writer`.
+
+    Feature lists are used only where no numbered protocol implies exactly these features. A
+    requested older version adds the features that it implies.
+    """
     if writer < 7 and reader < 3:
         if features <= _implied(reader, writer):
             return Protocol(min_reader_version=reader, min_writer_version=writer)
@@ -340,6 +351,7 @@ def _least(features: frozenset[str], reader: int, writer: int) -> Protocol:
 
 
 def _needed(name: str) -> Iterator[str]:
+    """Yield the features on which a feature depends, directly or not."""
     for other in _NEEDS.get(name, ()):
         yield other
         yield from _needed(other)
@@ -351,6 +363,10 @@ def _has_sibling(name: str, have: Collection[str]) -> bool:
 
 
 def _known_name(name: str) -> str:
+    """Return a feature's name as the protocol spells it, given in any letter case.
+
+    Raises InvalidRequest.
+    """
     known = _BY_FOLDED_NAME.get(name.lower())
     if known is None:
         asked = did_you_mean(nearest(name, _KNOWN)) or f"known are {', '.join(sorted(_KNOWN))}"
@@ -361,6 +377,10 @@ def _known_name(name: str) -> str:
 
 
 def _asked_version(configuration: Mapping[str, str], key: str) -> int:
+    """Return the protocol version that a property requests, 1 without one.
+
+    Raises InvalidRequest.
+    """
     text = configuration.get(key, "1")
     limit = 3 if "Reader" in key else 7
     if not text.isdecimal() or not 1 <= int(text) <= limit:
@@ -369,6 +389,10 @@ def _asked_version(configuration: Mapping[str, str], key: str) -> int:
 
 
 def _features_of(metadata: Metadata) -> Iterator[str]:
+    """Yield the features that the metadata requests by property or needs by its content.
+
+    Raises InvalidRequest for an invalid request.
+    """
     configuration = metadata.configuration
     schema = _schema_of(metadata.schema_string)
     asked: set[str] = set()
@@ -395,6 +419,8 @@ def _always(schema: Struct, configuration: Mapping[str, str]) -> bool:
 
 
 def _property(key: str) -> _Active:
+    """Return a test of whether a property is `true`."""
+
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
         return is_true(configuration, key)
 
@@ -402,6 +428,10 @@ def _property(key: str) -> _Active:
 
 
 def _field_key(*keys: str) -> _Active:
+    """Return a test of whether a field, nested ones included, has one of these keys in its
+    metadata.
+    """
+
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
         return any(key in item.metadata for item in _fields(schema) for key in keys)
 
@@ -409,6 +439,10 @@ def _field_key(*keys: str) -> _Active:
 
 
 def _type_named(*starts: str) -> _Active:
+    """Return a test of whether a type inside the schema has a name that begins with one of
+    `starts`.
+    """
+
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
         return any(leaf.name.startswith(starts) for leaf in leaf_types(schema))
 
@@ -466,6 +500,7 @@ _ACTIVE: Mapping[str, _Active] = {
 
 
 def _fields(data_type: DataType) -> Iterator[Field]:
+    """Yield every struct field of the type, nested ones too, outer before inner."""
     match data_type:
         case Struct(fields):
             for item in fields:

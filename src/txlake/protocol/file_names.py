@@ -146,6 +146,7 @@ def log_path(file: LogFile) -> str:
 
 
 def _name(file: LogFile) -> str:
+    """Return the file's name relative to `_delta_log/`."""
     match file:
         case CommitFile(version):
             return f"{version:020d}.json"

@@ -58,6 +58,7 @@ def files_table(adds: Sequence[Add]) -> pa.Table:
 
 
 def _batch(adds: Sequence[Add]) -> pa.RecordBatch:
+    """Return the adds as one batch in FILES_SCHEMA."""
     columns = [
         pa.array([add.path for add in adds], pa.string()),
         string_maps([add.partition_values for add in adds]),
@@ -92,6 +93,7 @@ def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
 
 
 def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
+    """Return the descriptors as an Arrow array; None is null."""
     if vectors.count(None) == len(vectors):
         return pa.nulls(len(vectors), VECTOR_TYPE)
     return pa.array(
@@ -112,6 +114,7 @@ def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
 
 
 def _extras(extras: Sequence[JsonObject]) -> pa.Array:
+    """Return the unknown fields of each add as JSON text; null without any."""
     if not any(extras):
         return pa.nulls(len(extras), pa.string())
     texts = [

@@ -102,6 +102,7 @@ def violation(metadata: Metadata, before: Metadata | None = None) -> str | None:
 
 
 def _violations(metadata: Metadata, schema: Struct, before: Metadata | None) -> Iterator[str]:
+    """Yield what is wrong with metadata that enables the rules, as `violation` does."""
     configuration = metadata.configuration
     mode = configuration.get(MODE_PROPERTY, "none").strip().lower()
     if mode not in ("name", "id"):
@@ -139,13 +140,18 @@ def _violations(metadata: Metadata, schema: Struct, before: Metadata | None) -> 
 
 
 def widening_violation(metadata: Metadata, before: Metadata) -> str | None:
-    """Return why these types can't be widened in a table that lists the feature, active or not."""
+    """Return why the new widenings of types break the rules in a table that lists the feature,
+    active or not; None if they don't.
+
+    Widenings that `before` has recorded already don't count.
+    """
     known = set(_widened(parse_schema(before.schema_string)))
     found = _widened(parse_schema(metadata.schema_string))
     return next((text for text in found if text not in known), None)
 
 
 def _widened(schema: Struct) -> Iterator[str]:
+    """Yield violations of columns whose recorded type changes Iceberg doesn't know."""
     for item in all_fields(schema):
         changes = item.metadata.get(TYPE_CHANGES)
         for change in changes if isinstance(changes, list) else ():
@@ -164,6 +170,9 @@ def _type_named(name: object) -> Primitive:
 
 
 def _iceberg_widens(old: Primitive, new: Primitive) -> bool:
+    """Return whether Iceberg knows the change of type: wider or equal integers, decimals of the
+    same scale, float to double; or no change.
+    """
     if old.name in _INTEGERS and new.name in _INTEGERS:
         return _INTEGERS.index(old.name) <= _INTEGERS.index(new.name)
     source, target = old.decimal, new.decimal
@@ -191,6 +200,7 @@ def _unnumbered(schema: Struct) -> Iterator[str]:
 
 
 def _ids(item: Field) -> Iterator[int]:
+    """Yield a column's id and the ids of its elements, keys and values."""
     if item.column_id is not None:
         yield item.column_id
     given = nested_ids(item)
@@ -198,6 +208,7 @@ def _ids(item: Field) -> Iterator[int]:
 
 
 def _primitives(data_type: DataType, path: str) -> Iterator[tuple[str, Primitive]]:
+    """Yield every primitive type with its logical path, such as `a.element` or `m.value.b`."""
     match data_type:
         case Primitive():
             yield path, data_type

@@ -52,7 +52,7 @@ class IdentityColumn:
         return max(one, other) if self.step > 0 else min(one, other)
 
     def values_left(self, first: int) -> int:
-        """Return how many values there are from `first` on."""
+        """Return how many values a long can hold from the generated value `first` on."""
         last = LONG_MAX if self.step > 0 else LONG_MIN
         return max(0, (last - first) // self.step + 1)
 
@@ -120,7 +120,7 @@ def identity_columns(schema: Struct, table: str) -> tuple[IdentityColumn, ...]:
 
 
 def marks_of(schema: Struct, table: str) -> dict[str, int]:
-    """Return the existing marks by physical name."""
+    """Return the existing marks by physical name. Raises CorruptTable as `identity_of`."""
     found = identity_columns(schema, table)
     return {one.physical_name: one.mark for one in found if one.mark is not None}
 
@@ -137,11 +137,18 @@ def marks_differ(before: Metadata, after: Metadata) -> bool:
 
 
 def with_marks(schema: Struct, marks: Mapping[str, int], table: str) -> Struct:
-    """Return the schema with its marks advanced to these, by physical name; no mark moves back."""
+    """Return the schema with its marks advanced to cover these values, by physical name; no mark
+    moves back.
+
+    Raises CorruptTable as `identity_of`.
+    """
     return Struct(tuple(_with_mark(item, marks, table) for item in schema))
 
 
 def _with_mark(item: Field, marks: Mapping[str, int], table: str) -> Field:
+    """Return the field with its mark advanced to cover its value in `marks`; the same field if none
+    does.
+    """
     given = marks.get(item.physical_name)
     column = None if given is None else identity_of(item, table)
     if column is None or given is None:
@@ -158,7 +165,9 @@ def _with_mark(item: Field, marks: Mapping[str, int], table: str) -> Field:
 
 
 def metadata_with_marks(metadata: Metadata, marks: Mapping[str, int], table: str) -> Metadata:
-    """Return the metadata with its schema's marks advanced; the same object if none moves."""
+    """Return the metadata with its schema's marks advanced as by `with_marks`; the same object if
+    none moves.
+    """
     if not marks:
         return metadata
     schema = parse_schema(metadata.schema_string)
@@ -169,7 +178,7 @@ def metadata_with_marks(metadata: Metadata, marks: Mapping[str, int], table: str
 
 
 def without_marks(schema: Struct) -> Struct:
-    """Return the schema of a table whose identity columns start again."""
+    """Return the schema without high-water marks, so that identity columns start again."""
     return Struct(
         tuple(
             replace(item, metadata={k: v for k, v in item.metadata.items() if k != HIGH_WATER_MARK})

@@ -95,6 +95,9 @@ def canonical_form(value: Mapping[str, Json]) -> str:
 
 
 def _pairs(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the quoted path and value of each leaf below `path`; array elements by position
+    from 0.
+    """
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _pairs(item, _joined(path, _quoted(str(key))))
@@ -114,6 +117,7 @@ def _quoted(text: str) -> str:
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Return the object of these pairs. Raises ValueError for duplicate keys."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("duplicate keys")

@@ -54,13 +54,20 @@ class ParquetStats:
         self.rows = int(np.count_nonzero(present))
 
     def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
-        """Yield the texts of the kept rows in order. Raises CorruptTable naming the file."""
+        """Yield the texts of the kept rows in order (all when None).
+
+        Raises CorruptTable naming the file.
+        """
         try:
             yield from self._chunks(keep)
         except PARQUET_ERRORS as error:
             raise unreadable_checkpoint(self._file, error) from error
 
     def _chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
+        """Yield the texts of the kept rows, reading only row groups that have some.
+
+        Raises one of PARQUET_ERRORS for damage, and for a size out of proportion.
+        """
         wanted = self._present
         if keep is not None:
             wanted = wanted.copy()
@@ -102,7 +109,7 @@ class DecodedStats:
         self.rows = len(column)
 
     def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
-        """Yield the texts of the kept rows in order."""
+        """Yield the texts of the kept rows in order (all when None)."""
         column = self._column if keep is None else self._column.filter(pa.array(keep))
         yield from column.iterchunks()
 
@@ -134,7 +141,7 @@ class LazyStats:
         self.rows = sum(part.rows for part in parts)
 
     def column(self) -> pa.ChunkedArray:
-        """Return the texts of all rows, and keep them from now on fallback of the checkpoint's
+        """Return the texts of all rows, and keep them from now on instead of the checkpoint's
         bytes.
         """
         source = self._source
@@ -159,6 +166,11 @@ class LazyStats:
     def _decoded(
         self, parts: Sequence[ParquetStats | DecodedStats], keep: Mask | None
     ) -> Iterator[pa.Array]:
+        """Yield the texts of the kept rows from the parts.
+
+        If one is damaged, the fallback's texts replace all parts, and those that weren't yielded
+        yet follow. Without a fallback raises CorruptTable.
+        """
         done = start = 0
         try:
             for part in parts:

@@ -117,7 +117,8 @@ def with_restored_mapping(
 def with_nested_ids(metadata: Metadata, *, table: str) -> Metadata:
     """Return the metadata with ids for elements, keys and values, as Iceberg's readers need them.
 
-    Raises InvalidRequest where it isn't known which ids are free.
+    Unchanged where columns aren't mapped. Raises InvalidRequest where it isn't known which ids are
+    free.
     """
     if mode_of(metadata) in (None, "none"):
         return metadata
@@ -135,6 +136,7 @@ def with_nested_ids(metadata: Metadata, *, table: str) -> Metadata:
 
 
 def _unknown_ids(before: Metadata, table: str) -> InvalidRequest:
+    """Return the error for a highest column id that is no number."""
     return InvalidRequest(
         f"{table}: {MAX_ID_PROPERTY!r}: expected a whole number, found "
         f"{before.configuration[MAX_ID_PROPERTY]!r}: which ids new columns can have isn't "
@@ -151,6 +153,11 @@ def _same_columns(metadata: Metadata, before: Metadata) -> bool:
 def _of_new_table(
     metadata: Metadata, mode: str | None, before: ColumnMapping | None, new_id: Callable[[], str]
 ) -> Metadata:
+    """Return the metadata of a table without older files: all columns get ids and names, or with
+    mode `none` have neither.
+
+    Ids continue after the highest of `before`, so that none is used twice.
+    """
     highest = 0 if before is None else _max_id(before.metadata) or 0
     if mode != "none":
         return _assigned(metadata, highest, new_id, keep_names=False)
@@ -187,6 +194,9 @@ def _check_change(metadata: Metadata, mode: str, before: ColumnMapping, table: s
 
 
 def _fits(item: Field, mode: str) -> bool:
+    """Return whether a field can be read in the mode as it is: with id and physical name, or in
+    mode `none` under its own name.
+    """
     if mode == "none":
         return item.physical_name == item.name
     return item.column_id is not None and PHYSICAL_NAME in item.metadata
@@ -220,6 +230,7 @@ def _inheriting(metadata: Metadata, before: Metadata, table: str) -> Metadata:
 
 
 def _inherited(new: DataType, old: DataType) -> DataType:
+    """Return the new type with ids and physical names of fields that the old one has, by name."""
     match new, old:
         case Struct(), Struct():
             return Struct(tuple(_inherited_field(item, old.find(item.name)) for item in new))
@@ -234,6 +245,10 @@ def _inherited(new: DataType, old: DataType) -> DataType:
 
 
 def _inherited_field(item: Field, known: Field | None) -> Field:
+    """Return the field with the ids and physical name of `known`, unless it states its own.
+
+    Fields inside inherit only if it is the same column by its physical name.
+    """
     if known is None:
         return item
     if COLUMN_ID not in item.metadata and PHYSICAL_NAME not in item.metadata:
@@ -252,6 +267,10 @@ def _mapped(
     keep_names: bool,
     table: str,
 ) -> Metadata:
+    """Return the metadata with every column mapped, ids continuing after the highest of `before`.
+
+    Raises InvalidRequest where columns lack ids and the highest id is unknown.
+    """
     schema = parse_schema(metadata.schema_string)
     is_whole = all(_fits(item, "name") for item in all_fields(schema))
     highest = _max_id(before)
@@ -265,6 +284,7 @@ def _mapped(
 def _assigned(
     metadata: Metadata, highest: int, new_id: Callable[[], str], *, keep_names: bool
 ) -> Metadata:
+    """Return the metadata with ids and names for columns that lack them, and the new highest id."""
     start = max(highest, _max_id(metadata) or 0)
     schema = parse_schema(metadata.schema_string)
     mapped, highest = assign_column_ids(schema, start, new_id, keep_names=keep_names)
@@ -281,7 +301,9 @@ def _max_id(metadata: Metadata) -> int | None:
 
 
 def _with_highest(metadata: Metadata, highest: int) -> Metadata:
-    """Return the metadata with the highest id so far, where there was one."""
+    """Return the metadata with the greater of this highest id and its own; unchanged if that
+    is 0.
+    """
     highest = max(highest, _max_id(metadata) or 0)
     if not highest:
         return metadata
@@ -298,7 +320,9 @@ def _with_schema(metadata: Metadata, schema: Struct) -> Metadata:
 
 
 def check_mapped(schema: Struct, *, table: str) -> None:
-    """Raise InvalidRequest where two columns share an id, or two of a struct a physical name."""
+    """Raise InvalidRequest where a column has no id, two share one, or two of a struct share a
+    physical name.
+    """
     fields = tuple(all_fields(schema))
     ids = [item.column_id for item in fields]
     if len(set(ids)) < len(ids) or None in ids:
@@ -314,7 +338,9 @@ def check_mapped(schema: Struct, *, table: str) -> None:
 def _pairs(
     new: DataType, old: DataType | None, above: Path = ()
 ) -> Iterator[tuple[Path, Field, Field | None]]:
-    """Yield every field with its path, and the old field at the same path."""
+    """Yield every field of the new type with its path, and the old field at the same path or
+    None.
+    """
     match new:
         case Struct(fields):
             for item in fields:

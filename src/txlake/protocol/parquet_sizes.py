@@ -98,7 +98,10 @@ class _Column:
         self._longest: int | None = None
 
     def pages(self) -> Iterator[tuple[int, int]]:
-        """Yield for each page the greatest possible number of decoded values and bytes."""
+        """Yield for each page the greatest possible number of decoded values and bytes.
+
+        Raises ValueError for damaged headers.
+        """
         start, dictionary = self._chunk.data_page_offset, self._chunk.dictionary_page_offset
         if dictionary is not None and dictionary > 0 and (dictionary < start or not start):
             start = dictionary  # an empty column has no other page
@@ -122,6 +125,9 @@ class _Column:
     def _page(
         self, kind: int, about: Fields, encoding: int, stored: bytes, decoded: int
     ) -> tuple[int, int]:
+        """Return the greatest number of values and bytes of a page; a dictionary is kept for the
+        pages after it.
+        """
         count = _number(about, _COUNT)
         if kind == _DICTIONARY:
             self._dictionary, self._longest = (stored, decoded, count), None
@@ -162,6 +168,10 @@ class _Column:
         return _indices(content, start)
 
     def _decompressed(self, content: bytes, size: int) -> bytes:
+        """Return a page's content.
+
+        Raises ValueError if `size`, the decoded size, is beyond the file's limit.
+        """
         if not 0 <= size <= self._size_max:
             raise self._error(f"a page of {size} bytes")
         if self._chunk.compression == "UNCOMPRESSED" or not size:
@@ -191,6 +201,7 @@ def _indices(content: bytes, start: int) -> int:
 
 
 def _longest(content: bytes, count: int) -> int:
+    """Return the length in bytes of the longest of a dictionary's `count` texts; 0 without any."""
     longest = start = 0
     for _ in range(count):
         (length,) = struct.unpack_from("<I", content, start)
@@ -200,6 +211,10 @@ def _longest(content: bytes, count: int) -> int:
 
 
 def _number(fields: Fields, place: int) -> int:
+    """Return a field's number, 0 without the field.
+
+    Raises ValueError for a negative or another value.
+    """
     value = fields.get(place, 0)
     if not isinstance(value, int) or value < 0:
         raise ValueError("a page has a negative size or count")

@@ -114,6 +114,11 @@ def has_local_times(texts: pa.Array | pa.ChunkedArray, data_type: DataType) -> b
 
 
 def _parse(text: str, data_type: Primitive) -> PartitionScalar:
+    """Return the value of a non-empty text.
+
+    Raises _NoZone for a TIMESTAMP without a zone, ValueError or ArithmeticError for a text that is
+    no value of the type.
+    """
     name = data_type.name
     bits = _INTEGER_BITS.get(name)
     if bits is not None:
@@ -138,6 +143,10 @@ def _parse(text: str, data_type: Primitive) -> PartitionScalar:
 
 
 def _integer(text: str, bits: int) -> int:
+    """Return the whole number.
+
+    Raises ValueError for other texts, and for one that `bits` can't hold.
+    """
     if re.fullmatch(r"\s*[+-]?\d+\s*", text) is None:
         raise ValueError(text)
     value = int(text)
@@ -147,12 +156,18 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _float(text: str) -> float:
+    """Return the number as Spark casts it: `inf`, `NaN` and a final `d` or `f` are accepted; -0.0
+    gives 0.0.
+
+    Raises ValueError.
+    """
     folded = text.strip().lower()
     value = float(_FLOATS.get(folded, folded.rstrip("df") if folded[-1:] in "df" else folded))
     return value + 0.0  # -0.0 and 0.0 are one value
 
 
 def _boolean(text: str) -> bool:
+    """Return the boolean of `true` or `false` in any letter case. Raises ValueError."""
     folded = text.strip().lower()
     if folded not in ("true", "false"):
         raise ValueError(text)
@@ -166,6 +181,10 @@ def _date(text: str) -> date:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:
+    """Return the decimal at the type's scale.
+
+    Raises ValueError where the type can't hold it exactly.
+    """
     try:
         value = Decimal(text.strip())
     except InvalidOperation as error:
@@ -185,6 +204,10 @@ def _fits(value: Decimal, precision: int, scale: int) -> bool:
 
 
 def _micros(text: str, name: str) -> int:
+    """Return the microseconds since 1970 of an instant, or of a wall time for `timestamp_ntz`.
+
+    Raises _NoZone for an instant without a zone, ValueError for other texts.
+    """
     found = parse_time(text)
     if name == "timestamp_ntz":
         return found.wall  # as Spark casts it: a zone is ignored
@@ -212,6 +235,10 @@ def format_value(value: PartitionScalar, data_type: DataType) -> str | None:
 
 
 def _format(value: PartitionScalar, data_type: Primitive) -> str | None:
+    """Return the text of a value; None if it isn't of the type.
+
+    Raises ValueError where it doesn't fit.
+    """
     name = data_type.name
     match value:
         case bool():
@@ -234,6 +261,7 @@ def _format(value: PartitionScalar, data_type: Primitive) -> str | None:
 
 
 def _format_float(value: float) -> str:
+    """Return the number as Spark writes it: `NaN`, `Infinity`, and 0.0 for -0.0."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

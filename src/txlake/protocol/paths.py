@@ -64,8 +64,8 @@ def absolute_url(table_url: str, path_in_log: str) -> str:
 
 
 def normalise_url(url: str) -> str:
-    """Return one spelling for one place: scheme in lower case, `file:/x` as `file:///x`,
-    s3a as s3.
+    """Return one spelling for one place: scheme in lower case, `file:/x` as `file:///x`, s3a and
+    s3n as s3.
     """
     scheme, _, rest = url.partition(":")
     folded = scheme.lower()
@@ -81,7 +81,10 @@ def _root_of(url: str) -> str:
 
 
 def escape_partition(value: str) -> str:
-    """Return the value as part of a partition folder's name, as Hive and Spark escape it."""
+    """Return the value as part of a partition folder's name, as Hive and Spark escape it.
+
+    The empty text gives the name of the null folder.
+    """
     if not value:
         return NULL_PARTITION
     return "".join(f"%{ord(c):02X}" if c in _HIVE_ESCAPED else c for c in value)

@@ -138,6 +138,7 @@ def is_true(configuration: Mapping[str, str], key: str) -> bool:
 
 
 def _boolean(text: str) -> bool:
+    """Return the boolean of `true` or `false` in any letter case. Raises ValueError."""
     folded = text.strip().lower()
     if folded not in ("true", "false"):
         raise ValueError(f"not a boolean: {text!r}")
@@ -145,7 +146,10 @@ def _boolean(text: str) -> bool:
 
 
 def _whole_number(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` on."""
+
     def parse(text: str) -> int:
+        """Return the number. Raises ValueError for other texts, and below `least`."""
         if _WHOLE.fullmatch(text.strip()) is None:
             raise ValueError(f"not a whole number: {text!r}")
         value = int(text)
@@ -157,7 +161,10 @@ def _whole_number(least: int) -> Callable[[str], int]:
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
+    """Return a parser of these texts in any letter case, which gives them in lower case."""
+
     def parse(text: str) -> str:
+        """Return the folded text. Raises ValueError if it isn't one of the choices."""
         folded = text.strip().lower()
         if folded not in choices:
             raise ValueError(f"not one of {', '.join(choices)}: {text!r}")
@@ -171,6 +178,7 @@ def _feature_request(text: str) -> str:
 
 
 def _format_version(text: str) -> str:
+    """Return the version of Parquet's format, 1.0.0 or 2.x.x. Raises ValueError."""
     if re.fullmatch(r"1\.0\.0|2\.\d+\.\d+", text.strip()) is None:
         raise ValueError(f"not a Parquet format version: {text!r}")
     return text.strip()
@@ -313,7 +321,10 @@ def _is_free(key: str) -> bool:
 
 
 def validate_unset(key: str) -> str:
-    """Return the stored key, after a check that users may remove it. Raises InvalidRequest."""
+    """Return the stored key, after a check that users may remove it.
+
+    Raises InvalidRequest for a key that only the engine sets, and for a constraint.
+    """
     stored = canonical_key(key)
     if stored in _INTERNAL:
         raise InvalidRequest(f"table property {key!r} is kept by the engine and can't be removed")
@@ -337,8 +348,10 @@ def stored_configuration(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked(key: str, value: str, parse: _Parser, expected: str) -> str:
-    """Return the text as Delta's readers take it: they don't trim, and know one spelling of a
-    policy.
+    """Return the value as it is to be stored: trimmed, since Delta's readers don't trim; a
+    checkpoint policy in lower case.
+
+    Raises InvalidRequest, which says what was `expected`, where `parse` refuses it.
     """
     try:
         found = parse(value)
@@ -361,15 +374,16 @@ def is_valid_property(key: str, text: str) -> bool:
 
 
 def parse_property(key: str, text: str) -> object:
-    """Return the typed value of a known property, or the text of an unknown one. Raises
-    ValueError.
+    """Return the typed value of a known property, or the text of an unknown one.
+
+    Raises ValueError for an invalid value.
     """
     known = _KNOWN.get(key) or _INTERNAL.get(key)
     return text if known is None else known[0](text)
 
 
 def invalid_property(table: str, key: str, text: str) -> CorruptTable:
-    """Return the error for a property with an invalid value."""
+    """Return the error for an invalid value of a known property, with advice on its repair."""
     _, expected = _KNOWN.get(key) or _INTERNAL[key]
     advice = f"Mend it with ALTER TABLE ... SET TBLPROPERTIES ({key!r} = ...), or UNSET it"
     if key.startswith("delta.inCommitTimestampEnablement"):

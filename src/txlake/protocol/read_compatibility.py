@@ -21,6 +21,10 @@ def read_incompatibility(old: Struct, new: Struct) -> str | None:
 
 
 def _struct(old: Struct, new: Struct, path: _Path) -> str | None:
+    """Return the first field's reason why it can't be read; None if all can.
+
+    New fields don't matter.
+    """
     for item in old:
         found = _field(item, new.find(item.name), (*path, item.name))
         if found is not None:
@@ -29,12 +33,19 @@ def _struct(old: Struct, new: Struct, path: _Path) -> str | None:
 
 
 def _field(old: Field, new: Field | None, path: _Path) -> str | None:
+    """Return why the field at `path` can't be read; None if it can.
+
+    It has to be the same column.
+    """
     if new is None or new.physical_name != old.physical_name or new.column_id != old.column_id:
         return f"column {column_text(path)} was dropped or renamed"
     return _type(old.type, new.type, path)
 
 
 def _type(old: DataType, new: DataType, path: _Path) -> str | None:
+    """Return why values of the old type can't be read in the new one, parts included; None if they
+    can.
+    """
     match old, new:
         case Struct(), Struct():
             return _struct(old, new, path)

@@ -48,6 +48,10 @@ def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
 
 
 def _decoded(data: bytes, file: str) -> BitMap64:
+    """Return the positions by the format that the magic number states.
+
+    Raises CorruptTable naming `file`.
+    """
     if len(data) < 4:
         raise CorruptTable(f"{file}: deletion vector: {len(data)} bytes, too few")
     (magic,) = struct.unpack_from("<I", data)
@@ -65,8 +69,9 @@ def _decoded(data: bytes, file: str) -> BitMap64:
 
 
 def _native(data: bytes) -> BitMap64:
-    """Decode the native form: as the portable one, with sizes instead of each bitmap's
-    high half.
+    """Decode the native form: as the portable one, with sizes instead of each bitmap's high half.
+
+    Raises ValueError, IndexError or struct.error for damage.
     """
     (count,) = struct.unpack_from("<i", data, 4)
     parts: list[bytes] = []
@@ -125,8 +130,9 @@ def read_at(data: bytes, offset: int, size: int, cardinality: int, *, file: str)
 
 
 def framed_size(data: bytes, *, file: str) -> int:
-    """Return the size of the bitmap at the start of these bytes. Raises CorruptTable
-    naming `file`.
+    """Return the size, in bytes, that is stored before a bitmap. Raises CorruptTable naming `file`.
+
+    A damaged one may be negative.
     """
     if len(data) < 4:
         raise CorruptTable(f"{file}: expected a size, found {len(data)} bytes")

@@ -86,6 +86,9 @@ def widened_paths(old: DataType, new: DataType, path: Path = ()) -> Iterator[Pat
 
 
 def _merge_structs(table: Struct, incoming: Struct, path: Path, how: _Merging) -> Struct:
+    """Return the table's struct with fields merged by name, and new fields of `incoming` after
+    them.
+    """
     by_name = {item.name.lower(): item for item in incoming}
     known = {item.name.lower() for item in table}
     merged = []
@@ -101,6 +104,10 @@ def _merge_structs(table: Struct, incoming: Struct, path: Path, how: _Merging) -
 
 
 def _merge_types(old: DataType, new: DataType, path: Path, how: _Merging) -> DataType:
+    """Return the table's type with new fields inside, widened where `how` allows it.
+
+    Raises InvalidRequest, naming the column, for types of different kinds.
+    """
     match old, new:
         case Struct(), Struct():
             return _merge_structs(old, new, path, how)
@@ -128,6 +135,7 @@ def _merge_primitives(old: Primitive, new: Primitive, how: _Merging) -> Primitiv
 
 
 def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
+    """Return the error for types that can't be merged, and name the column."""
     return InvalidRequest(
         f"column {column_text(path)}: the table has type {short_text(old)}, the incoming rows "
         f"have {short_text(new)}, and the two can't be merged; cast the rows"
@@ -135,13 +143,18 @@ def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
 
 
 def _as_new_column(item: Field) -> Field:
+    """Return a field as a new column: nullable throughout, of its metadata only what its author
+    declared.
+
+    Raises InvalidRequest for a type that Delta doesn't have.
+    """
     _refuse_unknown(item.type, (item.name,))
     kept = {key: value for key, value in item.metadata.items() if key in _KEPT_METADATA}
     return Field(item.name, _nullable(item.type), True, kept)
 
 
 def _nullable(data_type: DataType) -> DataType:
-    """Return the type with all parts nullable and without metadata except comments."""
+    """Return the type with all parts nullable, fields of structs as `_as_new_column` makes them."""
     match data_type:
         case Primitive():
             return data_type
@@ -176,6 +189,7 @@ def _refuse_unknown(data_type: DataType, path: Path) -> None:
 
 
 def _refuse_untyped_part(part: DataType, path: Path) -> None:
+    """Raise InvalidRequest where an element, key or value has no type, and as `_refuse_unknown`."""
     if part == Primitive("void"):
         raise InvalidRequest(
             f"column {column_text(path)} has no type, it is always NULL; cast the rows, such as "
@@ -215,6 +229,7 @@ def add_column(
         )
 
     def add(struct: Struct) -> Struct:
+        """Return the struct with the column. Raises InvalidRequest if its name is taken."""
         if struct.find(column.name) is not None:
             raise InvalidRequest(f"column {column_text((*parent, column.name))} exists already")
         position = _position(struct, parent, first=first, after=after)
@@ -231,6 +246,7 @@ def drop_column(schema: Struct, path: Path) -> Struct:
     """
 
     def drop(struct: Struct) -> Struct:
+        """Return the struct without the column. Raises InvalidRequest if none would be left."""
         gone = _member(struct, path)
         kept = tuple(item for item in struct if item is not gone)
         if not kept:
@@ -243,11 +259,13 @@ def drop_column(schema: Struct, path: Path) -> Struct:
 
 
 def rename_column(schema: Struct, path: Path, new_name: str) -> Struct:
-    """Return the schema with a column renamed. Raises InvalidRequest: missing, or the name is
-    taken.
+    """Return the schema with a column renamed.
+
+    Raises InvalidRequest if it doesn't exist, or another of its struct has the name.
     """
 
     def rename(struct: Struct) -> Struct:
+        """Return the struct with the column renamed. Raises InvalidRequest if the name is taken."""
         old = _member(struct, path)
         taken = next(
             (i for i in struct if i.name.lower() == new_name.lower() and i is not old), None
@@ -265,9 +283,15 @@ def rename_column(schema: Struct, path: Path, new_name: str) -> Struct:
 def move_column(
     schema: Struct, path: Path, *, first: bool = False, after: str | None = None
 ) -> Struct:
-    """Return the schema with a column at another place of its struct. Raises InvalidRequest."""
+    """Return the schema with a column at another place of its struct, last by default.
+
+    Raises InvalidRequest if it or `after` doesn't exist.
+    """
 
     def move(struct: Struct) -> Struct:
+        """Return the struct with the column moved; as it is where the column is to follow
+        itself.
+        """
         moved = _member(struct, path)
         rest = Struct(tuple(item for item in struct if item is not moved))
         if after is not None and after.lower() == moved.name.lower():
@@ -279,7 +303,10 @@ def move_column(
 
 
 def field_at(schema: Struct, path: Path) -> Field | None:
-    """Return the field at a path, also inside arrays and maps; None when it doesn't exist."""
+    """Return the field at a path, also inside arrays and maps.
+
+    None when it doesn't exist, and for an array's or map's part, which is no field.
+    """
     here: DataType = schema
     found: Field | None = None
     for part in path:
@@ -300,7 +327,10 @@ def field_at(schema: Struct, path: Path) -> Field | None:
 
 
 def change_field(schema: Struct, path: Path, change: Callable[[Field], Field]) -> Struct:
-    """Return the schema with one field changed. Raises InvalidRequest: missing, or not a field."""
+    """Return the schema with one field changed.
+
+    Raises InvalidRequest if it doesn't exist, or the path leads to an array's or map's part.
+    """
 
     def apply(struct: Struct) -> Struct:
         old = _member(struct, path)
@@ -342,6 +372,11 @@ def change_type(
 
 
 def _changed_type(old: DataType, new: DataType, path: Path, widen: bool) -> DataType:
+    """Return the type for a column of `old` that is to become `new`; parts change one by one.
+
+    Nullability and the fields' metadata stay. Raises InvalidRequest naming the part that can't
+    change.
+    """
     match old, new:
         case Primitive(), Primitive():
             if same_primitive(old, new) or (old.is_string and new.is_string):
@@ -382,6 +417,10 @@ def _changed_type(old: DataType, new: DataType, path: Path, widen: bool) -> Data
 
 
 def _member(struct: Struct, path: Path) -> Field:
+    """Return the struct's field that the last part of a path names.
+
+    Raises InvalidRequest without one.
+    """
     found = struct.find(path[-1]) if path else None
     if found is None:
         raise _no_such_column(path, struct)
@@ -394,6 +433,10 @@ def _no_such_column(path: Path, struct: Struct) -> InvalidRequest:
 
 
 def _position(struct: Struct, parent: Path, *, first: bool, after: str | None) -> int:
+    """Return the index for a field: 0 if `first`, behind `after`, or at the end.
+
+    Raises InvalidRequest if `after` doesn't exist.
+    """
     if first:
         return 0
     if after is None:
@@ -403,9 +446,13 @@ def _position(struct: Struct, parent: Path, *, first: bool, after: str | None) -
 
 
 def _change_struct(schema: Struct, path: Path, change: Callable[[Struct], Struct]) -> Struct:
-    """Return the schema with the struct at a path changed; () is the schema itself."""
+    """Return the schema with the struct at a path changed; () is the schema itself.
+
+    Raises InvalidRequest where the path doesn't exist, or leads to another type.
+    """
 
     def apply(data_type: DataType) -> DataType:
+        """Return the changed struct. Raises InvalidRequest for another type."""
         if not isinstance(data_type, Struct):
             raise InvalidRequest(
                 f"{column_text(path)} has type {short_text(data_type)}; expected a struct"
@@ -420,6 +467,11 @@ def _change_struct(schema: Struct, path: Path, change: Callable[[Struct], Struct
 def _change_inside(
     data_type: DataType, path: Path, change: Callable[[DataType], DataType], full: Path
 ) -> DataType:
+    """Return the type with the part at `path` changed; `full` is the path from the schema, for
+    errors.
+
+    Raises InvalidRequest where the path doesn't exist.
+    """
     if not path:
         return change(data_type)
     step = path[0].lower()

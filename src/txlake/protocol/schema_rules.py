@@ -30,7 +30,7 @@ def validate_schema(
     mapped: bool = False,
     known: Collection[str] = (),
 ) -> None:
-    """Check that a table can have this schema.
+    """Raise InvalidRequest unless a table can have this schema.
 
     Args:
         schema: the table's schema.
@@ -39,9 +39,9 @@ def validate_schema(
         known: names that the table has already, which are accepted as they are.
 
     Raises:
-        InvalidRequest: a column twice (letter case doesn't count), a name that files can't hold,
-            a partition column that doesn't exist, is nested, twice or of a type without a text
-            form, or no column beside the partition columns.
+        InvalidRequest: a column twice (letter case doesn't count), a name that files can't hold, a
+            partition column that doesn't exist, is nested, twice or of a type without a text form,
+            or no column beside the partition columns.
     """
     check_duplicates(schema, "the table's schema")
     _check_names(schema, (), None if mapped else known)
@@ -69,7 +69,10 @@ def validate_schema(
 
 
 def _check_names(data_type: DataType, path: Path, known: Collection[str] | None) -> None:
-    """Check the names of all fields except `known` ones; None accepts any name."""
+    """Check the names of all fields except `known` ones; None accepts any but an empty name.
+
+    Raises InvalidRequest naming the column.
+    """
     match data_type:
         case Primitive():
             return
@@ -85,6 +88,10 @@ def _check_names(data_type: DataType, path: Path, known: Collection[str] | None)
 
 
 def _check_name(name: str, path: Path, known: Collection[str] | None) -> None:
+    """Raise InvalidRequest for an empty name, and for one with a character that files can't hold.
+
+    Names in `known` may have any character; with None all may.
+    """
     if not name:
         raise InvalidRequest(f"a column of {column_text(path) or 'the table'} has an empty name")
     bad = next((sign for sign in _FORBIDDEN if sign in name), None)
@@ -96,9 +103,9 @@ def _check_name(name: str, path: Path, known: Collection[str] | None) -> None:
 
 
 def check_duplicates(data_type: DataType, where: str, path: Path = ()) -> None:
-    """Check that no struct has a name twice, in any letter case; `where` begins the message.
+    """Raise InvalidRequest if a struct has a name twice, in any letter case.
 
-    Raises InvalidRequest naming the column.
+    `where` begins the message, which names the column.
     """
     match data_type:
         case Primitive():

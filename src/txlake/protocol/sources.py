@@ -58,6 +58,10 @@ def parse_sources(text: str) -> tuple[Source, ...]:
 def _parsed(
     path: object, vector: str | None, first: str | int, count: str | int, *positions: object
 ) -> Source:
+    """Return a source from one list of the tag.
+
+    Raises ValueError or TypeError for an invalid one.
+    """
     match positions:
         case ():
             positions_id = None

@@ -56,6 +56,7 @@ def _hash_bytes(matrix: npt.NDArray[np.uint8], seeds: Hashes) -> Hashes:
 
 
 def _mixed(h: Hashes, k: Hashes) -> Hashes:
+    """Return Murmur3's hashes `h` mixed with one word each."""
     k = k * _C1
     k = (k << np.uint32(15)) | (k >> np.uint32(17))
     h = h ^ (k * _C2)

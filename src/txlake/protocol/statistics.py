@@ -96,6 +96,7 @@ def with_num_records(stats_json: str | None, num_records: int) -> str:
 
 
 def _decode(text: str) -> dict[str, object]:
+    """Return the statistics' JSON object. Raises CorruptTable for another text."""
     try:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, ArithmeticError, RecursionError) as error:
@@ -109,6 +110,7 @@ def _mapping(value: object) -> Bounds:
 
 
 def _formatted(bounds: Bounds, prefix_length: int, *, upper: bool) -> dict[str, object]:
+    """Return bounds as JSON values, structs nested, without those that can't be written."""
     result: dict[str, object] = {}
     for name, value in bounds.items():
         if isinstance(value, Mapping):
@@ -145,6 +147,9 @@ def format_bound(
 
 
 def _time_text(value: datetime) -> str:
+    """Return the time in ISO 8601, an instant in UTC with a final Z, to the millisecond or
+    microsecond.
+    """
     precision = "microseconds" if value.microsecond % 1000 else "milliseconds"
     if value.tzinfo is None:
         return value.isoformat(timespec=precision)
@@ -153,6 +158,9 @@ def _time_text(value: datetime) -> str:
 
 
 def _upper_text(value: str, length: int) -> str | None:
+    """Return an upper bound of the text of about `length` characters; the text itself if it has no
+    more.
+    """
     if len(value) <= length:
         return value
     if value[length] < _ASCII_END:

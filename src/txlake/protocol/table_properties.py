@@ -150,7 +150,7 @@ class TableProperties:
 
 
 def require_valid_property(configuration: Mapping[str, str], key: str, *, table: str) -> None:
-    """Raise CorruptTable when this property is set to an invalid value."""
+    """Raise CorruptTable when this known property is set to an invalid value."""
     text = configuration.get(key)
     if text is not None and not is_valid_property(key, text):
         raise invalid_property(table, key, text)

@@ -26,7 +26,10 @@ class Part:
 
 
 def read_fields(data: bytes, start: int, depth: int = 0) -> tuple[Fields, int]:
-    """Return the struct at `start`, and the position after it. Raises ValueError for no struct."""
+    """Return the struct at `start`, and the position after it.
+
+    Raises ValueError for bytes that are no struct, or end too early.
+    """
     if depth > _DEPTH_MAX:
         raise ValueError("a Thrift struct is nested too deeply")
     fields: Fields = {}
@@ -45,8 +48,9 @@ def read_fields(data: bytes, start: int, depth: int = 0) -> tuple[Fields, int]:
 
 
 def read_parts(data: bytes, start: int = 0) -> tuple[list[Part], int]:
-    """Return the struct's fields undecoded, in order, and the position after it. Raises
-    ValueError.
+    """Return the struct's fields undecoded, in order, and the position after it.
+
+    Raises ValueError for bytes that are no struct, or end too early.
     """
     parts: list[Part] = []
     place = 0
@@ -83,7 +87,10 @@ def write_parts(parts: Iterable[Part]) -> bytes:
 
 
 def read_list(data: bytes) -> tuple[int, list[bytes]]:
-    """Return the kind of a list's elements and the bytes of each. Raises ValueError."""
+    """Return the kind of a list's elements and the bytes of each.
+
+    Raises ValueError for bytes that are no list, or end too early.
+    """
     try:
         size, kind, start = data[0] >> 4, data[0] & 15, 1
         if size == 15:
@@ -126,7 +133,7 @@ def read_signed(data: bytes, start: int) -> tuple[int, int]:
 
 
 def write_unsigned(value: int) -> bytes:
-    """Return the bytes of a number."""
+    """Return the bytes of a number, which must not be negative."""
     written = bytearray()
     while value > 127:
         written.append(value & 127 | 128)
@@ -136,6 +143,11 @@ def write_unsigned(value: int) -> bytes:
 
 
 def _value(data: bytes, start: int, kind: int, depth: int) -> tuple[object, int]:
+    """Return the value of this kind at `start`, None for kinds that `Fields` leaves out, and the
+    position after it.
+
+    Raises ValueError for an unknown kind, IndexError at the end of the data.
+    """
     match kind:
         case 1 | 2:
             return kind == 1, start

@@ -90,6 +90,7 @@ def parse_time(text: str) -> ParsedTime:
 
 
 def _offset_s(zone: str) -> int:
+    """Return the seconds by which a zone such as `+02:00` is ahead of UTC. Raises ValueError."""
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = zone[1:]
@@ -119,7 +120,7 @@ def time_text(micros: int, *, zoned: bool) -> str:
 
 
 def time_of(micros: int, *, zoned: bool) -> Time:
-    """Return the time at `micros` microseconds."""
+    """Return the time at `micros` microseconds since 1970-01-01, an instant in UTC if `zoned`."""
     try:
         wall = _EPOCH + timedelta(microseconds=micros)
     except OverflowError:

@@ -105,6 +105,7 @@ class _Reader:
     zoned: bool = True
 
     def error(self, expected: str) -> InvalidRequest:
+        """Return the error that something else was expected here."""
         rest = self.source[self.position :].lstrip()
         place = len(self.source) - len(rest) + 1
         found = repr(rest.rstrip()[:20]) if rest else "the end"
@@ -128,6 +129,10 @@ class _Reader:
         return True
 
     def expect(self, text: str) -> None:
+        """Consume this token, a word in any letter case.
+
+        Raises InvalidRequest if another one comes next.
+        """
         if not self.take(text):
             # `>>` of nested types is two signs; nothing else needs splitting.
             raise self.error(repr(text))
@@ -137,6 +142,7 @@ class _Reader:
             raise self.error("the end")
 
     def name(self) -> str:
+        """Consume a name, in backquotes or a plain word, and return it. Raises InvalidRequest."""
         token = self.peek()
         if token is None or (token["quoted"] is None and token["word"] is None):
             raise self.error("a name")
@@ -145,6 +151,10 @@ class _Reader:
         return quoted.replace("``", "`") if quoted is not None else token["word"]
 
     def number(self) -> int:
+        """Consume a whole number, with or without a minus sign, and return it.
+
+        Raises InvalidRequest.
+        """
         negative = self.take("-")
         token = self.peek()
         if token is None or token["word"] is None or not token["word"].isdigit():
@@ -153,6 +163,10 @@ class _Reader:
         return -int(token["word"]) if negative else int(token["word"])
 
     def text(self) -> str:
+        """Consume a text in single or double quotes, and return its value.
+
+        Raises InvalidRequest.
+        """
         token = self.peek()
         if token is None or token["text"] is None:
             raise self.error("a text in quotes")
@@ -162,12 +176,14 @@ class _Reader:
         return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), body)
 
     def fields(self) -> tuple[Field, ...]:
+        """Parse fields with commas between them."""
         fields = [self.field()]
         while self.take(","):
             fields.append(self.field())
         return tuple(fields)
 
     def field(self) -> Field:
+        """Parse a name, an optional colon and a type, then NOT NULL and COMMENT in any order."""
         name = self.name()
         self.take(":")
         found = Field(name, self.type())
@@ -180,6 +196,10 @@ class _Reader:
                 return found
 
     def type(self) -> DataType:
+        """Parse a type.
+
+        Raises InvalidRequest, or UnsupportedFeature for a collation, a geometry or a geography.
+        """
         start = self.position
         word = self.name().lower()
         if word == "array":
@@ -204,6 +224,10 @@ class _Reader:
         return self.primitive(word, start)
 
     def primitive(self, word: str, start: int) -> Primitive:
+        """Parse the rest of a primitive type after its name `word`, which began at `start`.
+
+        Raises as `type`.
+        """
         arguments: list[int] = []
         if word in _DECIMALS or word in _TEXTS:
             if self.take("("):
@@ -244,6 +268,10 @@ class _Reader:
         return Primitive(name)
 
     def decimal(self, arguments: list[int]) -> Primitive:
+        """Return the decimal of a precision and a scale, 10 and 0 by default.
+
+        Raises InvalidRequest.
+        """
         precision, scale = (*arguments, 0)[:2] if arguments else (10, 0)
         if (
             len(arguments) > 2
@@ -287,6 +315,7 @@ def sql_text(data_type: DataType) -> str:
 
 
 def _sql_member(item: Field) -> str:
+    """Return a struct's field as a DDL statement writes it."""
     comment = item.metadata.get(COMMENT)
     return (
         f"{quoted_name(item.name)}: {sql_text(item.type)}"
@@ -296,7 +325,7 @@ def _sql_member(item: Field) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name in backquotes where it needs them."""
+    """Return a name in backquotes, unless it is a plain word; a keyword counts as one."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return name
     return "`" + name.replace("`", "``") + "`"
@@ -321,7 +350,10 @@ def stored_field(item: Field) -> Field:
 
 
 def declared_type(item: Field) -> DataType:
-    """Return the type that the field was declared with: char, varchar and collations included."""
+    """Return the type that the field was declared with: char, varchar and collations included.
+
+    The stored type where the declaration can't be parsed.
+    """
     text = item.metadata.get(CHAR_VARCHAR_TYPE)
     if not isinstance(text, str):
         return collated_type(item)
@@ -332,6 +364,9 @@ def declared_type(item: Field) -> DataType:
 
 
 def _stored(data_type: DataType) -> DataType:
+    """Return the type with char and varchar as string; a struct's fields keep theirs in their
+    metadata.
+    """
     match data_type:
         case Primitive():
             return Primitive("string") if _is_bounded_text(data_type) else data_type

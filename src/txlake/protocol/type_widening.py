@@ -93,7 +93,7 @@ def type_changes(
 
 
 def with_type(item: Field, new: DataType) -> Field:
-    """Return the field with a new type; a widening is recorded."""
+    """Return the field with a new type; a widening is recorded in its metadata."""
     changes = type_changes(item.type, new)
     if not changes:
         return replace(item, type=new)

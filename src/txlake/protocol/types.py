@@ -121,7 +121,7 @@ class Struct:
         return tuple(item.name for item in self.fields)
 
     def find(self, name: str) -> Field | None:
-        """Return the field of that name; letter case doesn't count, but an exact match
+        """Return the field of that name, or None; letter case doesn't count, but an exact match
         comes first.
         """
         folded = [item for item in self.fields if item.name.lower() == name.lower()]
@@ -188,6 +188,10 @@ def _require_bounded(data_type: DataType) -> None:
 
 
 def _parts(data_type: DataType) -> tuple[DataType, ...]:
+    """Return the types directly inside a type.
+
+    Raises ValueError for a decimal's impossible precision.
+    """
     match data_type:
         case Primitive():
             precision, _ = data_type.decimal or (1, 0)
@@ -203,8 +207,10 @@ def _parts(data_type: DataType) -> tuple[DataType, ...]:
 
 
 def type_from_json(value: Json) -> DataType:
-    """Return the type from its JSON form (text or object). Raises ValueError, KeyError or
-    TypeError.
+    """Return the type from its JSON form (text or object).
+
+    A user-defined type gives the type that stores it. Any text is a primitive type. Raises
+    ValueError, KeyError or TypeError.
     """
     if isinstance(value, str):
         return Primitive("timestamp_ntz" if value == "timestampNtz" else value)
@@ -224,6 +230,7 @@ def type_from_json(value: Json) -> DataType:
 
 
 def _field_from_json(value: dict[str, Json]) -> Field:
+    """Return the field from its JSON object, nullable by default. Raises as `type_from_json`."""
     metadata, name = value.get("metadata"), value["name"]
     if not isinstance(name, str):
         raise TypeError(f"expected a field's name, found {reprlib.repr(name)}")
@@ -258,6 +265,7 @@ def type_to_json(data_type: DataType) -> Json:
 
 
 def _field_to_json(item: Field) -> Json:
+    """Return the field's JSON object, as `schemaString` holds it."""
     return {
         "name": item.name,
         "type": type_to_json(item.type),
@@ -311,8 +319,9 @@ def to_arrow_schema(schema: Struct, *, physical: bool = False) -> pa.Schema:
 
 
 def from_arrow_type(data_type: pa.DataType) -> DataType:
-    """Return the Delta type that holds an Arrow type's values. Raises ValueError when there is
-    none.
+    """Return the Delta type that holds an Arrow type's values.
+
+    Raises ValueError when there is none.
     """
     t = pa.types
     if t.is_dictionary(data_type):

@@ -78,6 +78,7 @@ def column_infos(schema: Struct, partition_columns: Sequence[str]) -> list[dict[
 
 
 def _type_name(data_type: object) -> str:
+    """Return the older API's name of a type, given in its JSON form."""
     if isinstance(data_type, dict):
         return str(data_type["type"]).upper()
     name = str(data_type)

@@ -114,10 +114,10 @@ class CatalogManagedFiles:
         return self._store.url
 
     def refresh(self) -> Head | None:
-        """Return the table's head by one request to the ledger; None if not in the catalog.
+        """Return the table's head, newly requested from the ledger; None if not in the catalog.
 
-        Raises CorruptTable when a file of the log isn't what was ratified, or has a version that
-        wasn't ratified, and Unavailable.
+        Publishes the commits that are pending, as the class says. Raises CorruptTable when a file
+        of the log isn't what was ratified, or has a version that wasn't ratified, and Unavailable.
         """
         newest = -1 if self._head is None else self._head.version
         head = self._request_head()
@@ -141,12 +141,15 @@ class CatalogManagedFiles:
     def check_newest(self, version: int) -> None:
         """Raise CorruptTable if the log has a later version that the ledger doesn't know.
 
-        The ledger is asked only if the store has one.
+        A request goes to the ledger only if the store has such a version.
         """
         if self._newest_from(version) > version:
             self.refresh()
 
     def _request_head(self) -> Head | None:
+        """Return the head by one request; publish what is pending unless a thread here is
+        committing.
+        """
         ledger, table_id = self._catalog_table.ledger, self._catalog_table.table_id
         if self._is_committing():
             return ledger.head(table_id)
@@ -157,6 +160,7 @@ class CatalogManagedFiles:
         return version if self._store.head(commit_path(version + 1)) is None else version + 1
 
     def _log_ahead_error(self, head: Head, version: int) -> CorruptTable:
+        """Return the error for a version in the log that the catalog didn't ratify."""
         return CorruptTable(
             f"{self._table}: the lake's catalog has it at version {head.version}, and there is "
             f"{commit_path(version)} in its log, which that catalog didn't ratify: the catalog was "
@@ -192,7 +196,11 @@ class CatalogManagedFiles:
         return None if commit is None else self._unpublished(commit)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """Return the files up to the head, those of unpublished commits included."""
+        """Return the files up to the head by path, those of unpublished commits included.
+
+        Raises CorruptTable if the log's newest version isn't the ledger's, unless unpublished
+        commits are the difference.
+        """
         if self._head is None:
             self.refresh()
         listed = list(self._store.list(prefix, start_after))
@@ -229,6 +237,9 @@ class CatalogManagedFiles:
         return -1 if self._head is None else self._head.version
 
     def _is_there(self, path: str) -> bool:
+        """Return whether a file's version is at most the head's, which is requested again for a
+        later one.
+        """
         version = _version(path)
         if version > self._version:
             self.refresh()
@@ -243,6 +254,7 @@ class CatalogManagedFiles:
         return next((one for one in pending if commit_path(one.version) == path), None)
 
     def _unpublished(self, commit: TableCommit) -> StoredObject:
+        """Return the size of an unpublished commit, and its commitInfo's time; 0 if it has none."""
         data = commit_content(self._store, commit)
         path = commit_path(commit.version)
         info = commit_info_of(data, file=f"{self._table}: {path}")

@@ -106,7 +106,7 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
             _require_columns_before(log, commit, end)
         changes += recorded
         derived += (one for one in told if one.change_type is not None)
-    # One snapshot for each part: who reads a snapshot's files may keep how all of them are read.
+    # One snapshot for each part: a reader may cache by snapshot how its files are read.
     parts = [*_parts(lambda: as_recorded(end), changes, count_rows)]
     parts += _parts(lambda: as_derived(end), derived, count_rows)
     if parts:
@@ -118,6 +118,7 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
 
 
 def _require_retained(log: TableLog, first: int, last: int) -> None:
+    """Raise InvalidRequest if a commit from `first` to `last` was cleaned up."""
     known = [version for version in log.listing().commits if version <= last]
     oldest = min(known, default=last + 1)
     if first < oldest:
@@ -129,6 +130,7 @@ def _require_retained(log: TableLog, first: int, last: int) -> None:
 
 
 def _require_feed(snapshot: Snapshot, first: int, last: int, version: int) -> None:
+    """Raise InvalidRequest unless the table had a feed at `version`, which is the snapshot's."""
     if not has_feed(snapshot):
         raise InvalidRequest(
             f"[DELTA_MISSING_CHANGE_DATA] {snapshot.table}: the changes of versions {first} to "
@@ -138,7 +140,7 @@ def _require_feed(snapshot: Snapshot, first: int, last: int, version: int) -> No
 
 
 def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
-    """Require that a later version of the range fits as well as the first one."""
+    """Raise InvalidRequest if a later version of the range has no feed or unfitting columns."""
     for action in commit.actions:
         if isinstance(action, Metadata):
             then = start.apply([action], version=commit.version)
@@ -147,7 +149,11 @@ def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
 
 
 def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> None:
-    """Require fitting columns of the version before the range, whose rows the first one deleted."""
+    """Raise InvalidRequest if the columns before the range don't fit, and its first version deleted
+    rows.
+
+    The deleted rows were written for the columns before.
+    """
     if any(isinstance(action, Metadata) for action in commit.actions) and any(
         isinstance(action, Remove) and action.data_change for action in commit.actions
     ):
@@ -155,7 +161,9 @@ def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> Non
 
 
 def _require_columns(then: Snapshot, end: Snapshot) -> None:
-    """Require that the columns of a version can be shown as those of the last one."""
+    """Raise InvalidRequest unless the columns of a version can be shown as those of the
+    last one.
+    """
     found = read_incompatibility(then.schema, end.schema)
     if found is None and _partitions(then) != _partitions(end):
         found = (
@@ -209,7 +217,8 @@ def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
 def feed_files(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> list[FeedFile]:
     """Return the changes of a version that was committed at this time.
 
-    Raises CorruptTable if it removes a file that didn't exist, and what `vectors` raise.
+    Empty if it changed no row. Raises CorruptTable if it removes a file that didn't exist, and what
+    `vectors` raise.
     """
     recorded = recorded_files(commit)
     if recorded:
@@ -218,7 +227,9 @@ def feed_files(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) ->
 
 
 def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> Iterator[FeedFile]:
-    """Yield the changes that follow from added and removed files."""
+    """Yield the changes that follow from added and removed files: whole files, or some of their
+    rows.
+    """
     files = files_of_changes(commit)
     adds = {canonical_path(action.path): action for action in files if isinstance(action, Add)}
     for action in files:
@@ -238,7 +249,11 @@ def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> I
 
 
 def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
-    """Return the file as it was before it was removed; some writers leave out parts of it."""
+    """Return the file as it was before it was removed; the version before has what the action
+    leaves out.
+
+    Raises CorruptTable if that version doesn't have the file.
+    """
     if remove.size is None or remove.partition_values is None:
         add = log.snapshot(version=commit.version - 1).files.get(remove.key)
         if add is None:
@@ -259,6 +274,7 @@ def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
 
 
 def _as_add(file: Cdc) -> Add:
+    """Return a change data file as a file that can be scanned."""
     return Add(
         path=file.path,
         partition_values=file.partition_values,
@@ -295,7 +311,7 @@ def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Fi
 def _parts(
     make: Callable[[], Snapshot], told: Sequence[FeedFile], count_rows: CountRows
 ) -> Iterator[FeedPart]:
-    """Return the files in as few parts as can be: a scan knows a path once."""
+    """Yield the files in as few parts as possible: a scan takes each path once."""
     layers: list[list[FeedFile]] = []
     seen: dict[str, int] = {}
     for one in told:

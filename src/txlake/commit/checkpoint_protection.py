@@ -19,7 +19,9 @@ BEFORE_VERSION = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 def protected_before(metadata: Metadata) -> int:
-    """Return the version before which checkpoints are protected; 0 where none is."""
+    """Return the version before which checkpoints are protected; 0 if none are, or the text is
+    invalid.
+    """
     text = metadata.configuration.get(BEFORE_VERSION, "0").strip()
     return int(text) if text.isdecimal() else 0
 
@@ -30,8 +32,8 @@ def with_protection(
     """Return the metadata to commit as `version`, with its checkpoint protection.
 
     A commit that asks for protection before a later version than the table has gets its own
-    version; any other keeps the table's, as long as `protocol`, which is in force after it, has the
-    feature.
+    version; any other keeps the table's. Nothing is changed in a table's first version, and where
+    `protocol`, which is in force after the commit, lacks the feature.
     """
     if previous.version < 0 or FEATURE not in supported_features(protocol):
         return metadata

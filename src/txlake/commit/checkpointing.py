@@ -67,7 +67,7 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
 
 
 def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
-    """Write a checkpoint, and then cleans the log, when its turn has come (`_interval`).
+    """Write a checkpoint, and then clean the log, when the version is a multiple of `_interval`.
 
     Never raises: a failure is logged. Returns whether a checkpoint was written.
     """
@@ -101,12 +101,13 @@ def _interval(snapshot: Snapshot) -> int:
 
 
 def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
-    """Write the checkpoint of a committed version (the latest when None); returns the version.
+    """Write the checkpoint of a committed version (the latest when None); return the version.
 
     V2 with sidecars where `delta.checkpointPolicy` is `v2` and the protocol has `v2Checkpoint`;
     else one classic file, or parts when there are more rows than one part may have. The hint is
-    written last. Raises InvalidRequest and Unavailable from the store, CorruptTable when the
-    tombstones of the checkpoint before can't be read.
+    written last; failing to write it is only logged. Raises InvalidRequest for a table that isn't
+    created, InvalidRequest and Unavailable from the store, CorruptTable when the tombstones of the
+    checkpoint before can't be read.
     """
     snapshot = log.latest() if snapshot is None else snapshot
     if snapshot.version < 0 or not snapshot.is_created:
@@ -129,6 +130,10 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
 
 
 def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
+    """Return what the checkpoint holds: the state without expired tombstones and application ids.
+
+    Raises CorruptTable when the tombstones can't be read.
+    """
     properties = snapshot.properties
     now = log.system.now_ms()
     try:
@@ -159,6 +164,7 @@ def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
 
 
 def _unexpired(snapshot: Snapshot, keep_after_ms: int) -> Iterator[Remove]:
+    """Yield the tombstones of files that were removed after `keep_after_ms`."""
     for remove in snapshot.tombstones.values():
         if (remove.deletion_timestamp or 0) > keep_after_ms:
             yield remove
@@ -169,6 +175,7 @@ def _is_expired(txn: Txn, now_ms: int, retention_ms: int) -> bool:
 
 
 def _write_classic(log: TableLog, version: int, state: CheckpointState, parts: int) -> Hint:
+    """Write a checkpoint of one file, or in so many parts; return the hint for it."""
     size = 0
     if parts == 1:
         data = classic_checkpoint(state)
@@ -188,6 +195,7 @@ def _write_classic(log: TableLog, version: int, state: CheckpointState, parts: i
 
 
 def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int) -> Hint:
+    """Write the sidecars, and then the checkpoint that names them; return the hint for it."""
     sidecars: list[Sidecar] = []
     for data in sidecar_files(state, rows_max):
         name = f"{log.system.new_id()}.parquet"

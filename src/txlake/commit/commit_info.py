@@ -42,8 +42,10 @@ class StatementInfo:
 def combine_statements(statements: Sequence[StatementInfo], *, change_files: int) -> StatementInfo:
     """Return the history entry of a commit: of one statement its own, of several the sum.
 
-    Statements of one kind keep its name and the last one's parameters. `change_files`: the number
-    of the commit's change data files, whatever the statements counted.
+    Statements of one kind keep its name and the last one's parameters; of several kinds the
+    operation is TRANSACTION. Statements without parameters and metrics are left out if others have
+    some. `change_files`: the number of the commit's change data files, whatever the statements
+    counted.
     """
     reported = [one for one in statements if one.metrics or one.parameters] or list(statements)
     kinds = list(dict.fromkeys(one.operation for one in reported))

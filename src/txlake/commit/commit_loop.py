@@ -87,7 +87,9 @@ class Committer(Protocol):
         ...
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
-        """Request the next turn to commit to these tables; returns False if there are no turns."""
+        """Request the next turn to commit to these tables; return False if it isn't given, or never
+        is.
+        """
         ...
 
     def unknown_outcome(self) -> OutcomeUnknown | None:
@@ -146,11 +148,12 @@ class CommitLoop:
         self._is_reserved = False
 
     def run(self) -> CommittedTogether:
-        """Commit the transaction.
+        """Commit the transaction, and do the work after a commit on its tables.
 
-        Raises a Conflict when a winner conflicts with it, Unavailable when every attempt was lost,
-        OutcomeUnknown when the outcome can't be determined, and what the committer raises. Unless
-        the outcome is unknown, nothing was committed then.
+        No table gets a version if there is nothing to commit. Raises a Conflict when a winner
+        conflicts with it, Unavailable when every attempt was lost, OutcomeUnknown when the outcome
+        can't be determined, and what the committer raises. Unless the outcome is unknown, nothing
+        was committed then.
         """
         try:
             with ExitStack() as turns:
@@ -171,7 +174,7 @@ class CommitLoop:
         )
         if publication.occupied is not None:
             for table_id in made.snapshots.keys() - published:
-                self._tables[table_id].log.forget()  # who uses it next is to meet the wrong file
+                self._tables[table_id].log.forget()  # the next use has to find the other file
         return CommittedTogether(
             sequence=made.sequence,
             attempts=attempts,
@@ -187,7 +190,9 @@ class CommitLoop:
         after_commit(one.log, snapshot, txn_id=one.proposal.provenance.txn_id)
 
     def _run(self) -> tuple[int, CommittedAttempt]:
-        """Return the number of attempts, and the successful one."""
+        """Return the number of attempts, and the successful one, which is empty if there is no
+        work.
+        """
         if self._has_work():
             self._catch_up(self._committer.outdated(self._involved_tables()))
         for attempt in range(1, self._retry.commit_attempts_max + 1):
@@ -216,6 +221,7 @@ class CommitLoop:
 
     @span("attempt")
     def _attempt(self, *, retries: int) -> CommittedAttempt | HeadsMoved | TurnTaken | ReplyLost:
+        """Make one attempt with the tables as they are rebased now."""
         written = self.written()
         unchanged = {
             table_id: one.state.version
@@ -225,7 +231,7 @@ class CommitLoop:
         return self._committer.commit(written, unchanged, retries=retries)
 
     def written(self) -> dict[str, Rebase]:
-        """Return the tables that get a version; after winners it may be fewer."""
+        """Return the tables that get a version if it commits now; after winners it may be fewer."""
         return {
             table_id: one
             for table_id, one in self._tables.items()
@@ -247,6 +253,7 @@ class CommitLoop:
     # Following others
 
     def _moved_tables(self, moved: HeadsMoved) -> list[str]:
+        """Return the tables whose heads aren't the versions that this attempt followed."""
         heads = moved.heads
         return [
             table_id
@@ -261,7 +268,7 @@ class CommitLoop:
 
         The SELECTs of all tables come first: that the transaction fits into no serial order is
         reported before conflicts on any one table. Returns the transaction's own commit, if that is
-        what came first.
+        what came first, else None. Raises the Conflict.
         """
         news: list[tuple[Rebase, Sequence[ConcurrentCommit], Snapshot]] = []
         for table_id in table_ids:
@@ -302,6 +309,7 @@ class CommitLoop:
 
 
 def _is_validated(following: Rebase) -> bool:
+    """Return whether an existing table was read in a way that its head's move may invalidate."""
     return following.state.version >= 0 and following.footprint.depends_on_table(
         following.proposal.level
     )

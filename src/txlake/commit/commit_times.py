@@ -66,7 +66,10 @@ class CommitTimes:
         return self.properties.in_commit_timestamp_enablement_version or 0
 
     def of(self, versions: Sequence[int]) -> Mapping[int, int]:
-        """Return the times of these versions; those whose commit file is gone are left out."""
+        """Return the times of these versions; those whose commit file is gone are left out.
+
+        Raises CorruptTable when a commit lacks a required in-commit timestamp.
+        """
         first = self.first_in_commit
         files = increasing_file_times(self.listing)
         times: dict[int, int] = {}
@@ -82,7 +85,8 @@ class CommitTimes:
         """Return the newest version committed at or before a time.
 
         Raises InvalidRequest when the time is before the oldest version that can be rebuilt, or
-        after the latest (unless `newest_if_later`), and says which times there are.
+        after the latest (unless `newest_if_later`), and says which times there are; CorruptTable
+        when a commit lacks a required in-commit timestamp.
         """
         versions = self._recreatable()
         by_file, by_commit = self._timed(versions)
@@ -114,7 +118,8 @@ class CommitTimes:
         and whatever was cleaned up before.
 
         Raises InvalidRequest if no version's time is known, and, without `of_kept`, if older
-        versions that were cleaned up may have been committed since then too.
+        versions that were cleaned up may have been committed since then too; CorruptTable when a
+        commit lacks a required in-commit timestamp.
         """
         versions = self._kept() if of_kept else self._recreatable()
         by_file, by_commit = self._timed(versions)
@@ -146,13 +151,16 @@ class CommitTimes:
         )
 
     def _recreatable(self) -> list[int]:
-        """Return the versions that can be rebuilt and whose time is known, oldest first."""
+        """Return the versions that can be rebuilt and whose time is known, oldest first.
+
+        Raises InvalidRequest if there is none.
+        """
         return self._kept(self.listing.earliest_version)
 
     def _kept(self, earliest: int | None = 0) -> list[int]:
-        """Return the versions from `earliest` on whose time is known; none for None.
+        """Return the versions from `earliest` on whose time is known, oldest first.
 
-        They are sorted, oldest first.
+        Raises InvalidRequest if there is none, as for None.
         """
         versions = [
             version
@@ -167,6 +175,7 @@ class CommitTimes:
         return versions
 
     def _in_commit(self, version: int) -> int:
+        """Return a version's in-commit timestamp. Raises CorruptTable if it has none."""
         time = self.read(version)
         if time is None:
             raise CorruptTable(
@@ -178,6 +187,7 @@ class CommitTimes:
 
 
 def _iso(timestamp_ms: int) -> str:
+    """Return a time as text in UTC; the number of milliseconds for an impossible one."""
     try:
         time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

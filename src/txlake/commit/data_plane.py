@@ -124,7 +124,7 @@ class TableData(Protocol):
 
     @property
     def rules(self) -> TextRules:
-        """How the statement's texts read."""
+        """The rules by which the statement's texts are read."""
 
     def column_of(self, expression: Expression, /) -> Column:
         """Return an expression over the table's rows."""
@@ -149,7 +149,7 @@ class TableData(Protocol):
     def by_row(self, predicate: Predicate) -> bool:
         """Return whether conflicts of a condition are found by rows: it uses plain columns only."""
 
-    # Rows that are there
+    # Existing rows
 
     def scan(
         self,
@@ -169,17 +169,19 @@ class TableData(Protocol):
     ) -> pa.Table | None:
         """Return the live rows of these files for which the predicate is true, at most `limit`.
 
-        Read by this process, all columns of the table in its order; None where it can't tell them
-        exactly, and where they are many.
+        This process reads them, with all columns of the table in its order. None if it can't read
+        or compare them exactly as Spark, and if they are many.
         """
 
     def scan_with_metadata(self, files: pa.Table) -> DataFrame:
         """Return the rows of these files with Spark's column `_metadata`."""
 
     def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
-        """Return the live rows of these files for which a bound predicate may hold.
+        """Return the live rows of these files for which a bound predicate may hold, without a Spark
+        job.
 
-        Others may be among them. None if they are many, or Spark is needed to find them.
+        Rows for which it doesn't hold may be among them. None if they are many, or only Spark finds
+        them.
         """
 
     def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
@@ -197,7 +199,7 @@ class TableData(Protocol):
         Raises InvalidRequest for a condition on other columns, or with a query in it.
         """
 
-    # Rows that come
+    # New rows
 
     def to_frame(self, rows: Rows, names: Sequence[str]) -> DataFrame:
         """Return rows to write as a DataFrame; `names` are the columns of an INSERT's VALUES."""
@@ -206,7 +208,8 @@ class TableData(Protocol):
         """Return the rows with another column, of one value, for each of these table columns.
 
         `literals` has SQL literals by column, which are read as in Spark's PARTITION clause: as
-        text, in the session's time zone, which becomes a value of the column.
+        text, in the session's time zone, which becomes a value of the column. Raises InvalidRequest
+        for a column that the table doesn't have.
         """
 
     def constants(self, literals: Mapping[str, str]) -> Mapping[str, PartitionScalar]:
@@ -262,7 +265,7 @@ class TableData(Protocol):
         Raises InvalidRequest for a condition with a query in it, or an ambiguous column.
         """
 
-    # Rows that change
+    # Changed rows
 
     def delete(self, condition: Expression | None, alias: str | None = None) -> Change:
         """Delete the rows for which the condition is true; all rows without one."""
@@ -283,12 +286,12 @@ class TableData(Protocol):
         """
 
     def write_changes(self, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-        """Write change data files that tell of these rows, with the values that they have there.
+        """Write change data files with these rows, with the values that they have in their files.
 
         The table is as it will be; files of it that rows were in before may be named too.
         """
 
-    # Rows that move
+    # Moved rows
 
     def compact(self, where: Expression | None = None, *, purge: bool = False) -> Change:
         """Pack small files, and files with many deleted rows, into files of the target size.
@@ -366,7 +369,7 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
         """Return the properties that Spark sets for new tables; none before the session starts."""
 
     def close(self) -> None:
-        """Release what it holds; Spark stays, it may be another's."""
+        """Release its resources. Doesn't stop Spark, which others may use."""
 
     # Tables
 
@@ -386,19 +389,20 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
 
         Args:
             snapshot: its state.
-            store: where it is.
-            system: gives the clock and the names of new files.
-            name: what qualifies its columns when a statement gives no alias.
-            allowed: gives the folders, beside the table's own, in which its files may lie.
+            store: where its files are.
+            system: provides the clock and the names of new files.
+            name: qualifies its columns when a statement gives no alias.
+            allowed: returns the folders, beside the table's own, in which its files may lie.
             column_of: makes a statement's expressions columns; without it they name no tables.
-            identities: gives the values of identity columns; without it the snapshot's mark does.
-            rules: how the statement's texts read; without it `text_rules` says.
+            identities: provides the values of identity columns; None: those after the snapshot's
+                mark.
+            rules: how the statement's texts are read; None: by `text_rules`.
         """
 
     def row_probe(self, table: Callable[[], TableData]) -> RowProbe:
         """Return the probe of a winner's rows, with the conditions of reads of this table.
 
-        `table` returns the table as the transaction read it. The probe finds nothing out while the
+        `table` returns the table as the transaction read it. The probe evaluates nothing while the
         data plane isn't started, which takes longer than repeating the transaction.
         """
 
@@ -406,7 +410,7 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
         """Record that rows of a version may be read, so that a missing file can be explained."""
 
     def with_lineage(self, frame: DataFrame, lineage: ScanLineage) -> DataFrame:
-        """Return the same rows, in a plan that tells their lineage."""
+        """Return the same rows, in a plan that carries their lineage."""
 
     # Texts
 
@@ -436,10 +440,10 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
         """Return the rows of a query over these frames, which it names in braces, `{t}`."""
 
     def make_view(self, name: str, frame: DataFrame) -> None:
-        """Give the rows a name that expressions and queries know."""
+        """Create a temporary view of the rows, or replace the one of this name."""
 
     def drop_view(self, name: str) -> None:
-        """Take the name away."""
+        """Drop the temporary view of this name, if there is one."""
 
     def spark_relation(self, name: str) -> DataFrame | None:
         """Return what Spark itself has by a name, e.g. a temporary view; None if nothing."""

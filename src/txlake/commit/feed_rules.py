@@ -46,9 +46,10 @@ def without_row_tracking(metadata: Metadata) -> Metadata:
 
 
 def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, ...]]:
-    """Return by canonical path the rows that compacted files hold; empty if not recorded.
+    """Return by canonical path the rows that compacted files hold; an empty tuple if not recorded.
 
-    `files`: the existing files, which aren't new.
+    Only new files without a change of data count; `files` are the existing ones. Raises
+    InvalidRequest for a record that can't be parsed.
     """
     runs = {}
     for action in actions:
@@ -63,9 +64,12 @@ def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[S
 def require_known_changes(
     before: Snapshot, staged: StagedChanges, then: StagedChanges, table: str
 ) -> None:
-    """Refuse to turn the feed on after rows were changed in the same transaction.
+    """Raise InvalidRequest if the feed is turned on after rows were changed in the same
+    transaction.
 
-    The sources of these rows weren't recorded. Raises InvalidRequest.
+    The sources of these rows weren't recorded. Nothing is raised if `before`, which the transaction
+    sees before the statement, has a feed already. `staged` and `then` are the changes before and
+    after the statement.
     """
     if has_feed(before):
         return

@@ -30,7 +30,9 @@ class FifoLock:
 
     @contextmanager
     def acquired(self, timeout_ms: float) -> Iterator[bool]:
-        """Hold the lock until the block ends; yields False if it was not acquired in time."""
+        """Wait for the lock, and hold it until the block ends; yield False if it was not acquired
+        in time.
+        """
         place = threading.Lock()
         place.acquire()
         try:
@@ -44,6 +46,7 @@ class FifoLock:
                 self._queue[0].release()
 
     def _wait_for_turn(self, place: threading.Lock, timeout_ms: float) -> bool:
+        """Wait until the place is the first of the queue; return False if that takes too long."""
         until_ms = self._system.monotonic_ms() + timeout_ms
         while self._queue[0] is not place:
             left_ms = until_ms - self._system.monotonic_ms()

@@ -72,7 +72,7 @@ def added_files_are_alone(request: ValidationRequest) -> None:
 
 
 def partition_values_fit(request: ValidationRequest) -> None:
-    """Require one valid value for each partition column, by its physical name."""
+    """Require one valid value for each partition column of an added file, by its physical name."""
     if not request.added:
         return
     columns = _partition_columns(request.after)
@@ -130,7 +130,10 @@ def vectors_allowed(request: ValidationRequest) -> None:
 
 
 def statistics_fit(request: ValidationRequest) -> None:
-    """Require statistics that are a JSON object, of the table's columns for new files."""
+    """Require statistics that are a JSON object, of the table's columns for new files.
+
+    Names of columns are only checked without column mapping.
+    """
     if not request.added:
         return
     after = request.after
@@ -188,6 +191,7 @@ def _required(
 
 
 def _count(counts: Mapping[str, object], path: tuple[str, ...]) -> int:
+    """Return the count at the path in nested counts; 0 if it is missing."""
     value: object = counts
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -122,7 +122,7 @@ def commit_foreign(
 ) -> Outcome:
     """Commit a staged file as the next version of an open table of a lake.
 
-    As `commit_foreign_together`, for one table.
+    Arguments and errors as those of `commit_foreign_together`, for one table.
     """
     found = commit_foreign_together(
         [CommitRequest(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
@@ -169,9 +169,14 @@ def commit_foreign_together(
 
 
 def _check_request(
-    requests: CommitRequest, bytes_max: int
+    request: CommitRequest, bytes_max: int
 ) -> _CheckedCommit | AlreadyCommitted | Overtaken | Refused:
-    log, staged = requests.log, requests.staged
+    """Check one request against the table's newest version. Changes nothing.
+
+    Overtaken: its version isn't the next one. Raises InvalidRequest if the table isn't open, or the
+    file is missing, too large, or not as described.
+    """
+    log, staged = request.log, request.staged
     before = log.latest()
     if not is_open(before.protocol):
         raise InvalidRequest(
@@ -221,7 +226,9 @@ class _CheckedCommit:
 
 
 def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
-    """Return the staged bytes. Raises InvalidRequest if they differ from the description."""
+    """Return the staged bytes. Raises InvalidRequest for a missing or too large file, and if its
+    name or size isn't as described.
+    """
     path = staged_path(staged.name)
     match parse_name(path):
         case StagedCommit(version, _) if version == staged.version:
@@ -251,7 +258,8 @@ def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
 def _already_committed(
     log: TableLog, staged: StagedFile, content: bytes, now: Snapshot
 ) -> AlreadyCommitted | Overtaken:
-    """Return whether the commit was sent again after a lost reply.
+    """Return whether the commit was sent again after a lost reply: AlreadyCommitted, else
+    Overtaken.
 
     A commit names its transaction, so that no other one has the same bytes.
     """
@@ -263,6 +271,7 @@ def _already_committed(
 
 
 def _decoded(content: bytes, log: TableLog, staged: StagedFile) -> Sequence[Action]:
+    """Return the staged actions. Raises InvalidRequest for bytes that aren't valid."""
     try:
         return decode_actions(content, file=f"{log.name}: {staged.name}")
     except CorruptTable as error:
@@ -272,6 +281,9 @@ def _decoded(content: bytes, log: TableLog, staged: StagedFile) -> Sequence[Acti
 def _check(
     log: TableLog, staged: StagedFile, content: bytes, before: Snapshot
 ) -> _CheckedCommit | Refused:
+    """Return the commit if it may follow `before`, else why not. Raises InvalidRequest for bytes
+    that aren't valid.
+    """
     actions = tuple(_decoded(content, log, staged))
     commit = ForeignCommit(
         version=staged.version,
@@ -294,6 +306,10 @@ def _check(
 def _ratify_all(
     checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], transaction_id: str
 ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
+    """Ratify and publish the checked commits, or reject them.
+
+    What was put beside the logs for it is deleted unless the commits are, or may be, ratified.
+    """
     staged_commits: list[tuple[_CheckedCommit, TableCommit]] = []
     try:
         staged_commits.extend((one, one.table_commit()) for one in checked)
@@ -320,6 +336,7 @@ def _ratify(
     unchanged: Mapping[str, int],
     transaction_id: str,
 ) -> Ratified | HeadsMoved | TurnTaken:
+    """Ask the ledger to ratify the commits, if no log has a file at their versions yet."""
     require_versions_free([(one.log, commit.version) for one, commit in staged_commits])
     request = Ratification(
         transaction_id=transaction_id,
@@ -332,7 +349,10 @@ def _ratify(
 def _overtaken_table(
     checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], heads: Mapping[str, int]
 ) -> Rejected:
-    """Return the rejection for the table that another transaction changed meanwhile."""
+    """Return the rejection for the table that another transaction changed meanwhile.
+
+    The first one whose head moved; for a table that was only read, its id stands for its name.
+    """
     for one in checked:
         if heads.get(one.table_id, one.before.version) != one.before.version:
             return Rejected(one.log.name, Overtaken(heads[one.table_id]))
@@ -353,7 +373,9 @@ def _publish(
     ratified: Ratified,
     transaction_id: str,
 ) -> Sequence[Accepted | AlreadyCommitted]:
-    """Publish ratified commits. Never raises: they are committed."""
+    """Publish ratified commits, and do the work after a commit. Never raises: they are
+    committed.
+    """
     now_ms = staged_commits[0][0].log.system.now_ms()
     snapshots: list[Snapshot] = []
     newest: list[RatifiedCommit] = []
@@ -372,6 +394,6 @@ def _publish(
         if is_published:
             after_commit(one.log, made, txn_id=one.info.text("txnId"))
         elif publication.occupied is not None:
-            one.log.forget()  # who uses it next is to meet the wrong file
+            one.log.forget()  # the next use has to find the other file
         outcomes.append(Accepted(made, is_published))
     return outcomes

@@ -51,7 +51,10 @@ HistoryRow = Mapping[str, object]
 
 
 def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> HistoryRow:
-    """Return a commit's row; `timestamp` in milliseconds since the epoch, None if unknown."""
+    """Return a commit's row, with `timestamp` in milliseconds since the epoch.
+
+    Columns that the commitInfo doesn't have are None.
+    """
     about = info or CommitInfo({})
     return {
         "version": version,
@@ -73,19 +76,23 @@ def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> His
 
 
 def _texts(value: object) -> dict[str, str | None] | None:
-    """Return a JSON object as text by text: what isn't text is written as JSON."""
+    """Return a JSON object as text by text: what isn't text is written as JSON. None for anything
+    else.
+    """
     if not isinstance(value, Mapping):
         return None
     return {str(key): _text(item) for key, item in value.items()}
 
 
 def _text(value: object) -> str | None:
+    """Return the value as text: None and text as they are, others as JSON."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _struct(value: object, column: str) -> dict[str, str | None] | None:
+    """Return the members that the struct column has, as text; None for what is no JSON object."""
     if not isinstance(value, Mapping):
         return None
     members = HISTORY_SCHEMA.field(column).type

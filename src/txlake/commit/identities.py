@@ -49,7 +49,7 @@ class Identities(Protocol):
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> IdentityRange:
-        """Return unused values, at most as many as wanted and available.
+        """Return unused values, which nobody gets again: at least `at_least`, at most `at_most`.
 
         `table` is for messages; `table_id` is the metadata's.
 
@@ -57,7 +57,7 @@ class Identities(Protocol):
         """
 
     def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
-        """Return the values beyond the mark, which weren't used; all of them for None.
+        """Give back the values beyond the mark, which weren't used; all of them for None.
 
         They may be lost.
         """
@@ -69,10 +69,10 @@ class Identities(Protocol):
 def range_after(
     table: str, column: IdentityColumn, mark: int | None, *, at_least: int, at_most: int
 ) -> IdentityRange:
-    """Return the next values beyond a mark: as many as wanted, or a share of what is left.
+    """Return the next values beyond a mark: `at_most`, or a share of what is left.
 
-    The share keeps a process that dies with its range from losing all values. Raises InvalidRequest
-    when fewer than `at_least` are left.
+    `mark` is None for a column without values. The share keeps a process that dies with its range
+    from losing all values. Raises InvalidRequest when fewer than `at_least` are left.
     """
     first = column.next_value(mark)
     left = column.values_left(first)
@@ -107,6 +107,7 @@ class LocalIdentities:
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> IdentityRange:
+        """Return the values after the later of the column's mark and the last drawn here."""
         key = key_of(table_id, column)
         mark = column.later_mark(column.mark, self._marks.get(key))
         drawn = range_after(table, column, mark, at_least=at_least, at_most=at_most)
@@ -114,11 +115,13 @@ class LocalIdentities:
         return drawn
 
     def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
+        """Make the values beyond the mark available again, unless others were drawn after them."""
         key = key_of(table_id, drawn.column)
         if self._marks.get(key) == drawn.last:
             self._marks[key] = _mark_before(drawn) if mark is None else mark
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        """Exclude the values up to the mark from later draws."""
         key = key_of(table_id, column)
         reached = column.later_mark(self._marks.get(key), mark)
         assert reached is not None
@@ -138,6 +141,9 @@ class CatalogIdentities:
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> IdentityRange:
+        """Reserve values in the catalog and return them, which are lost unless they are
+        given back.
+        """
         found: list[IdentityRange] = []
 
         def last(mark: int | None) -> int:
@@ -150,6 +156,9 @@ class CatalogIdentities:
         return found[-1]
 
     def give_back(self, table_id: str, drawn: IdentityRange, mark: int | None) -> None:
+        """Give values back to the catalog; they stay unused if others were reserved meanwhile, or
+        it fails.
+        """
         back = _mark_before(drawn) if mark is None else mark
         if not LONG_MIN <= back <= LONG_MAX:
             return
@@ -159,6 +168,8 @@ class CatalogIdentities:
             _logger.info("%s: values stay unused: %s", drawn.column.name, error)
 
     def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        """Exclude the values up to the mark, in the catalog."""
+
         def further(known: int | None) -> int:
             reached = column.later_mark(known, mark)
             assert reached is not None

@@ -83,6 +83,10 @@ def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
 def _check_time(
     table: str, version: int, time_ms: int | None, before: int | None, found: str
 ) -> int:
+    """Return a version's in-commit timestamp.
+
+    Raises CorruptTable, with what was `found` instead, if it has none, or none later than `before`.
+    """
     expected = "of milliseconds since 1970"
     if time_ms is not None:
         if before is None or time_ms > before:
@@ -100,8 +104,9 @@ def with_enablement(
 ) -> Metadata:
     """Return the metadata with the properties that say since when commits carry their time.
 
-    They are set by the commit that turns in-commit timestamps on in a table with earlier commits,
-    and kept after.
+    `time_ms` is the commit's in-commit timestamp, None without. They are set by the commit that
+    turns in-commit timestamps on in a table with earlier commits, kept after, and removed by the
+    commit that turns them off.
     """
     configuration = dict(metadata.configuration)
     before = previous.metadata.configuration if previous.version >= 0 else {}

@@ -149,6 +149,10 @@ class LakeCommitter:
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
     ) -> CommittedAttempt | HeadsMoved | TurnTaken:
+        """Stage the next versions, have the ledger ratify them, and publish them.
+
+        Staged files are deleted unless the versions are, or may be, ratified.
+        """
         made = self._attempts(written, retries=retries)
         answer = self._ratify(made, unchanged)
         if not isinstance(answer, Ratified):
@@ -169,6 +173,7 @@ class LakeCommitter:
         """Return None: the ledger itself looks up the outcome of a request without a reply."""
 
     def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+        """Return the error, with the versions that the tables had at the last attempt."""
         versions = ", ".join(
             f"{one.log.name} at version {one.state.version}" for one in tables.values()
         )
@@ -180,6 +185,9 @@ class LakeCommitter:
     # One attempt
 
     def _attempts(self, written: Mapping[str, Rebase], *, retries: int) -> list[_Attempt]:
+        """Return the staged next version of each table. What was staged is deleted if one of them
+        fails.
+        """
         made: list[_Attempt] = []
         group = group_tag(self._transaction_id, written.keys())
         try:
@@ -193,6 +201,9 @@ class LakeCommitter:
     def _attempt(
         self, table_id: str, following: Rebase, group: Mapping[str, str], retries: int
     ) -> _Attempt:
+        """Return the staged next version of a table. Raises InvalidRequest if the table was
+        detached.
+        """
         actions, snapshot = following.attempt(retries=retries, tags=group)
         before = snapshot if following.state.version < 0 else following.state
         if not is_catalog_managed(before.protocol):
@@ -216,6 +227,10 @@ class LakeCommitter:
     def _ratify(
         self, made: Sequence[_Attempt], unchanged: Mapping[str, int]
     ) -> Ratified | HeadsMoved | TurnTaken:
+        """Ratify the versions together with the changes of names.
+
+        Staged files are deleted if it raises, unless the outcome is unknown.
+        """
         request = Ratification(
             transaction_id=self._transaction_id,
             commits=tuple(one.commit for one in made),
@@ -252,7 +267,7 @@ class LakeCommitter:
         return publish_ratified(
             self._ledger,
             newest,
-            # Who takes up a name, or a place, that this one gave away finds all of it published.
+            # A transaction that reuses a name or place freed by this one finds all of it published.
             soon=None if self._names else self._transaction_id,
         )
 
@@ -266,7 +281,11 @@ def stage_commit(
     operation: str | None,
     always_staged: bool,
 ) -> TableCommit:
-    """Return the commit for the ledger; a large one is put into a file beside the log."""
+    """Return the commit for the ledger; a large one, or with `always_staged` any, is put into a
+    file.
+
+    The file is in `_delta_log/_staged_commits`, under a new name.
+    """
     if not always_staged and len(content) <= log.settings.inline_commit_bytes_max:
         return TableCommit(table_id=table_id, version=version, content=content, operation=operation)
     path = log_path(StagedCommit(version, log.system.new_id()))
@@ -276,7 +295,7 @@ def stage_commit(
 
 
 def drop_staged(log: TableLog, kept: TableCommit) -> None:
-    """Delete the file of a commit that wasn't ratified; a file that remains is harmless."""
+    """Delete the staged file of a commit that wasn't ratified; a failure is logged."""
     if kept.staged is None:
         return
     try:
@@ -286,17 +305,19 @@ def drop_staged(log: TableLog, kept: TableCommit) -> None:
 
 
 def require_versions_free(versions: Sequence[tuple[TableLog, int]]) -> None:
-    """Require that each log ends before the version to commit.
+    """Raise unless each log ends just before the version to commit.
 
     A file at that version belongs to a transaction that was ratified meanwhile, or to one that the
     catalog doesn't know; a missing previous version isn't published yet, or was removed. Raises
     CorruptTable for a log ahead of its catalog, or behind it, and InvalidRequest for a table that
-    is being created where another table is.
+    is being created where another table is. Nothing is raised for a version that was ratified
+    meanwhile: the ledger reports that.
     """
     parallel_map(_require_version_free, versions, store=lambda one: one[0].store)
 
 
 def _require_version_free(following: tuple[TableLog, int]) -> None:
+    """Check one log, as `require_versions_free`."""
     log, version = following
     path, before = commit_path(version), version - 1
     if log.store.head(path) is None:
@@ -312,6 +333,7 @@ def _require_version_free(following: tuple[TableLog, int]) -> None:
 
 
 def _table_id(log: TableLog) -> str:
+    """Return the catalog's id of the table. Raises InvalidRequest for a path table."""
     catalog_table: CatalogTable | None = log.catalog_table
     if catalog_table is None:
         raise InvalidRequest(

@@ -48,13 +48,13 @@ def clean_log_once(log: TableLog, *, retention_ms: int) -> None:
 
 
 def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> list[str]:
-    """Delete log files older than the retention that no retained version needs; returns paths.
+    """Delete log files older than the retention that no retained version needs; return their paths.
 
     The cut is at the beginning of a unit of time: midnight UTC by default, so that a day's
-    checkpoints clean up once. Nothing is deleted without a complete, readable checkpoint at or
-    before the oldest version to retain. For a catalog table, versions that its open transactions
-    read or are checked against are retained, however old. Unfinished files of writers that were
-    killed are deleted too, a day later.
+    checkpoints clean up once. Nothing is deleted if the checkpoint that begins the retained log
+    isn't complete and readable. For a catalog table, versions that its open transactions read or
+    are checked against are retained, however old. Sidecars that no checkpoint names and unfinished
+    files of writers that were killed are deleted too, a day later.
     """
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
@@ -88,7 +88,7 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
 def oldest_retained(
     log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
 ) -> int | None:
-    """Return the log's first version after `clean_log`; None if it deletes nothing."""
+    """Return the log's first version after `clean_log`; None if no version is removed."""
     catalog_table = log.catalog_table
     cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
     kept = oldest_retained_checkpoint(listing, cutoff)
@@ -146,7 +146,7 @@ def is_expired(path: str, kept: int) -> bool:
 
 
 def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
-    """Return whether all checkpoints of a version are readable, before older files are deleted."""
+    """Return whether all checkpoints of a version are readable. Logs the damage."""
     for checkpoint in listing.checkpoints:
         if checkpoint.version == version:
             try:
@@ -158,7 +158,7 @@ def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
 
 
 def _needed_sidecars(log: TableLog, checkpoints: Iterable[Checkpoint]) -> set[str] | None:
-    """Return the sidecars that these checkpoints name; None when one of them can't be read."""
+    """Return the paths of the sidecars that these checkpoints name; None when one can't be read."""
     needed: set[str] = set()
     for checkpoint in checkpoints:
         for path in checkpoint.paths:

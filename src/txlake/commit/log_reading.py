@@ -89,6 +89,7 @@ class LogReader:
             return self._built(base, segment, listing), segment
 
     def _without_versions(self, listing: Listing) -> CorruptTable:
+        """Return the error for a log whose files make no version."""
         parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
         return CorruptTable(
             f"{self._name}: _delta_log has neither a commit nor a whole checkpoint"
@@ -96,6 +97,10 @@ class LogReader:
         )
 
     def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
+        """Return the state after the segment, from plain commits if a compaction is damaged.
+
+        Logs how it differs from the checksum file.
+        """
         try:
             state = self.replayed(base, segment)
         except CorruptTable:
@@ -141,6 +146,7 @@ class LogReader:
         return self._state_of(checkpoint, rebuild)
 
     def _state_of(self, checkpoint: Checkpoint, rebuild: Rebuild) -> Snapshot:
+        """Return the state of a checkpoint and its sidecars. Raises CorruptTable."""
         rows = list(self._rows(checkpoint.paths))
         own = [action for part in rows for action in part.others]
         sidecars = [sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)]
@@ -164,7 +170,11 @@ class LogReader:
             yield from read_removes(data, file=f"{self._name}: {path}")
 
     def replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
-        """Return the state after the segment's commits on top of `base`."""
+        """Return the state after the segment's commits on top of `base`.
+
+        Raises CorruptTable for a missing or damaged file, and UnsupportedFeature for a protocol
+        that txlake can't read.
+        """
         entries = segment.deltas
         contents = self._read([entry.path for entry in entries])
         pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
@@ -175,7 +185,11 @@ class LogReader:
         return state
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
+        """Return a version's commitInfo, reading the file's head where that is enough; None if it
+        has none.
+
+        Raises FileNotFoundError, and CorruptTable for a damaged commit.
+        """
         path = commit_path(version)
         head = self._files.get_range(path, 0, _HEAD_BYTES)
         is_whole = len(head) < _HEAD_BYTES
@@ -191,7 +205,10 @@ class LogReader:
         )
 
     def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
-        """Return a checkpoint and a compaction hold no commitInfo: the commit itself does."""
+        """Return the state with the in-commit timestamp of its commit file, if there is one.
+
+        The checkpoint or compaction that the state was built from holds no commitInfo.
+        """
         if segment.newest is None:
             return state
         try:
@@ -201,7 +218,11 @@ class LogReader:
         return state.apply(() if info is None else (info,), version=state.version)
 
     def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Return the files in order; several at once where each costs a round trip."""
+        """Yield the paths with their files' bytes, in order; several are read at once from a remote
+        store.
+
+        Raises CorruptTable for a missing file.
+        """
         if len(paths) > 1 and self._is_remote:
             with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
                 yield from zip(paths, pool.map(self._get, paths))
@@ -210,6 +231,7 @@ class LogReader:
                 yield path, self._get(path)
 
     def _get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises CorruptTable if it is missing."""
         try:
             return self._files.get(path)
         except FileNotFoundError as error:

@@ -135,6 +135,9 @@ def attach_actions(
 def _opening(
     membership: Membership, metadata: Metadata, existing: Protocol | None
 ) -> tuple[Action, ...]:
+    """Return the actions that make a table open: protocol and metadata if they change, and the
+    domain.
+    """
     own = {**OPEN_PROPERTIES, TABLE_ID: membership.table}
     changed = msgspec.structs.replace(metadata, configuration={**metadata.configuration, **own})
     left = None if existing is None else protocol_without([CATALOG_FEATURE], existing)
@@ -152,7 +155,7 @@ def _opening(
 def required_actions(
     snapshot: Snapshot, features: Collection[str], properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    """Return the actions for features and properties that another system's catalog requires."""
+    """Return the protocol and metadata with what another system's catalog requires."""
     metadata = snapshot.metadata
     changed = msgspec.structs.replace(
         metadata, configuration={**metadata.configuration, **properties}

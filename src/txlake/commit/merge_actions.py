@@ -160,7 +160,7 @@ class StagedChanges:
 
 
 def _is_unchanged(file: Add, base: Files) -> bool:
-    """Return whether a file stands in the snapshot that was read just as it is listed now."""
+    """Return whether the snapshot that was read has the file, listed as it is now."""
     before = base.get(file.key)
     return before is not None and before == msgspec.structs.replace(
         file, data_change=before.data_change

@@ -80,6 +80,9 @@ def complete_metadata(
 
 
 def _check_values(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    """Raise InvalidRequest for a changed property with an invalid value, or another format than
+    Parquet.
+    """
     known = {} if previous is None else previous.configuration
     for key, text in metadata.configuration.items():
         if known.get(key) != text and not is_valid_property(key, text):
@@ -91,6 +94,7 @@ def _check_values(metadata: Metadata, previous: Metadata | None, table: str) -> 
 
 
 def _mode_in_force(before: Snapshot) -> str | None:
+    """Return the table's column mapping mode; None if it is invalid."""
     try:
         return before.column_mapping_mode
     except CorruptTable:
@@ -98,7 +102,9 @@ def _mode_in_force(before: Snapshot) -> str | None:
 
 
 def _check_schema(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Check the names and the partition columns; existing columns may have invalid names."""
+    """Raise InvalidRequest for invalid names or partition columns; existing columns may have
+    invalid names.
+    """
     try:
         schema = parse_schema(metadata.schema_string)
     except CorruptTable as error:
@@ -120,6 +126,7 @@ def _shape(metadata: Metadata) -> tuple[object, ...]:
 
 
 def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    """Raise InvalidRequest for columns, if changed, without a valid id and physical name."""
     if mode_of(metadata) in (None, "none"):
         return
     if previous is None or _shape(previous) != _shape(metadata):
@@ -127,7 +134,10 @@ def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) ->
 
 
 def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> None:
-    """Return what is wrong already only keeps files from being written."""
+    """Raise InvalidRequest for a new violation of what Iceberg's readers need.
+
+    A violation that the table has already only keeps files from being written.
+    """
     previous = None if before is None else before.metadata
     wrong = None
     if iceberg.is_enabled(metadata):
@@ -141,7 +151,10 @@ def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> N
 
 
 def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Return what is promised wrongly already is in the way of nothing else."""
+    """Raise InvalidRequest for a new promise of another format that can't be kept.
+
+    One that the table makes already blocks nothing.
+    """
     wrong = iceberg.uniform_violation(metadata)
     was_wrong = previous is not None and iceberg.uniform_violation(previous)
     if wrong is not None and not was_wrong:
@@ -149,7 +162,10 @@ def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) ->
 
 
 def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Return a contradiction that is there already only keeps files from being written."""
+    """Raise InvalidRequest for a new contradiction between the properties of row tracking.
+
+    One that the table has already only keeps files from being written.
+    """
     wrong = row_tracking.contradiction(metadata.configuration)
     was_wrong = previous is not None and row_tracking.contradiction(previous.configuration)
     if wrong is not None and not was_wrong:
@@ -159,9 +175,9 @@ def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: st
 def require_no_staged_files(
     before: Snapshot, after: Snapshot, kept: Iterable[Add], base: Snapshot
 ) -> None:
-    """Refuse to raise the requirements on files after the same transaction wrote some.
+    """Raise InvalidRequest if requirements on files rise after the same transaction wrote some.
 
-    `kept`: its files; those that `base` has too aren't new. Raises InvalidRequest.
+    `kept`: its files; those that `base` has too aren't new.
     """
     asked = [
         name
@@ -192,8 +208,9 @@ def protocol_to_set(
 ) -> Protocol | None:
     """Return the protocol that a commit has to set for the metadata; None if it needs none.
 
-    `requested` is set by the caller, `current` is the table's, None for a new table. Raises
-    InvalidRequest when the requested one doesn't suffice or drops what the table has.
+    `requested` is set by the caller and returned if it is valid; `current` is the table's, None for
+    a new table. Raises InvalidRequest when the requested one isn't valid, doesn't suffice, or,
+    without `may_drop_features`, drops what the table has.
     """
     if requested is None:
         suitable = protocol_for(metadata, current)
@@ -222,6 +239,9 @@ def protocol_to_set(
 
 
 def _check_protocol(protocol: Protocol, table: str) -> None:
+    """Raise InvalidRequest for a protocol whose versions and feature lists contradict each
+    other.
+    """
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if reader < 1 or writer < 1:
         raise InvalidRequest(f"{table}: protocol versions start at 1, found {_name(protocol)}")

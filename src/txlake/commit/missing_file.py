@@ -28,12 +28,12 @@ class _RemovalHistory:
     vacuums: tuple[tuple[int, int], ...]
 
     def vacuumed_ms(self, after: int) -> int | None:
-        """Return when the newest VACUUM after a version ran; None where the log tells of none."""
+        """Return when the newest VACUUM after a version ran; None if the log has none."""
         return next((ms for version, ms in reversed(self.vacuums) if version > after), None)
 
 
 def explain_missing_file(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | None:
-    """Return the message for a missing file; None if it should exist.
+    """Return the message for a missing file; None if it should exist, or the log can't be read.
 
     `path` is decoded. `versions` were read by this process: those that need the file are named.
     """
@@ -58,6 +58,7 @@ def explain_missing_file(log: TableLog, path: str, versions: Iterable[int] = ())
 
 
 def _of_changes(log: TableLog, path: str, past: _RemovalHistory) -> str:
+    """Return the message for a missing change data file."""
     version = past.changes[path]
     return (
         f"{log.name}: the changes of version {version} can't be read any more: change data file "
@@ -67,6 +68,7 @@ def _of_changes(log: TableLog, path: str, past: _RemovalHistory) -> str:
 
 
 def _when(vacuumed_ms: int | None) -> str:
+    """Return the end of the sentence that says when VACUUM ran."""
     if vacuumed_ms is None:
         return " (VACUUM removes files that no newer version needs)"
     moment = datetime.fromtimestamp(vacuumed_ms / 1000, UTC)
@@ -74,6 +76,7 @@ def _when(vacuumed_ms: int | None) -> str:
 
 
 def _removal_history(log: TableLog, latest: int) -> _RemovalHistory:
+    """Return which version removed each file last, from all commits that the log still has."""
     replaced: dict[str, int] = {}
     changes: dict[str, int] = {}
     vacuums: list[tuple[int, int]] = []
@@ -95,6 +98,7 @@ def _removal_history(log: TableLog, latest: int) -> _RemovalHistory:
 
 
 def _has(log: TableLog, version: int, path: str) -> bool:
+    """Return whether a version has the file; False if the version can't be read."""
     try:
         snapshot = log.snapshot(version)
     except TxlakeError:
@@ -103,7 +107,7 @@ def _has(log: TableLog, version: int, path: str) -> bool:
 
 
 def _readable_from(log: TableLog, latest: Snapshot, version: int, past: _RemovalHistory) -> int:
-    """Return the first version from this one on whose files are all there."""
+    """Return the first version from this one on whose files all exist, the newest at the latest."""
     while version < latest.version:
         snapshot = log.snapshot(version)
         gone = [

@@ -95,7 +95,7 @@ def net_changes(
 
 
 def other_positions(positions: BitMap64, count: int) -> BitMap64:
-    """Return the other positions of a file with this many rows."""
+    """Return the positions below `count` that aren't among these."""
     every = BitMap64()
     if count:
         every.add_range(0, count)
@@ -141,7 +141,10 @@ class _File:
 def _files(
     staged: StagedChanges, base: Files, vectors: Vectors, count_rows: CountRows
 ) -> tuple[dict[str, _File], dict[str, _File]]:
-    """Return the files that lose rows, and those that bring some, by canonical path."""
+    """Return the files that lose rows, and those that get new rows, by canonical path.
+
+    Files whose rows were only moved are left out.
+    """
     lost: dict[str, _File] = {}
     new: dict[str, _File] = {}
     listed = {canonical_path(add.path): add for add in staged.added_files}

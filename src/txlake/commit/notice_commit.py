@@ -43,8 +43,8 @@ def commit_notice(
     `removed` are files that no version of the table has, and that must not be deleted for a while.
     `begin` begins a transaction of the lake's catalog, for the commit of a catalog table.
 
-    Raises Unavailable, OutcomeUnknown, and InvalidRequest for a catalog table that was opened by
-    its path.
+    Raises Unavailable, OutcomeUnknown, UnsupportedFeature for a protocol that txlake can't write,
+    and InvalidRequest for a catalog table that was opened by its path.
     """
     if log.catalog_table is not None and begin is not None:
         _commit_in_lake(log, log.catalog_table, begin, operation, parameters, metrics, removed)
@@ -91,6 +91,7 @@ def _commit_in_lake(
     metrics: Mapping[str, object],
     removed: Sequence[Remove],
 ) -> None:
+    """Commit the notice as a transaction of the lake's catalog."""
     base = log.latest()
     base.require_writable()
     with begin() as transaction_id:
@@ -117,6 +118,7 @@ def _provenance(
     base: Snapshot,
     txn_id: str,
 ) -> Provenance:
+    """Return the commitInfo's constant parts, as a blind append's."""
     return Provenance(
         operation=operation,
         parameters=parameters,

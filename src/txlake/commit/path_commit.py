@@ -26,7 +26,7 @@ _REPLIES_LOST_MAX = 5
 
 
 def commit(log: TableLog, proposal: Proposal) -> Committed:
-    """Commit the proposal; returns the version read if it changes nothing.
+    """Commit the proposal; return the version read if it changes nothing.
 
     Raises as `CommitLoop.run`, and InvalidRequest when the table belongs to a lake's catalog.
     """
@@ -65,9 +65,11 @@ class PathCommitter:
     def winners(
         self, following: Rebase, latest: Snapshot
     ) -> Sequence[ConcurrentCommit] | CommittedAttempt:
-        """Return the winners, as `Committer.winners`; a reply was lost or a request sent twice.
+        """Return the winners, as `Committer.winners`; a commit with the transaction's txnId is its
+        own.
 
-        Raises InvalidRequest when the table belongs to a catalog.
+        Raises InvalidRequest when the table belongs to a catalog, CorruptTable when the listing
+        lacks a commit that exists, and as `_check_newest`.
         """
         log, txn_id = self._log, self._proposal.provenance.txn_id
         sent = self._lost
@@ -96,6 +98,11 @@ class PathCommitter:
     def commit(
         self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
     ) -> CommittedAttempt | HeadsMoved | ReplyLost:
+        """Put the next file of the log, once. HeadsMoved also if the file that exists may be our
+        own.
+
+        Raises OutcomeUnknown, and Unavailable as `_check_newest`.
+        """
         actions, snapshot = written[self._key].attempt(retries=retries)
         version = snapshot.version
         match self._put(version, actions):
@@ -116,8 +123,9 @@ class PathCommitter:
     def _put(self, version: int, actions: Sequence[Action]) -> PutOutcome:
         """Put the commit. EXISTS: a commit is at that version, which may be our own.
 
-        A request whose reply was lost may still arrive, unless another commit is at its version:
-        so the same version is tried again, until one is there.
+        UNKNOWN: the reply was lost, and there is no commit so far. The request may still arrive,
+        unless another commit is at its version: so the same version is tried again, until one is
+        there. Raises OutcomeUnknown if that isn't settled.
         """
         outcome = self._log.write_commit(version, actions)
         if outcome is not PutOutcome.UNKNOWN:
@@ -193,19 +201,21 @@ class PathCommitter:
         )
 
     def _made(self, snapshot: Snapshot) -> CommittedAttempt:
-        """Return what is put is published."""
+        """Return the successful attempt: a version that was put is published."""
         return CommittedAttempt(
             snapshots={self._key: snapshot}, publication=Publication(frozenset({self._key}))
         )
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
-        """Return a log has no turns."""
+        """Return False: a log has no turns."""
         return False
 
     def unknown_outcome(self) -> OutcomeUnknown | None:
+        """Return the error if a put may have succeeded, or may still arrive; else None."""
         return None if self._lost is None else self._unknown(self._lost)
 
     def _unknown(self, version: int) -> OutcomeUnknown:
+        """Return the error for a version that may be the transaction's."""
         return OutcomeUnknown(
             f"{self._log.name}: the reply to the commit of version {version} was lost, and looking "
             f"did not settle it; look whether version {version} has the txnId "
@@ -213,6 +223,7 @@ class PathCommitter:
         )
 
     def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+        """Return the error, with the version of the last attempt."""
         return Unavailable(
             f"{self._log.name}: read version {self._proposal.base.version}: "
             f"{attempts} attempts to commit lost to other writers, the newest at "

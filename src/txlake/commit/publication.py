@@ -31,7 +31,7 @@ def staged_path(name: str) -> str:
 
 
 def commit_content(store: Store, commit: TableCommit) -> bytes:
-    """Return the bytes of a ratified commit: from the ledger, its staged file, or the log.
+    """Return the bytes of a ratified commit: its own, those of its staged file, or of the log's.
 
     Raises FileNotFoundError if they are in none of these.
     """
@@ -40,7 +40,7 @@ def commit_content(store: Store, commit: TableCommit) -> bytes:
     try:
         return store.get(staged_path(commit.staged or ""))
     except FileNotFoundError:
-        # Who published it has tidied up since.
+        # The process that published it has deleted the staged file since.
         return store.get(commit_path(commit.version))
 
 
@@ -55,6 +55,7 @@ class Occupied(CorruptTable):
 
 
 def _occupied(table: str, version: int, found: bytes) -> Occupied:
+    """Return the error for a ratified version at which the log holds the bytes `found`."""
     by_txlake = made_by_txlake(found)
     other = (
         "txlake itself wrote it, for a catalog that was restored from a backup or rebuilt since"
@@ -110,9 +111,10 @@ class Publication:
 def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, table: str) -> None:
     """Put a table's ratified commits into its log, in the order of their versions.
 
-    The versions before them are published. Raises CorruptTable, naming the file, when another
-    writer's bytes are at a ratified version, and what the store and the ledger raise; the commits
-    stay ratified in any case.
+    Then the publication is noted in the ledger, and their staged files are deleted unless others
+    may read them. The versions before them have to be published. Raises Occupied, naming the file,
+    when another writer's bytes are at a ratified version, and what the store and the ledger raise;
+    the commits stay ratified in any case.
     """
     for commit in commits:
         put_ratified(store, commit, table)
@@ -128,8 +130,9 @@ def publish_ratified(
     """Publish a transaction's ratified commits, after earlier unpublished ones.
 
     All published tables are noted in the ledger at once; with `soon`, the transaction's id, tables
-    without earlier unpublished commits are noted by this process's next ratification. Never raises:
-    failures are logged, and the next process that finds an unpublished commit publishes it.
+    without earlier unpublished commits are noted by this process's next ratification. Staged files
+    are deleted unless others may read them. Never raises: failures are logged, and the next process
+    that finds an unpublished commit publishes it.
     """
     put = parallel_map(partial(_put, ledger), newest, store=lambda one: one.store)
     made = [(one.newest, one.commits) for one in put if one.commits]
@@ -166,7 +169,7 @@ class _Put:
 
 
 def _put(ledger: Ledger, newest: RatifiedCommit) -> _Put:
-    """Put a table's commits into its log. Never raises: what fails is logged."""
+    """Put a table's commits into its log; earlier ones first. Never raises: a failure is logged."""
     commits: Sequence[TableCommit] = (newest.commit,)
     try:
         found = _with_pending(ledger, newest)
@@ -182,12 +185,12 @@ def _put(ledger: Ledger, newest: RatifiedCommit) -> _Put:
 
 
 def _is_alone(newest: RatifiedCommit, commits: Sequence[TableCommit]) -> bool:
-    """Return whether nothing came before the commit, and nothing is tidied up after it."""
+    """Return whether the commit is the only one to publish, and has no staged file to delete."""
     return tuple(commits) == (newest.commit,) and newest.commit.staged is None
 
 
 def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCommit]]]) -> None:
-    """Note what was published, and tidies up after it; what fails is logged."""
+    """Note in the ledger what was published, and delete the staged files; failures are logged."""
     try:
         ledger.record_publication(
             {one.commit.table_id: _versions(commits) for one, commits in made}
@@ -204,10 +207,10 @@ def _note(ledger: Ledger, made: Sequence[tuple[RatifiedCommit, Sequence[TableCom
 
 
 def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) -> Head | None:
-    """Publish a table's unpublished commits; returns its head, None if not in the catalog.
+    """Publish a table's unpublished commits; return its head, None if not in the catalog.
 
-    Commits that couldn't be published stay pending, and are logged. Raises CorruptTable as
-    `publish`, and Unavailable from the ledger.
+    Commits that couldn't be published stay pending in the head, and are logged. Raises CorruptTable
+    as `publish`, and Unavailable from the ledger.
     """
     head = ledger.head(table_id)
     if head is None or not head.pending:
@@ -225,9 +228,9 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
 def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommit] | None:
     """Return the commit and those before it that aren't published; None when the table was dropped.
 
-    The ledger alone knows which are: a file at a version may be anybody's. Others may have
-    published all of them meanwhile. Where the file before is missing, a dropped table's folder was
-    cleared away.
+    Only the ledger knows which these are: a file at a version may be another writer's. The result
+    is empty if others have published all of them meanwhile. Where the file before is missing, a
+    dropped table's folder was removed.
     """
     commit = newest.commit
     before = commit.version - 1
@@ -244,7 +247,9 @@ def _versions(commits: Sequence[TableCommit]) -> VersionRange:
 
 
 def _delete_staged(store: Store, commits: Sequence[TableCommit]) -> None:
-    """Delete what commits that are published now were staged in, unless others may read it."""
+    """Delete the staged files of published commits, unless others may read them. Raises the store's
+    errors.
+    """
     staged = [
         staged_path(commit.staged)
         for commit in commits
@@ -260,9 +265,10 @@ def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exceptio
 
 
 def put_ratified(store: Store, commit: TableCommit, table: str) -> None:
-    """Make the file of a ratified commit, those before it being there.
+    """Put the file of a ratified commit into the log, where the one before it exists.
 
-    Raises Occupied when another commit's file is there, Unavailable when replies were lost.
+    Nothing happens if it is there already. Raises Occupied when another commit's file is there,
+    Unavailable when replies were lost, FileNotFoundError as `commit_content`.
     """
     path, content = commit_path(commit.version), commit_content(store, commit)
     for _ in range(_PUTS):

@@ -142,7 +142,10 @@ class Rebase:
         return latest
 
     def winners(self, latest: Snapshot) -> Iterator[ConcurrentCommit]:
-        """Yield the commits after the state, up to the latest, in order; read one by one."""
+        """Yield the commits after the state, up to the latest, in order; read one by one.
+
+        Raises CorruptTable when one is missing or damaged.
+        """
         log, known = self.log, self.state.version
         if known < 0 and log.commit(0) is None:
             known = latest.version - 1  # old versions were cleaned up; any one tells of the table
@@ -158,8 +161,9 @@ class Rebase:
     def follow(self, winners: Sequence[ConcurrentCommit], latest: Snapshot) -> None:
         """Check against the winners and adopt their changes; SELECTs are checked already.
 
-        Raises the Conflict, and CorruptTable naming a winner that lacks its in-commit timestamp,
-        unless the proposal turns these timestamps off.
+        Raises the Conflict; CorruptTable naming a winner that lacks its in-commit timestamp, unless
+        the proposal turns these timestamps off; UnsupportedFeature for a winner's protocol that
+        txlake can't write. The state stays as it was then.
         """
         after = self.footprint.metadata or latest.metadata
         if not self.footprint.is_empty and is_enabled(after.configuration):
@@ -185,7 +189,9 @@ class Rebase:
     ) -> tuple[tuple[Action, ...], Snapshot]:
         """Return the next version's actions, and the table after them.
 
-        `retries`: the number of lost attempts; `tags` are added to the commit's own.
+        Deletion vectors that were united with the winners' are written to the store. `retries`: the
+        number of lost attempts; `tags` are added to the commit's own. Raises CorruptTable as
+        `commit_time`, and InvalidRequest as `assign`.
         """
         previous, provenance = self.state, self.proposal.provenance
         version = previous.version + 1
@@ -233,7 +239,9 @@ class Rebase:
         )
 
     def _net_actions(self) -> tuple[Action, ...]:
-        """Return what was proposed, its files as they are after the winners so far."""
+        """Return what was proposed, its files as they are after the winners so far, with written
+        vectors.
+        """
         if self.footprint.unwritten:
             self.footprint = self._with_vectors(self.footprint)
         others = (one for one in self.proposal.actions if not isinstance(one, Add | Remove | Cdc))
@@ -241,7 +249,9 @@ class Rebase:
         return (*others, *self.footprint.removed, *self.footprint.added, *changes)
 
     def _with_vectors(self, footprint: Footprint) -> Footprint:
-        """Write the deletion vectors that were united with the winners'."""
+        """Return the footprint with its unwritten deletion vectors, which are written to
+        the store.
+        """
         log, unwritten = self.log, footprint.unwritten
         staging = StagingSystem(log.system, self.proposal.provenance.txn_id)
         written = write_vectors(log.store, staging, list(unwritten.values()))
@@ -258,7 +268,8 @@ class Rebase:
 def check_reads(log: TableLog, proposal: Proposal) -> None:
     """Check reads of a table whose head can't be part of the commit, as of now.
 
-    Raises the Conflict. Changes between this check and the commit go unnoticed.
+    Raises the Conflict, and what `Rebase.latest` raises. Changes between this check and the commit
+    go unnoticed.
     """
     following = Rebase(log, proposal)
     if following.state.version < 0 or not proposal.footprint.depends_on_table(proposal.level):
@@ -297,7 +308,10 @@ def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: 
 
 
 def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:
-    """Wait with jitter, longer from attempt to attempt, so that writers don't retry in step."""
+    """Wait with jitter, longer from attempt to attempt, so that writers don't retry in step.
+
+    At most `retry.wait_ms_max`, and on average half of what doubles with each attempt.
+    """
     longest = min(retry.wait_ms_max, retry.wait_ms_min * 2 ** min(attempt, 16))
     wait_ms = longest * system.random()
     _logger.debug(

@@ -72,6 +72,10 @@ class _LogFiles:
 
     @classmethod
     def of(cls, store: Store, from_version: int) -> _LogFiles:
+        """Return the commits of a log from a version on, without trust in the listing alone.
+
+        Versions that it lacks are looked up: gaps, and what follows its newest.
+        """
         found = cls(store)
         listed: set[int] = set()
         for stored in store.list(LOG_FOLDER, listing_start(from_version)):
@@ -106,7 +110,11 @@ class _LogFiles:
 
 
 def newest_in_log(store: Store, published: int) -> int:
-    """Return a log's newest version; versions up to `published` are known to exist."""
+    """Return a log's newest version, of a commit or a checkpoint; versions up to `published` exist.
+
+    Only versions from `published` on are looked for; -1, or the version before it, if there is
+    none.
+    """
     return _LogFiles.of(store, published).newest
 
 
@@ -197,6 +205,7 @@ class _LogReconciler:
         self._summary: list[str] = []
 
     def run(self) -> LogReconciliation:
+        """Carry out `reconcile_log`."""
         files = _LogFiles.of(self._store, self._published)
         _require_log(self._store, files, self._published)
         if files.newest < self._published:
@@ -229,7 +238,10 @@ class _LogReconciler:
         return LogReconciliation(kept=newest, summary=tuple(self._summary))
 
     def _discard_ratified(self, first: int) -> None:
-        """Move ratified commits from a version on into the folder of commits set aside."""
+        """Put ratified commits from a version on into the folder of commits set aside.
+
+        A commit whose bytes are gone is only reported.
+        """
         for commit in self._pending:
             if commit.version < first:
                 continue
@@ -291,13 +303,18 @@ class _LogReconciler:
         self._store.delete(paths)
 
     def _put_empty_commit(self, version: int, base: int, before: _CommitTime) -> str | None:
-        """Replace a version by an empty commit with a time after that of version `base`."""
+        """Replace a version by an empty commit with a time after that of version `base`.
+
+        Returns where the old one was moved, None if it is that empty commit already.
+        """
         return self._replace_commit(
             version, _empty_commit(self._store.url, version, version - base, before)
         )
 
     def _replace_commit(self, version: int, content: bytes) -> str | None:
-        """Replace a version's commit; returns where the old one was moved, None if unchanged."""
+        """Replace a version's commit; return where the old one was moved, None if it has this
+        content.
+        """
         path = commit_path(version)
         data = self._store.get(path)
         if data == content:
@@ -308,13 +325,18 @@ class _LogReconciler:
         return kept
 
     def _set_aside(self, version: int, data: bytes) -> str:
+        """Put the bytes into the folder of commits set aside; return the path."""
         # No reader takes a file with such a name for a commit.
         path = f"{ASIDE_FOLDER}/{version:020d}.{self._log.system.new_id()}.aside"
         self._store.put(path, data)
         return path
 
     def _adopt_unknown_versions(self, kept: int) -> tuple[LoggedVersion, ...]:
-        """Return the readable versions after those of the catalog."""
+        """Return the versions after those of the catalog; the unreadable ones at the end become
+        empty commits.
+
+        Raises CorruptTable when the catalog's newest version can't be read either.
+        """
         files = _LogFiles.of(self._store, kept + 1)
         versions = [version for version in files.versions if version > kept]
         if not versions:
@@ -338,7 +360,8 @@ class _LogReconciler:
         return (*found, *self._empty_unreadable(versions[len(sound) :]))
 
     def _make_durable(self, version: int) -> None:
-        """Make a log's commits up to a version survive a power cut.
+        """Make a log's commits up to a version survive a power cut. Raises Unavailable if that
+        isn't certain.
 
         Their writer may have died, or been suspended, before it did so.
         """
@@ -347,13 +370,16 @@ class _LogReconciler:
             raise Unavailable(f"{self._log.name}: {path} can't be made durable; try again")
 
     def set_aside_after(self, newest: int) -> LogReconciliation:
+        """Replace the commits after `newest` by empty ones."""
         self._make_durable(newest)
         versions = _LogFiles.of(self._store, newest + 1).versions
         found = self._empty_unreadable([version for version in versions if version > newest])
         return LogReconciliation(kept=newest, found=found, summary=tuple(self._summary))
 
     def _empty_unreadable(self, versions: Sequence[int]) -> tuple[LoggedVersion, ...]:
-        """Replace the unreadable versions at a log's end by empty commits."""
+        """Replace the unreadable versions at a log's end by empty commits, and return these
+        versions.
+        """
         if not versions:
             return ()
         base = versions[0] - 1
@@ -369,7 +395,11 @@ class _LogReconciler:
         return tuple(self._found_commit(version) for version in versions)
 
     def _readable_prefix(self, versions: Sequence[int]) -> Sequence[int]:
-        """Return the leading versions at which the table can be read."""
+        """Return the longest prefix of the versions at whose last one the table can be read.
+
+        In-commit timestamps have to increase in it. A version that needs an unknown table feature
+        counts as readable.
+        """
         if _is_readable(self._log, versions[-1], versions):
             return versions
         for count in range(len(versions) - 1, 0, -1):
@@ -378,6 +408,7 @@ class _LogReconciler:
         return ()
 
     def _found_commit(self, version: int) -> LoggedVersion:
+        """Return what the catalog records of a version."""
         info = self._log.commit_info(version)
         if info is None:
             return LoggedVersion(version)
@@ -431,7 +462,7 @@ def _empty_commit(place: str, version: int, count: int, before: _CommitTime) -> 
 
 
 def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
-    """Raise Unavailable for a version that isn't listed yet, and would seem damaged."""
+    """Raise Unavailable for a version that exists but isn't listed yet, and would seem damaged."""
     listed = log.listing(versions[0]).commits
     absent = next((version for version in versions if version not in listed), None)
     if absent is not None:
@@ -442,7 +473,10 @@ def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
 
 
 def _is_readable(log: TableLog, version: int, new: Sequence[int]) -> bool:
-    """Return whether the table can be read at a version, and the new versions' times increase."""
+    """Return whether the table can be read at a version, and the new versions' times increase.
+
+    True for an unknown table feature: a newer release can read it.
+    """
     try:
         snapshot = log.snapshot(version)
         if not new or not is_enabled(snapshot.metadata.configuration):
@@ -478,6 +512,7 @@ def _is_valid_commit(log: TableLog, version: int) -> bool:
 
 
 def _require_log(store: Store, files: _LogFiles, published: int) -> None:
+    """Raise CorruptTable if the log has no file of a version at all, though some were published."""
     if files.newest < published and _LogFiles.of(store, 0).newest < 0:
         raise CorruptTable(
             f"there is no log at {store.url} any more; put the folder back, or drop the table"
@@ -495,6 +530,7 @@ def _conflicting_commits(
 
 
 def _versions_text(versions: Sequence[int]) -> str:
+    """Return the versions in words; they are consecutive."""
     if len(versions) == 1:
         return f"version {versions[0]}"
     return f"versions {versions[0]} to {versions[-1]}"

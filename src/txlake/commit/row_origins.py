@@ -101,6 +101,7 @@ def trace(
 
 
 def _unpacked(runs: tuple[Source, ...], vectors: Vectors) -> Origins:
+    """Return the origins of a file's rows that were packed of these runs, in order."""
     files = np.repeat(np.arange(len(runs), dtype=np.int32), [run.rows for run in runs])
     rows = [_live(run, vectors) for run in runs]
     return Origins(

@@ -62,7 +62,7 @@ class FileProbe:
         """Return those of the rows that the read may match; None if they can't be evaluated.
 
         If a row certainly matches, only certain matches are returned; rows in doubt are given by
-        their files alone.
+        their files alone. Empty if certainly none matches.
         """
         found: Sequence[FileRows] | None = None
         if sum(one.file.size for one in rows) <= self._bytes_max:
@@ -77,7 +77,10 @@ class FileProbe:
         return [replace(one, positions=None) for one in found]
 
     def _look(self, read: Read, one: FileRows) -> _ProbeResult | None:
-        """Return what the file's rows say; None when no row of it matches."""
+        """Return the rows of the file that may match; None when no row of it matches.
+
+        All of its rows are in doubt if it can't be read.
+        """
         if read.predicate is None:
             return _ProbeResult(one, certain=one)
         schema = self._snapshot.schema
@@ -118,6 +121,11 @@ class FileProbe:
         return rows.take(places), places
 
     def _stored(self, file: Add, fields: Sequence[Field]) -> pa.Table:
+        """Return a file's rows, deleted ones included, with those of the columns that can be read
+        exactly.
+
+        Raises ValueError for a file outside of the table, and what the store and pyarrow raise.
+        """
         if is_absolute(file.path):
             raise ValueError("a file outside of the table")
         data = self._store.get(decode_path(file.path))
@@ -145,7 +153,7 @@ class FileProbe:
 
 
 def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:
-    """Return the positions of the rows that are asked for."""
+    """Return the requested positions; those of all live rows if none are given."""
     if one.positions is not None:
         return pa.array(_numbers(one.positions))
     gone = _numbers(deleted_positions(one.file, vectors))

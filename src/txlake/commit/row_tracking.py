@@ -33,7 +33,9 @@ _COUNTS = msgspec.json.Decoder(_Count)
 
 
 def num_records(stats: str | None) -> int | None:
-    """Return the number of rows that a file's statistics state, deleted ones included."""
+    """Return the number of rows that a file's statistics state, deleted ones included; else
+    None.
+    """
     if not stats:
         return None
     try:
@@ -65,14 +67,18 @@ def assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
 
 
 def kept(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that a replacement of the table keeps: row tracking stays on."""
+    """Return the properties that a replacement of the table keeps: row tracking stays on.
+
+    Empty if row tracking is off.
+    """
     return {ENABLE: "true"} if is_enabled(configuration) else {}
 
 
 def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
     """Return the metadata with names for hidden columns that lack one, with row tracking.
 
-    `new_ids` yields fresh UUIDs, which make the names unique for ever.
+    `new_ids` yields fresh UUIDs, which make the names unique for ever. Without row tracking nothing
+    is changed.
     """
     configuration = dict(metadata.configuration)
     if not is_enabled(configuration):
@@ -88,7 +94,7 @@ def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
 
 
 def preserved_tag(footprint: Footprint, base: Snapshot, metadata: Metadata) -> Mapping[str, str]:
-    """Return the commitInfo tag that says whether rows kept their ids, with row tracking.
+    """Return the commitInfo tag that says whether rows kept their ids; none without row tracking.
 
     They did if no row was copied. Copied rows kept theirs in the hidden columns, if these had names
     in the version read.
@@ -119,15 +125,15 @@ def assign(
     if not assigns(protocol, metadata.configuration):
         return actions
     mark = previous.row_id_high_water_mark
-    first = mark
+    mark_before = mark
     listed: list[Action] = []
     for action in (*actions, *_unnumbered(actions, previous, metadata)):
         if isinstance(action, Add):
-            action, mark = _numbered(action, previous, version, first, mark)
+            action, mark = _numbered(action, previous, version, mark_before, mark)
         elif isinstance(action, Remove):
             action = _as_listed(action, previous)
         listed.append(action)
-    if mark > first:
+    if mark > mark_before:
         configuration = json.dumps({"rowIdHighWaterMark": mark}, separators=(",", ":"))
         listed.append(
             DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)
@@ -155,14 +161,20 @@ def _unnumbered(
 
 
 def _numbered(
-    file: Add, previous: Snapshot, version: int, first: int, mark: int
+    file: Add, previous: Snapshot, version: int, mark_before: int, mark: int
 ) -> tuple[Add, int]:
+    """Return the file with row ids and a commit version, and the high-water mark after it.
+
+    A file of `previous` keeps its ids. Of another file, ids up to `mark_before`, the mark of
+    `previous`, are kept; greater ones and missing ones are assigned anew, and follow `mark`. Raises
+    InvalidRequest if the statistics of a file that gets ids don't state numRecords.
+    """
     before = previous.files.by_path(file.path)
     row_id = file.base_row_id if before is None else before.base_row_id
     commit_version = (
         file.default_row_commit_version if before is None else before.default_row_commit_version
     )
-    if row_id is None or row_id > first:
+    if row_id is None or row_id > mark_before:
         rows = num_records(file.stats)
         if rows is None:
             raise InvalidRequest(
@@ -182,6 +194,7 @@ def _numbered(
 
 
 def _as_listed(file: Remove, previous: Snapshot) -> Remove:
+    """Return the removed file with the row ids that it was listed with."""
     before = previous.files.by_path(file.path)
     if before is None:
         return file

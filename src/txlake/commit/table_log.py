@@ -102,9 +102,11 @@ class TableLog:
         self._reader = LogReader(self._files, self.name)
 
     def turn(self) -> AbstractContextManager[bool]:
-        """Wait for the turn to commit among the threads that share this log; yields success.
+        """Wait for the turn to commit among the threads that share this log; the context yields
+        success.
 
-        Committing without the turn is still correct; it may lose the race for the version.
+        After `retry.queue_ms_max` it yields False. Committing without the turn is still correct; it
+        may lose the race for the version.
         """
         return self._fifo_lock.acquired(self.settings.retry.queue_ms_max)
 
@@ -125,7 +127,10 @@ class TableLog:
         )
 
     def require_published(self) -> None:
-        """Raise CorruptTable if a catalog table's log lacks its last published file."""
+        """Raise CorruptTable if a catalog table's log lacks its last published file.
+
+        Does nothing for a path table. Publishes pending commits first.
+        """
         if self._ledger_files is not None:
             self._ledger_files.refresh()
             list(self._ledger_files.list(LOG_FOLDER))
@@ -147,7 +152,7 @@ class TableLog:
         return state
 
     def latest_or_none(self) -> Snapshot | None:
-        """Return the latest snapshot, as `latest`; None if there is no Delta table."""
+        """Return the newest version, as `latest`; None if there is no Delta table."""
         latest = self._latest
         if self._ledger_files is not None:
             head = self._ledger_files.refresh()
@@ -191,7 +196,7 @@ class TableLog:
     def at_sequence(self, sequence: int, version: int | None = None) -> Snapshot:
         """Return the table at an instant of its lake; a path table's newest version.
 
-        `version`: its version then, if the ledger was asked already.
+        `version`: its version then, if that is known; else the ledger is asked for it.
 
         Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
         has versions that the lake doesn't know.
@@ -255,7 +260,8 @@ class TableLog:
     def commits(self, after: int, up_to: int | None = None) -> Iterator[Commit]:
         """Yield the commits after version `after`, up to and including `up_to` if given.
 
-        Raises CorruptTable when one up to `up_to` is missing or damaged.
+        Without `up_to` the first missing commit ends them. Raises CorruptTable when one up to
+        `up_to` is missing, or any is damaged.
         """
         version = after + 1
         while up_to is None or version <= up_to:
@@ -294,7 +300,10 @@ class TableLog:
         return Commit(version, actions, info, time)
 
     def history(self, limit: int | None = None) -> list[HistoryRow]:
-        """Return the newest `limit` commits (None: all), newest first, in delta-spark's columns."""
+        """Return the newest `limit` commits (None: all), newest first, in delta-spark's columns.
+
+        Commits that were cleaned up are left out. Raises InvalidRequest for a limit below 1.
+        """
         if limit is not None and limit < 1:
             raise InvalidRequest(f"{self.name}: history limit: expected at least 1, found {limit}")
         latest = self.latest().version
@@ -314,7 +323,7 @@ class TableLog:
     def write_commit(self, version: int, actions: Iterable[Action]) -> PutOutcome:
         """Create the commit file of a version unless there is one.
 
-        Raises InvalidRequest naming the store when it doesn't refuse to overwrite.
+        Raises InvalidRequest naming the store when it doesn't refuse to overwrite, and Unavailable.
         """
         self.store.ensure_safe()
         return self.store.put_if_absent(commit_path(version), encode_actions(actions))
@@ -328,7 +337,8 @@ class TableLog:
         return None if info is None else info.text("txnId")
 
     def app_version_in_commits(self, app_id: str) -> int | None:
-        """Return an application's newest `txn` version in the commits that the log still has.
+        """Return an application's newest `txn` version in the commits that the log still has; None
+        without.
 
         Reads them one by one, the newest first; for ids that a checkpoint no longer keeps.
         """
@@ -342,7 +352,10 @@ class TableLog:
         return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """Return a version's commitInfo, reading the file's head. Raises FileNotFoundError."""
+        """Return a version's commitInfo, reading the file's head; None if it has none.
+
+        Raises FileNotFoundError.
+        """
         return self._reader.commit_info(version)
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
@@ -369,7 +382,9 @@ class TableLog:
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
     def _open(self) -> Snapshot | None:
-        """Return the latest version from the store alone; by the hint where it helps."""
+        """Return the latest version from the store alone, by the hint where it helps; None without
+        a table.
+        """
         loaded = self._load_from_hint()
         if loaded is None:
             listing = self.listing()
@@ -381,6 +396,9 @@ class TableLog:
         return state
 
     def _load_from_hint(self) -> tuple[Snapshot, Segment] | None:
+        """Return the latest version from the files since the hint's checkpoint; None if that isn't
+        possible.
+        """
         hint = self._hint()
         if hint is None:
             return None
@@ -394,7 +412,7 @@ class TableLog:
             return None
 
     def _load(self, version: int | None, listing: Listing) -> tuple[Snapshot, Segment]:
-        """Return a version from a listing of the whole log; lists again if files vanish."""
+        """Return a version from a listing of the whole log; list again if files vanish."""
         if listing.is_empty:
             raise self._reader.not_a_table()
         try:
@@ -406,7 +424,9 @@ class TableLog:
             return self._reader.load(again, version)
 
     def _from_known(self, version: int) -> Snapshot | None:
-        """Return a catalog table's version by replay on a cached, somewhat older one."""
+        """Return a catalog table's version by replay on a cached, somewhat older one; None without
+        such.
+        """
         latest = self._latest
         kept = [*self._old.values(), *(() if latest is None else (latest[0],))]
         older = [one for one in kept if version - _CATCH_UP_COMMITS_MAX <= one.version < version]
@@ -426,6 +446,7 @@ class TableLog:
         self._old = dict([*kept[1 - _OLD_SNAPSHOTS :], (snapshot.version, snapshot)])
 
     def _hint(self) -> int | None:
+        """Return the version of the hint file; None without one, or if it can't be parsed."""
         try:
             return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
         except FileNotFoundError:
@@ -436,6 +457,7 @@ class TableLog:
         return CommitTimes(self.name, self.listing(), latest.properties, self._in_commit_timestamp)
 
     def _in_commit_timestamp(self, version: int) -> int | None:
+        """Return a version's in-commit timestamp; None if it has none, or its commit is gone."""
         try:
             info = self.commit_info(version)
         except FileNotFoundError:

@@ -194,7 +194,10 @@ class TableTransaction:
         self._tables_read_elsewhere.update(*read)
 
     def app_version(self, app_id: str) -> int | None:
-        """Return the newest version that the application has written; the commit depends on it."""
+        """Return the newest version that the application has written; None if it has written none.
+
+        The commit depends on it from now on.
+        """
         self._read_app_ids.add(app_id)
         return self._view.app_version(app_id)
 
@@ -225,8 +228,9 @@ class TableTransaction:
     ) -> None:
         """Add a statement's changes; `identity_marks` and what follows as in `Change`.
 
-        Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
-        table would need a feature that txlake doesn't write; nothing is staged then.
+        The view has them afterwards. Raises InvalidRequest for actions that can't be committed, or
+        when the transaction was committed, and UnsupportedFeature when the table would need a
+        feature that txlake doesn't write; nothing is staged then.
         """
         self._require_open()
         whole = complete_actions(
@@ -365,12 +369,12 @@ class TableTransaction:
         user: str | None = None,
         probe: RowProbe | None = None,
     ) -> Proposal:
-        """Return the proposal to commit; nothing can be staged any more.
+        """Return the proposal to commit; nothing can be staged any more. Sends nothing.
 
         `parts` are the transaction's parts on all tables, which are committed at the same instant;
         `changes_names` says whether names of tables change: then reads of this table have to hold
         even if the table doesn't change. `drops_names`: whether tables are dropped or renamed.
-        `probe` evaluates rows that the driver can't.
+        `probe` evaluates rows that the driver can't. Raises InvalidRequest at the second call.
         """
         self._require_open()
         self._is_done = True
@@ -431,19 +435,25 @@ class TableTransaction:
         return commit(self.log, proposal)
 
     def _require_open(self) -> None:
+        """Raise InvalidRequest if the transaction was committed, or its commit failed."""
         if self._is_done:
             raise InvalidRequest(
                 f"{self.log.name}: the transaction was committed already, or lost; begin another"
             )
 
     def _footprint(self) -> Footprint:
+        """Return what was read and changed so far.
+
+        A transaction that takes rows away without a stated read counts as having read everything.
+        Reads of application ids that were rolled back count under Serializable.
+        """
         staged = self._staged_state.staged
         added, removed = staged.added_files, staged.removed_files
         undone = self._undone_app_ids if self.level is Level.SERIALIZABLE else set()
         reads = tuple(self._reads)
         for_writes = any(read.kind is not ReadKind.PLAIN for read in reads)
         if any(file.data_change for file in removed) and not (self._read_files or for_writes):
-            # Who takes rows away and didn't say what for, may have looked at anything.
+            # A deletion without a stated read may depend on any row.
             reads = (*reads, Read(is_assumed=True))
         syncs_marks = self._moves_marks and not added
         if syncs_marks:
@@ -472,6 +482,9 @@ class TableTransaction:
         )
 
     def _marks_needed(self) -> MarkUse:
+        """Return the use of the identity columns' marks: MOVED if it moves some and no catalog
+        reserves them.
+        """
         if self.log.catalog_table is not None:
             # What a catalog reserved is given to no other transaction, whatever the mark is by now.
             return MarkUse.FOLLOWED

@@ -100,9 +100,10 @@ def plan_vacuum(
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
     candidates, folders = _candidates(log, snapshot, before)
-    # Asked after the files were listed, and before the log is read again: who was open by the
-    # listing and isn't now has committed, which the log says, or never will. Who begins after this
-    # has later files, and reads the snapshot's version or a later one.
+    # Requested after the files were listed, and before the log is read again: a transaction that
+    # was open during the listing and isn't now has committed, so that the log has its files, or
+    # never will. One that begins later writes later files, and reads this snapshot's version or a
+    # later one.
     others = OpenTransactions() if others_open is None else others_open()
     read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
     read_version = None
@@ -185,7 +186,10 @@ def vacuum(
 def _candidates(
     log: TableLog, snapshot: Snapshot, before_ms: int
 ) -> tuple[dict[str, StoredObject], int]:
-    """Return old files of this table by canonical path, and the number of its folders."""
+    """Return old files of this table by canonical path, and the number of its folders.
+
+    Hidden files and other tables below are left out.
+    """
     partitions = {item.name for item in _partition_fields(snapshot)}
     partitions |= {item.physical_name for item in _partition_fields(snapshot)}
     folders = {""}
@@ -216,6 +220,9 @@ def _partition_fields(snapshot: Snapshot) -> list[Field]:
 
 
 def _is_hidden(name: str, partitions: set[str]) -> bool:
+    """Return whether a file or folder is hidden by its name, unless it is a partition's or the
+    table's.
+    """
     if not name.startswith(("_", ".")) or name in _TABLE_FOLDERS:
         return False
     column, equals, _ = name.partition("=")
@@ -223,7 +230,10 @@ def _is_hidden(name: str, partitions: set[str]) -> bool:
 
 
 def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: bool) -> Iterator[str]:
-    """Return the canonical paths of all files that a version since `before_ms` has."""
+    """Yield the canonical paths of all files that a version since `before_ms` has.
+
+    `is_longer`: whether that is longer ago than the table's own retention.
+    """
     url = log.store.url
     rows = snapshot.files.columns("path", "deletion_vector")
     for batch in rows.to_batches():
@@ -254,7 +264,8 @@ def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
 
 
 def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
-    """Return the canonical paths of all files that the versions after one removed, up to `newest`.
+    """Yield the canonical paths of all files that the versions after `version` removed, up to
+    `newest`.
 
     Raises CorruptTable when one of their commits is missing.
     """
@@ -267,7 +278,7 @@ def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
 def _may_be_staged(
     item: StoredObject, tags: Set[str], since_ms: int | None, *, is_catalog_managed: bool
 ) -> bool:
-    """Return whether a file may be an open transaction's.
+    """Return whether a file may be an open transaction's, which may still commit it.
 
     By its name; by its age where the name says nothing, or is of an unknown transaction.
     """
@@ -285,7 +296,7 @@ def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
 
 
 def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
-    """Return the canonical paths of the change data files that commits since then have.
+    """Yield the canonical paths of the change data files that commits since then have.
 
     A version doesn't need them any more once it is older than the retention. They may have been
     written long before their commit.
@@ -320,13 +331,14 @@ def _added_since(log: TableLog, version: int) -> Iterator[str]:
 
 
 def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
+    """Yield the canonical paths of the file and of its deletion vector's file."""
     yield from _path_in_table(url, action.path)
     if action.deletion_vector is not None:
         yield from _vector_path_in_table(url, action.deletion_vector)
 
 
 def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
-    """Return the file's canonical path relative to the table; nothing when it lies outside."""
+    """Yield the file's canonical path relative to the table; nothing when it lies outside."""
     if is_absolute(path_in_log):
         root = decode_path(table_url).rstrip("/") + "/"
         path = decode_path(absolute_url(table_url, path_in_log))
@@ -338,6 +350,9 @@ def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
 
 
 def _vector_path_in_table(table_url: str, vector: DeletionVector) -> Iterator[str]:
+    """Yield the canonical path of the vector's file; nothing if it is inline, or outside of the
+    table.
+    """
     if vector.storage_type == "i":
         return
     path = vector_path(vector, table_url)

@@ -68,8 +68,8 @@ def complete_actions(
 ) -> tuple[Action, ...]:
     """Return the actions with what a caller may omit: column ids, hidden columns, the protocol.
 
-    `brings_back`, `unmaps`: as in `Change`. Raises InvalidRequest for invalid metadata or an
-    invalid protocol.
+    Protocol and metadata come first. `brings_back`, `unmaps`: as in `Change`. Raises InvalidRequest
+    for invalid metadata or an invalid protocol, and for a new table without metadata.
     """
     table = snapshot.table
     given = _only(actions, Metadata, snapshot)
@@ -114,6 +114,7 @@ def _replaces(
 
 
 def _only(actions: Sequence[Action], kind: type[_Setting], snapshot: Snapshot) -> _Setting | None:
+    """Return the action of this kind; None if there is none. Raises InvalidRequest for several."""
     found = [action for action in actions if isinstance(action, kind)]
     if len(found) > 1:
         name = "metaData" if kind is Metadata else "protocol"
@@ -132,7 +133,8 @@ def validate(
 ) -> None:
     """Raise InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot.
 
-    `is_foreign`: they are another engine's commit as a whole, with what txlake writes into its own.
+    The first broken rule of RULES is reported. `is_foreign`: they are another engine's commit as a
+    whole, with what txlake writes into its own.
     """
     for action in actions:
         is_whole = is_foreign and isinstance(action, CommitInfo)

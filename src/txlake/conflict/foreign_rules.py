@@ -250,8 +250,8 @@ def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | 
 def row_ids_are_new(case: _CommitCheck) -> str | None:
     """Require unused ids for rows of new files, and unchanged ids of files that are listed again.
 
-    Holds where the table has the feature rowTracking, and it isn't suspended. A RESTORE may bring
-    files back with their ids. Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
+    Only where the table has the feature rowTracking, and it isn't suspended. A RESTORE may list
+    files again with their earlier ids. Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
     """
     configuration = case.after.metadata.configuration
     if "rowTracking" not in case.after.features or is_true(configuration, _SUSPENDED):

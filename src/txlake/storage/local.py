@@ -300,8 +300,10 @@ def _after(
 
 @contextmanager
 def _temporary(file: str, data: bytes, *, is_synced: bool = True) -> Iterator[str]:
-    """Create a hidden file with `data` beside `file`, and delete it afterwards. Makes the
-    folders.
+    """Create a hidden file with `data` beside `file`, yield its path, and delete it afterwards.
+
+    Creates missing folders. With `is_synced` the data is on the disk when the path is yielded.
+    Raises OSError.
     """
     temporary, descriptor = _create_beside(file)
     try:

@@ -201,7 +201,11 @@ def recorded_files(commit: Commit) -> list[Cdc]:
 
 
 def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
-    """Return the files that define a version's changes, in the order of its log."""
+    """Return the files that define a version's changes, in the order of its log.
+
+    Change data files if it has some, else added and removed files with a change of data; none for a
+    MERGE whose metrics report no changed row.
+    """
     recorded = recorded_files(commit)
     if recorded:
         return recorded
@@ -298,7 +302,9 @@ def as_derived(table: Snapshot) -> Snapshot:
 
 
 def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Field]) -> Snapshot:
-    """Return the table with these columns more, as files and as partition values have them."""
+    """Return the table with more columns: `data` in its files, `partition` in their partition
+    values.
+    """
     schema = Struct((*table.schema.fields, *data, *partition))
     metadata = msgspec.structs.replace(
         without_row_tracking(table.metadata),

@@ -50,7 +50,7 @@ def after_commit(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None
 
 
 def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None) -> None:
-    """Write the version's checksum file unless there is one. Never raises."""
+    """Write the version's checksum file unless there is one. Never raises: failures are logged."""
     try:
         data = checksum_bytes(
             facts_of(snapshot),
@@ -218,7 +218,9 @@ def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int
 
 
 def _write_hint(log: TableLog, hint: Hint) -> None:
-    """Write the hint for this checkpoint, unless it names a newer one; ignore a failed write."""
+    """Write the hint for this checkpoint, unless there is one for a newer; log a failure of the
+    store.
+    """
     try:
         try:
             known = read_hint(log.store.get(LAST_CHECKPOINT_PATH))

@@ -37,7 +37,7 @@ _OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
 
 
 def files_once(request: ValidationRequest) -> None:
-    """Require that a path is added once, removed once, and one file isn't both."""
+    """Raise InvalidRequest for a path that is added or removed twice, or one file that is both."""
     for files, name in ((request.added, "added"), (request.removed, "removed")):
         seen: set[str] = set()
         for file in files:
@@ -53,14 +53,16 @@ def files_once(request: ValidationRequest) -> None:
 
 
 def removed_files_are_live(request: ValidationRequest) -> None:
-    """Require that removed files are in the table."""
+    """Raise InvalidRequest for a removed file that isn't in the table."""
     for file in request.removed:
         if file.key not in request.before.files:
             raise request.refuse_file(file, "it can't be removed: it isn't in the table")
 
 
 def added_files_are_alone(request: ValidationRequest) -> None:
-    """Require that a path is in the table once, whatever its deletion vector."""
+    """Raise InvalidRequest if a path would be in the table twice, with different deletion
+    vectors.
+    """
     removed = {file.key for file in request.removed}
     live = request.before.files
     for file in request.added:
@@ -72,7 +74,10 @@ def added_files_are_alone(request: ValidationRequest) -> None:
 
 
 def partition_values_fit(request: ValidationRequest) -> None:
-    """Require one valid value for each partition column of an added file, by its physical name."""
+    """Raise InvalidRequest unless an added file has one valid value for each partition column.
+
+    Values are named by the columns' physical names.
+    """
     if not request.added:
         return
     columns = _partition_columns(request.after)
@@ -102,9 +107,11 @@ def _partition_columns(after: Snapshot) -> dict[str, Field]:
 
 
 def vectors_allowed(request: ValidationRequest) -> None:
-    """Allow new deletion vectors only where they are enabled, with the number of rows.
+    """Raise InvalidRequest for deletion vectors of tables without the feature, and new ones where
+    they aren't enabled.
 
-    Source: PROTOCOL.md, "Writer Requirement for Deletion Vectors".
+    Also if the statistics of a file with a vector don't state numRecords. Source: PROTOCOL.md,
+    "Writer Requirement for Deletion Vectors".
     """
     after = request.after
     for file in request.added:
@@ -130,7 +137,8 @@ def vectors_allowed(request: ValidationRequest) -> None:
 
 
 def statistics_fit(request: ValidationRequest) -> None:
-    """Require statistics that are a JSON object, of the table's columns for new files.
+    """Raise InvalidRequest for statistics that are no JSON object, or of unknown columns in new
+    files.
 
     Names of columns are only checked without column mapping.
     """
@@ -153,7 +161,9 @@ def statistics_fit(request: ValidationRequest) -> None:
 
 
 def not_null(request: ValidationRequest) -> None:
-    """Refuse NULL in NOT NULL columns, as far as statistics and partition values show."""
+    """Raise InvalidRequest for NULL in NOT NULL columns, as far as statistics and partition values
+    show.
+    """
     if not request.added:
         return
     required = tuple(_required(request.after.schema))
@@ -199,7 +209,7 @@ def _count(counts: Mapping[str, object], path: tuple[str, ...]) -> int:
 
 
 def row_ids_are_ours(request: ValidationRequest) -> None:
-    """Refuse row ids beyond the high-water mark, which the commit assigns."""
+    """Raise InvalidRequest for row ids beyond the high-water mark, which the commit assigns."""
     if "rowTracking" not in request.after.features:
         return
     mark = request.before.row_id_high_water_mark
@@ -213,7 +223,9 @@ def row_ids_are_ours(request: ValidationRequest) -> None:
 
 
 def change_columns_are_free(request: ValidationRequest) -> None:
-    """Refuse columns with names of the change data feed in a table with a feed."""
+    """Raise InvalidRequest for columns with names of the change data feed in a table with a
+    feed.
+    """
     if any(isinstance(action, Metadata) for action in request.actions):
         found = reserved_column(request.after)
         if found is not None:
@@ -221,9 +233,11 @@ def change_columns_are_free(request: ValidationRequest) -> None:
 
 
 def change_files_fit(request: ValidationRequest) -> None:
-    """Require that change data files are in their folder, of a table with a feed.
+    """Raise InvalidRequest for change data files of a table without a feed, or outside their
+    folder.
 
-    Source: PROTOCOL.md, "Add CDC File".
+    Also for `dataChange = true` and other partition columns than the table's. Source: PROTOCOL.md,
+    "Add CDC File".
     """
     for action in request.actions:
         if not isinstance(action, Cdc):

@@ -127,7 +127,11 @@ def oldest_retained_checkpoint(
 
 
 def is_expired(path: str, kept: int) -> bool:
-    """Return whether a log file isn't needed if `kept` is the oldest retained checkpoint."""
+    """Return whether a log file may be deleted if `kept` is the oldest retained checkpoint's
+    version.
+
+    False for sidecars and files that aren't the log's.
+    """
     match parse_name(path):
         case (
             CommitFile(version)

@@ -59,10 +59,13 @@ class LogReader:
     ) -> tuple[Snapshot, Segment]:
         """Return a version (the latest for None) built from a listing, and the segment read.
 
-        `damaged` names checkpoints that must not be used.
+        `damaged` names checkpoints that must not be used. A damaged checkpoint is replaced by an
+        older one, a damaged compaction by its commits.
 
-        A damaged checkpoint is replaced by an older one, a damaged compaction by its commits.
-        Raises what `TableLog` promises.
+        Raises:
+            InvalidRequest: the version isn't in the log.
+            CorruptTable: a file that is needed is missing or damaged.
+            UnsupportedFeature: txlake can't read the table's protocol.
         """
         if listing.latest_version < 0:
             raise self._without_versions(listing)
@@ -132,7 +135,9 @@ class LogReader:
     def _from_checkpoint(
         self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName]
     ) -> Snapshot:
-        """Read a checkpoint; damage to its statistics is found, and repaired, later."""
+        """Return a checkpoint's state. Damage to its statistics is found, and repaired from other
+        files of the log, when they are used; other damage raises CorruptTable.
+        """
 
         def rebuild(error: CorruptTable) -> Snapshot:
             _log.warning("%s: checkpoint not usable: %s", self._name, error)

@@ -228,7 +228,10 @@ class _LogReconciler:
         )
 
     def _adopt_restored_log(self) -> LogReconciliation:
-        """Follow a log that was restored from a backup: later versions of the catalog are lost."""
+        """Follow a log that was restored from a backup: its newest version becomes the table's.
+
+        Ratified commits that weren't published are set aside.
+        """
         newest = _LogFiles.of(self._store, 0).newest
         self._discard_ratified(self._published + 1)
         self._report(
@@ -282,7 +285,10 @@ class _LogReconciler:
                 )
 
     def _remove_derived(self, first: int) -> None:
-        """Delete checkpoints, checksums and compactions of states that were never the table's."""
+        """Delete checkpoints, checksums and compactions from a version on, and the hint.
+
+        They describe states that were never the table's.
+        """
         derived = [LAST_CHECKPOINT_PATH]
         for stored in self._store.list(LOG_FOLDER):
             match parse_name(stored.path):

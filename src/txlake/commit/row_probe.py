@@ -101,7 +101,9 @@ class FileProbe:
     def _rows(
         self, one: FileRows, wanted: Collection[ColumnPath]
     ) -> tuple[pa.Table, pa.UInt64Array]:
-        """Return the rows with those columns that can be read exactly, and their positions."""
+        """Return the rows with those of the wanted columns that can be read exactly, and their
+        positions.
+        """
         snapshot, file = self._snapshot, one.file
         partitions = {name.lower() for name in snapshot.partition_columns}
         names = {path[0].lower() for path in wanted if len(path) == 1}
@@ -139,7 +141,7 @@ class FileProbe:
         return rows
 
     def _values(self, item: Field, parquet: pq.ParquetFile, data: bytes) -> pa.ChunkedArray | None:
-        """Return a column's values as Spark reads them; None where they may be others."""
+        """Return a column's values as Spark reads them; None where they may differ."""
         if not isinstance(item.type, Primitive) or self._snapshot.column_mapping_mode == "id":
             return None
         wanted = pa.schema([pa.field(item.physical_name, to_arrow_type(item.type))])

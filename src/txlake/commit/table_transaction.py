@@ -228,9 +228,12 @@ class TableTransaction:
     ) -> None:
         """Add a statement's changes; `identity_marks` and what follows as in `Change`.
 
-        The view has them afterwards. Raises InvalidRequest for actions that can't be committed, or
-        when the transaction was committed, and UnsupportedFeature when the table would need a
-        feature that txlake doesn't write; nothing is staged then.
+        The view has them afterwards. Nothing is staged if it raises.
+
+        Raises:
+            InvalidRequest: the actions can't be committed, or the transaction was committed.
+            UnsupportedFeature: the table would need a feature that txlake doesn't write.
+            CorruptTable: a property of the table is invalid.
         """
         self._require_open()
         whole = complete_actions(

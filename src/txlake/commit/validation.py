@@ -1,7 +1,8 @@
 """Checks of a statement's actions before they are staged on a snapshot.
 
-`metadata_validation` owns those of metadata and protocol. Every error is an InvalidRequest that
-says what to change. Source: PROTOCOL.md, "Actions", "Requirements for Writers".
+`metadata_validation` owns those of metadata and protocol. The errors say what to change: an
+InvalidRequest, or a CorruptTable for an invalid property of the table. Source: PROTOCOL.md,
+"Actions", "Requirements for Writers".
 """
 
 from __future__ import annotations
@@ -131,10 +132,14 @@ def validate(
     operation: str = "",
     is_foreign: bool = False,
 ) -> None:
-    """Raise InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot.
+    """Raise unless the actions may follow the snapshot; the first broken rule of RULES is reported.
 
-    The first broken rule of RULES is reported. `is_foreign`: they are another engine's commit as a
-    whole, with what txlake writes into its own.
+    `is_foreign`: they are another engine's commit as a whole, with what txlake writes into its own.
+
+    Raises:
+        InvalidRequest: the actions break a rule.
+        UnsupportedFeature: txlake can't write the table's protocol.
+        CorruptTable: a property of the table is invalid.
     """
     for action in actions:
         is_whole = is_foreign and isinstance(action, CommitInfo)
@@ -160,9 +165,10 @@ def check_removable(snapshot: Snapshot) -> None:
 
 
 def settings_are_understood(request: ValidationRequest) -> None:
-    """Require understood table properties before files are added or removed.
+    """Raise if files change while the table's properties are invalid or contradict each other.
 
-    A change of settings alone is allowed, so that they can be repaired.
+    A change of settings alone is allowed, so that they can be repaired. Raises CorruptTable for an
+    invalid property that binds writers, InvalidRequest for a contradiction.
     """
     if request.added or request.removed:
         request.after.properties.require_writable()
@@ -172,7 +178,9 @@ def settings_are_understood(request: ValidationRequest) -> None:
 
 
 def paths_are_data(request: ValidationRequest) -> None:
-    """Require a path outside of the log's folder for every file."""
+    """Raise InvalidRequest for a file in the log's folder, without a path, or with a
+    negative size.
+    """
     files: list[Add | Remove] = [*request.added, *request.removed]
     for file in files:
         if not file.path or file.path.startswith("_delta_log/"):
@@ -183,7 +191,7 @@ def paths_are_data(request: ValidationRequest) -> None:
 
 
 def app_ids_once(request: ValidationRequest) -> None:
-    """Require one version for each application id."""
+    """Raise InvalidRequest for two versions of one application id."""
     versions: dict[str, int] = {}
     for action in request.actions:
         if isinstance(action, Txn):
@@ -195,7 +203,10 @@ def app_ids_once(request: ValidationRequest) -> None:
 
 
 def domains_once(request: ValidationRequest) -> None:
-    """Require that a metadata domain is set once, in a table with the feature."""
+    """Raise InvalidRequest if a metadata domain is set twice, or in a table without the feature.
+
+    A domain that the table has may be removed without the feature.
+    """
     seen: set[str] = set()
     for action in request.actions:
         if not isinstance(action, DomainMetadata):
@@ -212,7 +223,11 @@ def domains_once(request: ValidationRequest) -> None:
 
 
 def membership_is_whole(request: ValidationRequest) -> None:
-    """Require that the table feature and the name of the catalog are set together."""
+    """Raise InvalidRequest if the table feature of a catalog is set without its name, or the
+    reverse.
+
+    What is wrong in the table already is no error.
+    """
     domains = dict.fromkeys(request.before.domains, False)
     domains |= {a.domain: a.removed for a in request.actions if isinstance(a, DomainMetadata)}
     was, will_be = (
@@ -243,7 +258,8 @@ def _names_itself(snapshot: Snapshot) -> bool:
 
 
 def open_tables_stay_whole(request: ValidationRequest) -> None:
-    """Require in-commit timestamps and an unchanged table id of open tables.
+    """Raise InvalidRequest for an open table without in-commit timestamps, or with another table
+    id.
 
     Source: PROTOCOL.md, "Writer Requirements for Catalog-managed tables".
     """
@@ -265,15 +281,16 @@ def open_tables_stay_whole(request: ValidationRequest) -> None:
 
 
 def append_only(request: ValidationRequest) -> None:
-    """Refuse to delete rows of an append-only table."""
+    """Raise InvalidRequest if rows of an append-only table are deleted."""
     if any(file.data_change for file in request.removed):
         check_removable(request.after)
 
 
 def iceberg_is_kept(request: ValidationRequest) -> None:
-    """Require what Iceberg's readers need: metadata, no vectors, files' numbers of rows.
+    """Raise InvalidRequest for what Iceberg's readers can't read, if the table is compatible.
 
-    Source: PROTOCOL.md, "Writer Requirements for IcebergCompatV2".
+    These are metadata, new deletion vectors, and files that don't state numRecords. Source:
+    PROTOCOL.md, "Writer Requirements for IcebergCompatV2".
     """
     before, after = request.before, request.after
     if not after.is_iceberg_compatible:

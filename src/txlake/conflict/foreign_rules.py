@@ -118,7 +118,9 @@ _NO_INFO = CommitInfo({})
 
 
 def commit_info_is_complete(case: _CommitCheck) -> str | None:
-    """Require one commitInfo, as the first action, with a transaction id and the commit's time."""
+    """Return an error unless one commitInfo comes first, with a transaction id and the commit's
+    time.
+    """
     actions = case.commit.actions
     infos = [action for action in actions if isinstance(action, CommitInfo)]
     if len(infos) != 1 or actions[0] is not infos[0]:
@@ -135,7 +137,11 @@ def commit_info_is_complete(case: _CommitCheck) -> str | None:
 
 
 def timestamp_increases(case: _CommitCheck) -> str | None:
-    """Require an in-commit timestamp later than that of the previous version, if that has one."""
+    """Return an error for an in-commit timestamp that isn't later than that of the previous
+    version.
+
+    None if one of the two has none.
+    """
     before, now = case.before.in_commit_timestamp_ms, case.info.in_commit_timestamp_ms
     if before is not None and now is not None and now <= before:
         return (
@@ -146,7 +152,7 @@ def timestamp_increases(case: _CommitCheck) -> str | None:
 
 
 def settings_set_once(case: _CommitCheck) -> str | None:
-    """Require at most one protocol and one metaData action."""
+    """Return an error for more than one protocol or metaData action."""
     for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
         count = sum(isinstance(action, kind) for action in case.commit.actions)
         if count > 1:
@@ -155,7 +161,7 @@ def settings_set_once(case: _CommitCheck) -> str | None:
 
 
 def features_not_dropped(case: _CommitCheck) -> str | None:
-    """Refuse to drop a table feature or to lower a protocol version."""
+    """Return an error for a commit that drops a table feature or lowers a protocol version."""
     old, new = case.before.protocol, case.after.protocol
     dropped = case.before.features - case.after.features
     if dropped:
@@ -172,7 +178,8 @@ def features_not_dropped(case: _CommitCheck) -> str | None:
 
 
 def table_identity_unchanged(case: _CommitCheck) -> str | None:
-    """Require the same table id and partition columns, and unchanged catalog-owned settings.
+    """Return an error for another table id or partition columns, and changed catalog-owned
+    settings.
 
     The partition columns may change if the commit removes all files.
     """
@@ -197,7 +204,7 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
 
 
 def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
-    """Require that a replaced deletion vector still has all rows of the old one, except in a
+    """Return an error if a replaced deletion vector lacks rows of the old one, except in a
     RESTORE.
     """
     if case.is_restore:
@@ -220,7 +227,9 @@ def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
 
 
 def vectors_are_readable(case: _CommitCheck) -> str | None:
-    """Require that a new deletion vector can be read, and has as many rows as it states."""
+    """Return an error if a new deletion vector can't be read, or has another count than it
+    states.
+    """
     for file in case.added:
         vector = file.deletion_vector
         if vector is None or canonical_key(file.key) in case.before.files:
@@ -248,7 +257,8 @@ def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | 
 
 
 def row_ids_are_new(case: _CommitCheck) -> str | None:
-    """Require unused ids for rows of new files, and unchanged ids of files that are listed again.
+    """Return an error for used ids of rows of new files, or other ids of files that are listed
+    again.
 
     Only where the table has the feature rowTracking, and it isn't suspended. A RESTORE may list
     files again with their earlier ids. Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
@@ -331,7 +341,7 @@ def _overlap(fresh: Sequence[tuple[int, int, str]]) -> str | None:
 
 
 def _files_without_ids(case: _CommitCheck) -> str | None:
-    """Require ids for all files if the commit turns row tracking on."""
+    """Return an error if the commit turns row tracking on and some file has no ids."""
     old, new = case.before.metadata.configuration, case.after.metadata.configuration
     if is_true(old, _TRACKS_ROWS) or not is_true(new, _TRACKS_ROWS):
         return None
@@ -343,11 +353,10 @@ def _files_without_ids(case: _CommitCheck) -> str | None:
 
 
 def identity_marks_unchanged(case: _CommitCheck) -> str | None:
-    """Refuse to change the high-water mark of an identity column: the lake's catalog reserves its
-    values.
+    """Return an error for a changed high-water mark of an identity column.
 
-    Values that another engine generates may be reserved for a transaction of the lake already.
-    Source: PROTOCOL.md, "Identity Columns".
+    The lake's catalog reserves these values: those that another engine generates may be reserved
+    for a transaction of the lake already. Source: PROTOCOL.md, "Identity Columns".
     """
     if case.after.metadata.schema_string == case.before.metadata.schema_string:
         return None

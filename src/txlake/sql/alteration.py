@@ -36,7 +36,7 @@ from txlake.sql.views import alter_view
 
 
 def alter(cursor: Cursor) -> Statement:
-    """ALTER TABLE, ALTER VIEW, ALTER DATABASE ... ISOLATION LEVEL or SET DBPROPERTIES"""
+    """Parse ALTER of a table, a view, or a database (ISOLATION LEVEL, SET DBPROPERTIES)."""
     cursor.expect("ALTER")
     if cursor.accept_any("DATABASE", "SCHEMA"):
         name = database(cursor)
@@ -61,7 +61,10 @@ def alter(cursor: Cursor) -> Statement:
 
 
 def comment_on(cursor: Cursor) -> Statement:
-    """COMMENT ON { TABLE t | COLUMN t.column } IS { 'text' | NULL }"""
+    """Parse COMMENT ON { TABLE t | COLUMN t.column } IS { 'text' | NULL }.
+
+    For a column NULL gives the empty comment, which removes it.
+    """
     cursor.expect("COMMENT", "ON")
     kind = cursor.expect_any("TABLE", "COLUMN")
     if kind == "TABLE":
@@ -84,23 +87,29 @@ def comment_on(cursor: Cursor) -> Statement:
 
 
 def _comment(cursor: Cursor) -> str | None:
+    """Parse IS { 'text' | NULL }, after COMMENT ON ...; None for NULL."""
     cursor.expect("IS")
     return None if cursor.accept("NULL") else cursor.string("the comment in quotes, or NULL")
 
 
 def _set(cursor: Cursor, table: Table) -> Statement:
+    """Parse TBLPROPERTIES (key = value, ...), after ALTER TABLE t SET."""
     if not cursor.accept("TBLPROPERTIES"):
         cursor.fail("TBLPROPERTIES")
     return SetProperties(table, properties(cursor))
 
 
 def _unset(cursor: Cursor, table: Table) -> Statement:
+    """Parse TBLPROPERTIES [IF EXISTS] (key, ...), after ALTER TABLE t UNSET."""
     cursor.expect("TBLPROPERTIES")
     if_exists = cursor.accept("IF", "EXISTS")
     return UnsetProperties(table, cursor.parenthesized(lambda: property_key(cursor)), if_exists)
 
 
 def _add(cursor: Cursor, table: Table) -> Statement:
+    """Parse a constraint, a key, or [COLUMN[S]] [IF NOT EXISTS] columns, after ALTER TABLE t
+    ADD.
+    """
     if cursor.at_any("CONSTRAINT", "CHECK", "UNIQUE") or at_key(cursor):
         return AddConstraint(table, constraint(cursor))
     if cursor.accept_any("COLUMN", "COLUMNS") is None and cursor.at("PARTITION"):
@@ -121,6 +130,7 @@ def _add(cursor: Cursor, table: Table) -> Statement:
 
 
 def _drop(cursor: Cursor, table: Table) -> Statement:
+    """Parse CONSTRAINT, a key, FEATURE or COLUMN[S] with names, after ALTER TABLE t DROP."""
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name("the constraint's name")
@@ -141,6 +151,10 @@ def _drop(cursor: Cursor, table: Table) -> Statement:
 
 
 def _drop_key(cursor: Cursor, table: Table) -> DropKey:
+    """Parse { PRIMARY KEY | FOREIGN KEY } [IF EXISTS] [(columns)] [RESTRICT | CASCADE].
+
+    Follows ALTER TABLE t DROP. Only a foreign key has columns.
+    """
     is_primary = cursor.expect_any("PRIMARY", "FOREIGN") == "PRIMARY"
     cursor.expect("KEY")
     if_exists = cursor.accept("IF", "EXISTS")
@@ -152,6 +166,7 @@ def _drop_key(cursor: Cursor, table: Table) -> DropKey:
 
 
 def _rename(cursor: Cursor, table: Table) -> Statement:
+    """Parse COLUMN path TO name, or TO table, after ALTER TABLE t RENAME."""
     if cursor.accept("COLUMN"):
         path = cursor.path()
         cursor.expect("TO")
@@ -166,11 +181,13 @@ def _rename(cursor: Cursor, table: Table) -> Statement:
 
 
 def _replace(cursor: Cursor, table: Table) -> Statement:
+    """Parse COLUMN[S] (definitions), after ALTER TABLE t REPLACE."""
     cursor.expect_any("COLUMNS", "COLUMN")
     return ReplaceColumns(table, cursor.parenthesized(lambda: column(cursor)))
 
 
 def _alter(cursor: Cursor, table: Table) -> Statement:
+    """Parse [COLUMN] path and one change of it, after ALTER TABLE t ALTER."""
     cursor.accept("COLUMN")
     path = cursor.path()
     if cursor.accept("COMMENT"):
@@ -194,7 +211,12 @@ def _alter(cursor: Cursor, table: Table) -> Statement:
 
 
 def _change(cursor: Cursor, table: Table) -> Statement:
-    """Hive's form: CHANGE [COLUMN] name [name] type [COMMENT '...'] [FIRST | AFTER c]."""
+    """Parse [COLUMN] name [name] type [COMMENT '...'] [FIRST | AFTER c], after ALTER TABLE t
+    CHANGE.
+
+    This is Hive's form, where the second name has to be the same. The changes of ALTER COLUMN are
+    accepted too.
+    """
     mark = cursor.mark
     cursor.accept("COLUMN")
     path = cursor.path()
@@ -211,6 +233,7 @@ def _change(cursor: Cursor, table: Table) -> Statement:
 
 
 def _cluster(cursor: Cursor, table: Table) -> Statement:
+    """Parse BY (columns) or BY NONE, after ALTER TABLE t CLUSTER."""
     cursor.back(cursor.mark - 1)
     return ClusterBy(table, cluster_columns(cursor))
 

@@ -31,7 +31,7 @@ _BEFORE_NAMES = words(
 
 
 def backquote_brackets(text: str) -> str:
-    """Return the text with names in brackets rewritten in backquotes.
+    """Return the text with names in brackets rewritten in backquotes, of the same length.
 
     Raises InvalidRequest for a name in brackets that has a backquote.
     """
@@ -70,9 +70,9 @@ def backquote_brackets(text: str) -> str:
 
 
 def _opens_name(before: str, name: str, *, after_space: bool, after_name: bool) -> bool:
-    """Return whether a bracket opens a name.
+    """Return whether a bracket opens a name, rather than a subscript or a list of Spark's.
 
-    `before`: the text before the bracket, `)` for any operand.
+    `before` is the word or sign before the bracket, `)` for any operand.
     """
     if before == ")":
         return (

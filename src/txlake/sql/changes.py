@@ -32,7 +32,7 @@ from txlake.sql.statements import (
 
 
 def update(cursor: Cursor) -> Update:
-    """UPDATE t [[AS] alias] SET column = value, ... [WHERE condition]"""
+    """Parse UPDATE t [[AS] alias] SET column = value, ... [WHERE condition]."""
     cursor.expect("UPDATE")
     table = cursor.table()
     alias_name = alias(cursor, ["SET"])
@@ -44,7 +44,7 @@ def update(cursor: Cursor) -> Update:
 
 
 def delete(cursor: Cursor) -> Delete:
-    """DELETE FROM t [[AS] alias] [WHERE condition]"""
+    """Parse DELETE FROM t [[AS] alias] [WHERE condition]."""
     cursor.expect("DELETE", "FROM")
     table = cursor.table()
     alias_name = alias(cursor, ["WHERE"])
@@ -53,7 +53,7 @@ def delete(cursor: Cursor) -> Delete:
 
 
 def truncate(cursor: Cursor) -> Truncate:
-    """TRUNCATE [TABLE] t"""
+    """Parse TRUNCATE [TABLE] t."""
     cursor.expect("TRUNCATE")
     cursor.accept("TABLE")
     table = cursor.table()
@@ -64,7 +64,7 @@ def truncate(cursor: Cursor) -> Truncate:
 
 
 def merge(cursor: Cursor) -> Merge:
-    """MERGE [WITH SCHEMA EVOLUTION] INTO t USING source ON condition WHEN ..."""
+    """Parse MERGE [WITH SCHEMA EVOLUTION] INTO t USING source ON condition, then WHEN clauses."""
     cursor.expect("MERGE")
     schema_evolution = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
@@ -110,6 +110,10 @@ _KINDS: dict[str, tuple[type[MergeClause], ...]] = {
 
 
 def _merge_clause(cursor: Cursor, scope: Scope, earlier: list[MergeClause]) -> MergeClause:
+    """Parse WHEN [NOT] MATCHED [BY { TARGET | SOURCE }] [AND condition] THEN action.
+
+    Raises InvalidRequest if a clause of the kind without a condition is among the earlier ones.
+    """
     start = cursor.token
     cursor.expect("WHEN")
     kind = "NOT MATCHED" if cursor.accept("NOT") else "MATCHED"
@@ -145,6 +149,7 @@ def _merge_clause(cursor: Cursor, scope: Scope, earlier: list[MergeClause]) -> M
 
 
 def _insert(cursor: Cursor, scope: Scope) -> tuple[Assignment, ...] | Star:
+    """Parse `*` or (columns) VALUES (values), after WHEN NOT MATCHED ... THEN INSERT."""
     if cursor.accept("*"):
         return STAR
     if not cursor.at("("):
@@ -167,6 +172,7 @@ def _insert(cursor: Cursor, scope: Scope) -> tuple[Assignment, ...] | Star:
 
 
 def _where(cursor: Cursor, scope: Scope) -> SqlText | None:
+    """Parse [WHERE condition] and the end of the statement; None without a condition."""
     condition = None
     if cursor.accept("WHERE"):
         condition = expression(cursor, scope, what="a condition")

@@ -22,7 +22,10 @@ QUERY_WORDS = words("SELECT WITH VALUES FROM TABLE")
 
 
 def alias(cursor: Cursor, stops: Collection[str]) -> str | None:
-    """Read `[AS] name`, unless one of the stops is next."""
+    """Parse [[AS] name], unless one of the stops is next; None without an alias.
+
+    The stops are words in capitals.
+    """
     if cursor.accept("AS"):
         return cursor.name("an alias")
     if cursor.at_end or cursor.at_any(*stops):
@@ -33,7 +36,10 @@ def alias(cursor: Cursor, stops: Collection[str]) -> str | None:
 
 
 def scope_of(table: Table, alias_name: str | None) -> Scope:
-    """Return the full name by which expressions may qualify a statement's target table."""
+    """Return the full name by which expressions may qualify a statement's target table.
+
+    Empty for a table with an alias, with a name of one part, and by its location.
+    """
     if alias_name is None and isinstance(table, TableName) and len(table.parts) > 1:
         return ((table, table.name),)
     return ()
@@ -47,7 +53,11 @@ def expression(
     comma: bool = False,
     what: str = "an expression",
 ) -> SqlText:
-    """Read an expression up to a stop."""
+    """Parse an expression up to one of the stops, or with `comma` up to a comma, outside
+    parentheses.
+
+    `what` is what an error says was expected.
+    """
     tokens = cursor.skip(stops, comma=comma)
     if not tokens:
         cursor.fail(what)
@@ -55,7 +65,10 @@ def expression(
 
 
 def constant_expression(cursor: Cursor, stops: Collection[str] = ()) -> str:
-    """Read an expression without tables, as text: a default, a generation expression."""
+    """Parse an expression that reads no table, as text: a default, a generation expression.
+
+    Ends at a comma or a stop. Raises InvalidRequest for a query.
+    """
     start = cursor.token
     sql = expression(cursor, (), stops, comma=True)
     if sql.references:
@@ -64,7 +77,7 @@ def constant_expression(cursor: Cursor, stops: Collection[str] = ()) -> str:
 
 
 def value(cursor: Cursor, scope: Scope, stops: Collection[str] = ()) -> SqlText | Default:
-    """Read the right side of an assignment: an expression or DEFAULT."""
+    """Parse the right side of an assignment: an expression or DEFAULT, up to a comma or a stop."""
     if cursor.at("DEFAULT"):
         following = cursor.ahead()
         if following.kind is Kind.END or following.text in {",", ")"} or following.upper in stops:
@@ -74,7 +87,7 @@ def value(cursor: Cursor, scope: Scope, stops: Collection[str] = ()) -> SqlText 
 
 
 def assignments(cursor: Cursor, scope: Scope, stops: Collection[str]) -> tuple[Assignment, ...]:
-    """Read `column = value, ...`, each column once."""
+    """Parse column = value, ..., each column once."""
     assigned: set[tuple[str, ...]] = set()
 
     def assignment() -> Assignment:
@@ -90,7 +103,10 @@ def assignments(cursor: Cursor, scope: Scope, stops: Collection[str]) -> tuple[A
 def check_assigned_once(
     cursor: Cursor, column: tuple[str, ...], assigned: set[tuple[str, ...]], start: Token
 ) -> None:
-    """Add a column to those assigned. Raises InvalidRequest if it was assigned before."""
+    """Add a column to the assigned ones, in lower case.
+
+    Raises InvalidRequest at `start` if it was assigned before.
+    """
     key = tuple(part.lower() for part in column)
     if key in assigned:
         cursor.refuse(f"column {'.'.join(column)} is assigned twice", start)
@@ -98,7 +114,7 @@ def check_assigned_once(
 
 
 def as_query(value: SqlText) -> SqlText:
-    """Turn an expression into a one-row query."""
+    """Return the one-row query SELECT with an expression."""
     start = "SELECT "
     return SqlText(
         f"{start}{value.text}", tuple(reference.moved(len(start)) for reference in value.references)
@@ -106,7 +122,7 @@ def as_query(value: SqlText) -> SqlText:
 
 
 def rest_query(cursor: Cursor) -> SqlText:
-    """Read the rest of the statement as a query."""
+    """Parse the rest of the statement as a query."""
     if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.fail("a query (SELECT, WITH, VALUES, TABLE, FROM)")
     tokens = cursor.skip()
@@ -115,7 +131,10 @@ def rest_query(cursor: Cursor) -> SqlText:
 
 
 def properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """Read `('key' = 'value', ...)`; a key may be dotted words, a value a number or a word."""
+    """Parse ('key' = 'value', ...), in the order written.
+
+    A key may be dotted words, a value a number or a word; the equals sign is optional.
+    """
     pairs: dict[str, str] = {}
 
     def pair() -> None:
@@ -131,14 +150,14 @@ def properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 
 def property_key(cursor: Cursor) -> str:
-    """Read a property's key: a string, or words with dots."""
+    """Parse a property's key: a string, or words with dots."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     return ".".join(cursor.path("a property's key"))
 
 
 def property_value(cursor: Cursor) -> str:
-    """Read a property's value as text."""
+    """Parse a property's value and return its text; numbers and booleans in lower case."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     if cursor.token.kind is Kind.WORD and not cursor.at_any("TRUE", "FALSE"):
@@ -150,7 +169,7 @@ def property_value(cursor: Cursor) -> str:
 
 
 def time_travel(cursor: Cursor) -> TimeTravel | None:
-    """Read `[FOR] { VERSION | TIMESTAMP } AS OF ...`, if it is next."""
+    """Parse [FOR] { VERSION | TIMESTAMP } AS OF moment; None if it isn't next."""
     mark = cursor.mark
     tokens = cursor.remaining()
     clause = parse_clause(cursor.source, tokens, 0)
@@ -162,7 +181,7 @@ def time_travel(cursor: Cursor) -> TimeTravel | None:
 
 
 def database(cursor: Cursor) -> str:
-    """Read a database's name, of one part."""
+    """Parse a database's name, of one part."""
     start = cursor.token
     parts = cursor.path("a database's name")
     if len(parts) > 1:

@@ -20,7 +20,7 @@ _AFTER_DEFAULT = words(
 
 
 def column(cursor: Cursor, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
-    """`name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...]`
+    """Parse name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...].
 
     `keys`: the list to which the column's keys are added; None where it can't have any.
     """
@@ -28,7 +28,7 @@ def column(cursor: Cursor, keys: list[KeyConstraint] | None = None) -> ColumnSpe
 
 
 def definition(cursor: Cursor, name: str, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
-    """Read a column's definition after its name, which may end in a colon.
+    """Parse [:] type and the clauses of `column`, after the column's name.
 
     `keys` as in `column`.
     """
@@ -91,7 +91,7 @@ def _at_named_key(cursor: Cursor) -> bool:
 
 
 def data_type(cursor: Cursor) -> str:
-    """Read a type, as its text."""
+    """Parse a type, as its text. Whether its arguments are valid isn't checked."""
     first = cursor.token
     if first.kind is not Kind.WORD or first.upper not in _TYPES:
         cursor.fail("a type (INT, STRING, DECIMAL(p, s), ARRAY<...>, STRUCT<name: ...>, ...)")
@@ -114,7 +114,7 @@ def data_type(cursor: Cursor) -> str:
 
 
 def position(cursor: Cursor) -> Position | None:
-    """Read `FIRST` or `AFTER column`, if it is next."""
+    """Parse FIRST or AFTER column; None if neither is next."""
     if cursor.accept("FIRST"):
         return First()
     if cursor.accept("AFTER"):
@@ -123,6 +123,7 @@ def position(cursor: Cursor) -> Position | None:
 
 
 def _angle_brackets(cursor: Cursor) -> int:
+    """Skip <...>, with nested ones, and return the position after it."""
     opening = cursor.token
     if cursor.accept("<>"):
         return opening.end
@@ -140,6 +141,10 @@ def _angle_brackets(cursor: Cursor) -> int:
 
 
 def _generated(cursor: Cursor) -> tuple[str | None, Identity | None]:
+    """Parse { ALWAYS | BY DEFAULT } AS { IDENTITY [(...)] | (expression) }, after GENERATED.
+
+    Return the expression or the identity, and None for the other one.
+    """
     always = True
     if not cursor.accept("ALWAYS"):
         cursor.expect("BY", "DEFAULT")
@@ -158,6 +163,10 @@ def _generated(cursor: Cursor) -> tuple[str | None, Identity | None]:
 
 
 def _identity(cursor: Cursor, always: bool) -> Identity:
+    """Parse [([START WITH n] [INCREMENT BY n])], after GENERATED ...
+
+    AS IDENTITY; both are 1 by default.
+    """
     start, step = 1, 1
     if not cursor.accept("("):
         return Identity(always)

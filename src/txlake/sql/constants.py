@@ -25,14 +25,13 @@ class NotConstantError(Exception):
 
 
 def values_rows(cursor: Cursor) -> Values | None:
-    """Read the rows of `VALUES (...), ...` of literals and DEFAULT to the end of the text.
+    """Parse VALUES (...), ... of literals and DEFAULT, to the end of the statement.
 
     Return None, with the cursor unmoved, where Spark has to evaluate them: expressions, literals of
     several types in one column, such as a date and a timestamp, and texts that the session's
     settings give another meaning.
 
-    Raises:
-        InvalidRequest: rows of different lengths.
+    Raises InvalidRequest for rows of different lengths.
     """
     mark = cursor.mark
     if not cursor.at("VALUES"):
@@ -63,7 +62,10 @@ def values_rows(cursor: Cursor) -> Values | None:
 
 
 def constant(cursor: Cursor) -> Constant:
-    """Read one literal. Raises NotConstantError, with the cursor anywhere, if there is none."""
+    """Parse one literal, in any number of parentheses.
+
+    Raises NotConstantError, with the cursor anywhere, if there is none.
+    """
     token = cursor.token
     if cursor.accept("("):
         value = constant(cursor)
@@ -100,13 +102,17 @@ def _is_mixed(column: tuple[Constant | Default, ...]) -> bool:
 
 
 def _kind(cell: Constant | Default) -> object:
-    """Return the type of a cell; for times, whether they have a zone."""
+    """Return what cells of one column must have in common, only to be compared.
+
+    It is the type, and for times whether they have a zone.
+    """
     if isinstance(cell, datetime.datetime | FarTime):
         return LocalTime if is_zoned(cell) else FarTime
     return type(cell)
 
 
 def _row(cursor: Cursor) -> tuple[Constant | Default, ...]:
+    """Parse (cell, ...), or a cell alone. Raises NotConstantError."""
     if not cursor.accept("("):
         return (_cell(cursor),)
     cells = [_cell(cursor)]
@@ -118,6 +124,10 @@ def _row(cursor: Cursor) -> tuple[Constant | Default, ...]:
 
 
 def _cell(cursor: Cursor) -> Constant | Default:
+    """Parse DEFAULT or a literal that a comma, a parenthesis or the end follows.
+
+    Raises NotConstantError.
+    """
     value = DEFAULT if cursor.accept("DEFAULT") else constant(cursor)
     if not cursor.at_any(",", ")") and not cursor.at_end:
         raise NotConstantError
@@ -125,6 +135,10 @@ def _cell(cursor: Cursor) -> Constant | Default:
 
 
 def _number(sign: str, text: str) -> int | float | Decimal:
+    """Return a number of the literal's type: int, float or Decimal.
+
+    Raises NotConstantError for a 32-bit float, and where Spark would report an overflow.
+    """
     suffix = re.search(r"[A-Za-z]+$", text)
     kind = suffix[0].upper() if suffix is not None else ""
     digits = text[: -len(kind)] if kind else text
@@ -149,6 +163,10 @@ def _number(sign: str, text: str) -> int | float | Decimal:
 
 
 def _time(cursor: Cursor) -> datetime.date | Time | LocalTime:
+    """Parse { DATE | TIMESTAMP | TIMESTAMP_NTZ } 'text'.
+
+    Raises NotConstantError for a text that isn't understood here.
+    """
     kind = cursor.advance().upper
     if cursor.token.kind is not Kind.STRING:
         raise NotConstantError
@@ -182,10 +200,10 @@ def _zoned_type(rules: TextRules) -> str:
 
 
 def _cast(cursor: Cursor) -> float | str:
-    """Read the casts that `sql_literal` writes for values without a literal.
+    """Parse the casts that `sql_literal` writes for values without a literal.
 
-    CAST('nan' AS DOUBLE), and CAST(X'5c' AS STRING) for a text whose literal the session would
-    read differently.
+    They are CAST('nan' AS DOUBLE), and CAST(X'5c' AS STRING) for a text whose literal the session
+    would read differently. Raises NotConstantError for any other cast.
     """
     cursor.expect("CAST", "(")
     if cursor.token.kind is Kind.BYTES:

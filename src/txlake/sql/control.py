@@ -55,7 +55,7 @@ _KILL_TAKES = (
 
 
 def isolation_level(cursor: Cursor) -> tuple[Isolation | None, str]:
-    """Read a level after ISOLATION LEVEL. Return the level and its spelling.
+    """Parse a level, after ISOLATION LEVEL, and return it with its spelling.
 
     The level is None for READ UNCOMMITTED, READ COMMITTED and REPEATABLE READ: a snapshot gives at
     least these guarantees.
@@ -75,7 +75,7 @@ def isolation_level(cursor: Cursor) -> tuple[Isolation | None, str]:
 
 
 def begin(cursor: Cursor) -> Begin:
-    """BEGIN [TRAN[SACTION] | WORK] [modes], START TRANSACTION [modes]"""
+    """Parse BEGIN [TRAN[SACTION] | WORK] [modes] or START TRANSACTION [modes]."""
     spelling = None
     if cursor.accept("START"):
         cursor.expect("TRANSACTION")
@@ -111,7 +111,7 @@ def begin(cursor: Cursor) -> Begin:
 
 
 def commit(cursor: Cursor) -> Commit:
-    """COMMIT [TRAN[SACTION] | WORK], END [TRANSACTION | WORK]"""
+    """Parse COMMIT [TRAN[SACTION] | WORK] or END [TRANSACTION | WORK]."""
     cursor.expect_any("COMMIT", "END")
     if cursor.at("PREPARED"):
         cursor.refuse(_DISTRIBUTED)
@@ -126,7 +126,10 @@ def commit(cursor: Cursor) -> Commit:
 
 
 def rollback(cursor: Cursor) -> Rollback | RollbackTo:
-    """ROLLBACK [TRAN[SACTION] | WORK] [savepoint | TO [SAVEPOINT] savepoint], ABORT"""
+    """Parse { ROLLBACK | ABORT } [TRAN[SACTION] | WORK] [TO [SAVEPOINT] savepoint].
+
+    After TRAN[SACTION] or WORK a savepoint may follow without TO.
+    """
     cursor.expect_any("ROLLBACK", "ABORT")
     if cursor.at("PREPARED"):
         cursor.refuse(_DISTRIBUTED)
@@ -147,7 +150,7 @@ def rollback(cursor: Cursor) -> Rollback | RollbackTo:
 
 
 def savepoint(cursor: Cursor) -> Savepoint:
-    """SAVEPOINT name, SAVE TRAN[SACTION] name"""
+    """Parse SAVEPOINT name or SAVE TRAN[SACTION] name."""
     if cursor.accept("SAVE"):
         cursor.expect_any("TRANSACTION", "TRAN")
     else:
@@ -158,7 +161,7 @@ def savepoint(cursor: Cursor) -> Savepoint:
 
 
 def release(cursor: Cursor) -> ReleaseSavepoint:
-    """RELEASE [SAVEPOINT] name"""
+    """Parse RELEASE [SAVEPOINT] name."""
     cursor.expect("RELEASE")
     cursor.accept("SAVEPOINT")
     name = cursor.name("the savepoint's name")
@@ -167,7 +170,9 @@ def release(cursor: Cursor) -> ReleaseSavepoint:
 
 
 def prepare(cursor: Cursor) -> NoReturn:
-    """PREPARE TRANSACTION, PostgreSQL's first half of a two-phase commit, is refused"""
+    """Raise InvalidRequest for PREPARE TRANSACTION, PostgreSQL's first half of a two-phase
+    commit.
+    """
     cursor.expect("PREPARE")
     if not cursor.at("TRANSACTION"):
         cursor.fail("TRANSACTION")
@@ -175,7 +180,10 @@ def prepare(cursor: Cursor) -> NoReturn:
 
 
 def execute_immediate(cursor: Cursor) -> ExecuteImmediate:
-    """EXECUTE IMMEDIATE text [INTO variables] [USING value [AS name], ...], or USING (...)"""
+    """Parse EXECUTE IMMEDIATE text [INTO variables] [USING value [AS name], ...].
+
+    The values may be in parentheses.
+    """
     cursor.expect("EXECUTE")
     if not cursor.accept("IMMEDIATE"):
         cursor.fail("IMMEDIATE")
@@ -207,6 +215,7 @@ def _value(cursor: Cursor) -> tuple[SqlText, str | None]:
 
 
 def _constant(cursor: Cursor, stops: list[str], what: str) -> SqlText:
+    """Parse an expression up to a comma or a stop. Raises InvalidRequest if it has a query."""
     start = cursor.token
     value = expression(cursor, (), stops, comma=True, what=what)
     if value.references:
@@ -215,7 +224,10 @@ def _constant(cursor: Cursor, stops: list[str], what: str) -> SqlText:
 
 
 def lock(cursor: Cursor) -> LockTable:
-    """LOCK [TABLE] [ONLY] t [, ...] [IN mode MODE]"""
+    """Parse LOCK [TABLE] [ONLY] t [, ...] [IN mode MODE].
+
+    Whether the mode exists isn't checked.
+    """
     cursor.expect("LOCK")
     cursor.accept("TABLE")
     cursor.accept("ONLY")
@@ -232,7 +244,7 @@ def lock(cursor: Cursor) -> LockTable:
 
 
 def kill(cursor: Cursor) -> Kill:
-    """KILL session"""
+    """Parse KILL session, a number or its text."""
     cursor.expect("KILL")
     start = cursor.token
     if start.kind is Kind.STRING:
@@ -251,7 +263,11 @@ def kill(cursor: Cursor) -> Kill:
 
 
 def set_statement(cursor: Cursor) -> Statement:
-    """SET TRANSACTION ISOLATION LEVEL, LOCK_TIMEOUT, XACT_ABORT; other settings are Spark's"""
+    """Parse SET [SESSION CHARACTERISTICS AS] TRANSACTION ISOLATION LEVEL, LOCK_TIMEOUT or
+    XACT_ABORT.
+
+    Any other setting is a command for Spark.
+    """
     cursor.expect("SET")
     if cursor.accept("SESSION", "CHARACTERISTICS", "AS") or cursor.at("TRANSACTION"):
         cursor.expect("TRANSACTION")
@@ -278,11 +294,15 @@ def set_statement(cursor: Cursor) -> Statement:
 
 
 def _set_variable(cursor: Cursor) -> Statement:
-    """SET VAR[IABLE] name = value, ..., or (names) = (query), which may read the lake's tables"""
+    """Parse VAR[IABLE] name = value, ..., or (names) = (query), after SET.
+
+    A command for Spark, with the tables of the lake that the values read.
+    """
     start = cursor.first.start
     references: list[Reference] = []
 
     def assignment() -> None:
+        """Skip to the value after the equals sign, and collect the tables that it reads."""
         while not cursor.at("="):
             if cursor.at_end:
                 cursor.fail("=")
@@ -304,6 +324,7 @@ def _refuse_name(cursor: Cursor) -> None:
 
 
 def _refuse_chain(cursor: Cursor) -> None:
+    """Parse [AND NO CHAIN]. Raises InvalidRequest for AND CHAIN."""
     if cursor.at("AND", "CHAIN"):
         cursor.refuse("AND CHAIN is not known: begin the next transaction by BEGIN")
     cursor.accept("AND", "NO", "CHAIN")

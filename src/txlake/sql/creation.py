@@ -43,7 +43,7 @@ from txlake.sql.views import create_temporary, create_view, drop_view
 
 
 def create(cursor: Cursor) -> Statement:
-    """CREATE [OR REPLACE] TABLE or VIEW, CREATE DATABASE, CREATE TEMPORARY VIEW or FUNCTION"""
+    """Parse CREATE [OR REPLACE] { [EXTERNAL] TABLE | VIEW | TEMPORARY ... } or CREATE DATABASE."""
     start = cursor.token
     cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
@@ -71,13 +71,13 @@ def create(cursor: Cursor) -> Statement:
 
 
 def replace_table(cursor: Cursor) -> Statement:
-    """REPLACE TABLE, of a table that exists"""
+    """Parse REPLACE TABLE, of a table that exists."""
     cursor.expect("REPLACE", "TABLE")
     return _table_statement(cursor, "replace")
 
 
 def drop(cursor: Cursor) -> Statement:
-    """DROP TABLE, DROP DATABASE; views, functions and variables are Spark's"""
+    """Parse DROP { TABLE | VIEW | DATABASE }; DROP TEMPORARY is a command for Spark."""
     cursor.expect("DROP")
     if cursor.accept("TABLE"):
         if_exists = cursor.accept("IF", "EXISTS")
@@ -99,7 +99,7 @@ def drop(cursor: Cursor) -> Statement:
 
 
 def undrop(cursor: Cursor) -> UndropTable:
-    """UNDROP TABLE { name | WITH ID 'id' }"""
+    """Parse UNDROP TABLE { name | WITH ID 'id' }."""
     cursor.expect("UNDROP", "TABLE")
     start = cursor.token
     statement: UndropTable
@@ -127,6 +127,7 @@ class _Clauses:
 
 
 def _table_statement(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | Clone:
+    """Parse a name and the rest of the statement, after CREATE ... TABLE or REPLACE TABLE."""
     table = cursor.table()
     if cursor.at_any("SHALLOW", "DEEP", "CLONE"):
         return _clone(cursor, table, mode)
@@ -161,6 +162,7 @@ def _table_statement(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTa
 
 
 def _table_element(cursor: Cursor, clauses: _Clauses) -> None:
+    """Parse a column, a key or a constraint in CREATE TABLE's parentheses, into `clauses`."""
     if cursor.at("CONSTRAINT") or cursor.at("CHECK", "(") or cursor.at("UNIQUE", "("):
         parsed = constraint(cursor)
         if isinstance(parsed, KeyConstraint):
@@ -179,7 +181,7 @@ def _table_element(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def constraint(cursor: Cursor) -> CheckConstraint | KeyConstraint:
-    """`[CONSTRAINT name] key`, `CONSTRAINT name CHECK (condition)`"""
+    """Parse [CONSTRAINT name] key, or CONSTRAINT name CHECK (condition) [ENFORCED]."""
     name = cursor.name("the constraint's name") if cursor.accept("CONSTRAINT") else None
     if at_key(cursor):
         return key_constraint(cursor, name)
@@ -198,6 +200,7 @@ def constraint(cursor: Cursor) -> CheckConstraint | KeyConstraint:
 
 
 def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
+    """Parse the clauses between columns and AS, into `clauses`; each once, in any order."""
     names: set[str] = set()
     while True:
         start = cursor.token
@@ -233,6 +236,7 @@ def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def _partition_column(cursor: Cursor, clauses: _Clauses) -> str:
+    """Parse a name in PARTITIONED BY (...), and in Hive's form its type, which adds the column."""
     start = cursor.token
     name = cursor.name("a column")
     if cursor.at("(") or cursor.at("."):
@@ -246,7 +250,10 @@ def _partition_column(cursor: Cursor, clauses: _Clauses) -> str:
 
 
 def cluster_columns(cursor: Cursor) -> tuple[str, ...]:
-    """`CLUSTER BY (columns)` or `CLUSTER BY NONE`"""
+    """Parse CLUSTER BY (columns) or CLUSTER BY NONE, which gives ().
+
+    A field of a struct is one dotted text.
+    """
     cursor.expect("CLUSTER", "BY")
     if cursor.accept("NONE"):
         return ()
@@ -256,6 +263,7 @@ def cluster_columns(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
+    """Parse [SHALLOW | DEEP] CLONE source [AS OF ...] [clauses], after CREATE TABLE t."""
     shallow = cursor.accept_any("SHALLOW", "DEEP") == "SHALLOW"
     cursor.expect("CLONE")
     source = cursor.table()
@@ -281,7 +289,10 @@ def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
 
 
 def _clone_of(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
-    """Fabric's clause: `AS CLONE OF source [AT 'moment in UTC']`, which copies no data."""
+    """Parse source [AT 'moment in UTC'], after CREATE TABLE t AS CLONE OF.
+
+    This is Fabric's clause, which copies no data.
+    """
     source = cursor.table()
     travel = None
     if cursor.accept("AT"):
@@ -309,6 +320,7 @@ def _utc_moment(text: str) -> str | None:
 
 
 def _create_like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:
+    """Parse source [clauses], after CREATE TABLE t LIKE."""
     if mode not in {"create", "if_not_exists"}:
         cursor.refuse("CREATE TABLE ... LIKE can't replace a table")
     source = cursor.table()
@@ -327,6 +339,7 @@ def _create_like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableL
 
 
 def _create_database(cursor: Cursor) -> CreateDatabase:
+    """Parse { DATABASE | SCHEMA } [IF NOT EXISTS] name [clauses], after CREATE."""
     cursor.expect_any("DATABASE", "SCHEMA")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = database(cursor)
@@ -358,7 +371,10 @@ def _create_database(cursor: Cursor) -> CreateDatabase:
 
 
 def database_isolation(cursor: Cursor) -> Isolation:
-    """Read a database's isolation level."""
+    """Parse a database's isolation level, after ISOLATION LEVEL.
+
+    Raises InvalidRequest for a level weaker than a snapshot.
+    """
     start = cursor.token
     level, spelling = isolation_level(cursor)
     if level is None:

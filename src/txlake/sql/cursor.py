@@ -16,7 +16,11 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 class Cursor:
-    """The tokens of one statement, read from left to right. The last token is of kind END."""
+    """The tokens of one statement, read from left to right. The last token is of kind END.
+
+    Every method that expects something, and so every rule of the grammar, raises InvalidRequest
+    with line and column where the text has something else.
+    """
 
     def __init__(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
         self.source = source
@@ -42,11 +46,14 @@ class Cursor:
         return self._tokens[self._index]
 
     def ahead(self, distance: int = 1) -> Token:
-        """Return the token `distance` after the next."""
+        """Return the token `distance` after the next; END beyond the last."""
         return self._tokens[min(self._index + distance, len(self._tokens) - 1)]
 
     def at(self, *words: str) -> bool:
-        """Return whether the next tokens are these words or signs."""
+        """Return whether the next tokens are these words, in capitals, or signs.
+
+        A name in quotes or a string is no word.
+        """
         if not self._is(self.token, words[0]):
             return False
         return all(self._is(self.ahead(i), word) for i, word in enumerate(words[1:], start=1))
@@ -67,27 +74,30 @@ class Cursor:
         return self._index
 
     def back(self, mark: int) -> None:
-        """Return to a position."""
+        """Move the cursor to a position that `mark` returned."""
         self._index = mark
 
     # --- consuming -------------------------------------------------------------------------------
 
     def advance(self) -> Token:
-        """Consume the next token."""
+        """Consume and return the next token; END is never consumed."""
         token = self.token
         if token.kind is not Kind.END:
             self._index += 1
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these words if they are next, all or none."""
+        """Consume these words if they are next, all or none; return whether they were."""
         if not self.at(*words):
             return False
         self._index += len(words)
         return True
 
     def accept_any(self, *words: str) -> str | None:
-        """Consume the next token if it is one of these words. Return the word, in capitals."""
+        """Consume the next token if it is one of these words.
+
+        Return the word, in capitals; None if it isn't.
+        """
         return self.advance().upper if self.at_any(*words) else None
 
     def expect(self, *words: str) -> None:
@@ -109,31 +119,31 @@ class Cursor:
             self.fail("the end of the statement")
 
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
-        """Raise a syntax error: what was expected, and the token found instead."""
+        """Raise InvalidRequest: what was expected, and the token found instead."""
         actual = token or self.token
         raise self.source.error(f"expected {expected}, found {describe(actual)}", actual.start)
 
     def refuse(self, problem: str, token: Token | None = None) -> NoReturn:
-        """Raise an error for valid syntax that isn't supported or makes no sense."""
+        """Raise InvalidRequest for valid syntax that isn't supported or makes no sense."""
         raise self.source.error(problem, (token or self.token).start)
 
     # --- values -------------------------------------------------------------------------------
 
     def name(self, what: str = "a name") -> str:
-        """Read one identifier, plain or in backquotes."""
+        """Parse one identifier, plain or in backquotes."""
         if self.token.kind not in {Kind.WORD, Kind.QUOTED}:
             self.fail(what)
         return self.advance().name
 
     def path(self, what: str = "a column") -> tuple[str, ...]:
-        """Read identifiers joined by dots."""
+        """Parse identifiers joined by dots."""
         parts = [self.name(what)]
         while self.accept("."):
             parts.append(self.name(what))
         return tuple(parts)
 
     def string(self, what: str = "a string") -> str:
-        """Read a string literal, as its value."""
+        """Parse a string literal, or adjacent ones, and return its value."""
         if self.token.kind is not Kind.STRING:
             self.fail(what)
         tokens = [self.advance()]
@@ -142,7 +152,7 @@ class Cursor:
         return string_value(tokens)
 
     def integer(self, what: str = "a whole number") -> int:
-        """Read a whole number, with or without a minus sign."""
+        """Parse a whole number, with or without a minus sign."""
         negative = self.accept("-")
         if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
             self.fail(what)
@@ -150,7 +160,7 @@ class Cursor:
         return -value if negative else value
 
     def table(self, what: str = "a table's name") -> Table:
-        """Read a table: its name, or ``delta.`/place` ``."""
+        """Parse a table: a name of one to three parts, or ``delta.`/place` ``."""
         first = self.token
         parts = self.path(what)
         quoted_location = self._tokens[self._index - 1].kind is Kind.QUOTED
@@ -164,20 +174,20 @@ class Cursor:
         return TableName(parts)
 
     def table_or_place(self) -> Table:
-        """Read a table, or its location as a string, as Delta's utility commands take it."""
+        """Parse a table, or its location as a string, as Delta's utility commands take it."""
         if self.token.kind is Kind.STRING:
             return TablePath(self.string())
         return self.table()
 
     def comma_separated(self, element: Callable[[], T]) -> tuple[T, ...]:
-        """Read elements separated by commas, at least one."""
+        """Parse elements separated by commas, at least one."""
         elements = [element()]
         while self.accept(","):
             elements.append(element())
         return tuple(elements)
 
     def parenthesized(self, element: Callable[[], T]) -> tuple[T, ...]:
-        """Read elements separated by commas in parentheses, at least one."""
+        """Parse elements separated by commas in parentheses, at least one."""
         self.expect("(")
         elements = self.comma_separated(element)
         if not self.accept(")"):
@@ -187,9 +197,11 @@ class Cursor:
     # --- ranges -------------------------------------------------------------------------------
 
     def skip(self, stops: Iterable[str] = (), *, comma: bool = False) -> tuple[Token, ...]:
-        """Consume the tokens up to a stop (or a comma) outside parentheses and CASE ... END.
+        """Consume and return the tokens up to a stop (or a comma) outside parentheses and CASE ...
+        END.
 
-        A closing parenthesis without an opening one is a stop too.
+        A closing parenthesis without an opening one is a stop too, and so is the end. The stop
+        itself isn't consumed. Raises InvalidRequest for a parenthesis that isn't closed.
         """
         stopping = frozenset(stops)
         start = self._index

@@ -40,6 +40,7 @@ def find_descriptions(source: SourceText, tokens: Sequence[Token]) -> list[Descr
 
 
 def _parse_description(source: SourceText, tokens: Sequence[Token], index: int) -> DescriptionSpan:
+    """Parse the DESCRIBE in parentheses that open at `index`."""
     end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
     cursor = Cursor(source, (*tokens[index + 1 :], end))
     cursor.expect_any("DESCRIBE", "DESC")
@@ -52,7 +53,7 @@ def _parse_description(source: SourceText, tokens: Sequence[Token], index: int) 
 
 
 def description(cursor: Cursor) -> Description:
-    """`HISTORY t [LIMIT n]`, `DETAIL t` or `[TABLE] [EXTENDED] t [column]`"""
+    """Parse HISTORY t [LIMIT n], DETAIL t or [TABLE] [EXTENDED] t [column], after DESCRIBE."""
     # A table may be called history or detail.
     names = cursor.ahead().kind in {*_NAMES, Kind.STRING}
     if names and cursor.accept("HISTORY"):
@@ -65,6 +66,7 @@ def description(cursor: Cursor) -> Description:
 
 
 def _describe_table(cursor: Cursor) -> DescribeTable:
+    """Parse [TABLE] [EXTENDED | FORMATTED] t [column], after DESCRIBE."""
     if cursor.at("TABLE") and cursor.ahead().kind in _NAMES:
         cursor.advance()
     extended = False

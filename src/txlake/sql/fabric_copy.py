@@ -37,9 +37,10 @@ _NO_FIELD = "\0"
 
 
 def copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """Read `(name = value, ...)` after WITH. As in Fabric, a file may be copied again.
+    """Parse (name = value, ...), after COPY INTO ... WITH, and return the statement with them.
 
-    Raises InvalidRequest for an option or a value that isn't supported.
+    As in Fabric, a file may be copied again. Raises InvalidRequest for an option or a value that
+    isn't supported.
     """
     options: dict[str, tuple[str, Token]] = {}
     cursor.parenthesized(lambda: _option(cursor, options))
@@ -68,6 +69,11 @@ def copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
 
 def _option(cursor: Cursor, options: dict[str, tuple[str, Token]]) -> None:
+    """Parse name = value into `options`, by the name in capitals.
+
+    Raises InvalidRequest for an unknown or unsupported option; for a credential without the
+    statement's text.
+    """
     name_token = cursor.token
     name = cursor.name("an option, such as FILE_TYPE").upper()
     if name in {"CREDENTIAL", "ERRORFILE_CREDENTIAL", "REJECTED_ROW_LOCATION_CREDENTIAL"}:
@@ -90,7 +96,11 @@ def _option(cursor: Cursor, options: dict[str, tuple[str, Token]]) -> None:
 def _csv(
     cursor: Cursor, statement: CopyInto, given_options: Mapping[str, tuple[str, Token]]
 ) -> CopyInto:
-    """Return the options for CSV by RFC 4180: quotes in fields are doubled, rows may span lines."""
+    """Return the statement with options for CSV by RFC 4180.
+
+    Quotes in fields are doubled, and rows may span lines. Raises InvalidRequest for an unsupported
+    value.
+    """
     start = cursor.first
     first, at = given_options.get("FIRSTROW", ("1", start))
     if first not in {"1", "2"}:
@@ -126,7 +136,10 @@ def _csv(
 
 
 def _characters(cursor: Cursor, text: str, token: Token) -> str:
-    """Return a separator from its text or hexadecimal form (`0x0D0A`). Never empty."""
+    """Return a separator from its text or hexadecimal form (`0x0D0A`).
+
+    Raises InvalidRequest for an empty one, and for one with a backslash.
+    """
     if text[:2].lower() == "0x":
         try:
             text = bytes.fromhex(text[2:]).decode("ascii")

@@ -36,7 +36,10 @@ from txlake.sql.tokens import Kind, Token
 
 
 def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
-    """INSERT; `with_tokens` is the WITH clause before the statement, which belongs to its query."""
+    """Parse INSERT { INTO | OVERWRITE } t with its clauses and source.
+
+    `with_tokens` is the WITH clause before the statement, which belongs to its query.
+    """
     start = cursor.token
     cursor.expect("INSERT")
     schema_evolution = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
@@ -107,7 +110,7 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
 
 
 def _alias(cursor: Cursor) -> str | None:
-    """Read the table's alias, which is allowed before REPLACE ON alone."""
+    """Parse the table's alias, which is allowed before REPLACE ON alone; None without one."""
     mark = cursor.mark
     name = alias(cursor, ["PARTITION", "IF", "BY", "REPLACE", *QUERY_WORDS])
     if cursor.at("REPLACE", "ON") or cursor.at("BY", "NAME", "REPLACE", "ON"):
@@ -117,7 +120,7 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
-    """Read an expression up to the query after it, which may be in parentheses."""
+    """Parse an expression up to the query after it, which may be in parentheses."""
     tokens = cursor.remaining()
     depth = 0
     for index, token in enumerate(tokens):
@@ -134,7 +137,7 @@ def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
 
 
 def copy_into(cursor: Cursor) -> CopyInto:
-    """COPY INTO t [(columns) | BY POSITION] FROM source FILEFORMAT = format [options]
+    """Parse COPY INTO t [(columns) | BY POSITION] FROM source FILEFORMAT = format [options].
 
     Or, as Fabric writes it, COPY INTO t [(column [field], ...)] FROM place, ... WITH (options).
     """
@@ -163,6 +166,9 @@ def copy_into(cursor: Cursor) -> CopyInto:
 
 
 def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
+    """Parse the options after FILEFORMAT = format to the end, and return the statement with
+    them.
+    """
     options: set[str] = set()
     while not cursor.at_end:
         start = cursor.token
@@ -190,7 +196,10 @@ def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
 
 def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """`(SELECT ... FROM 'location' [WHERE ...])`, with the location in the place of a table"""
+    """Parse (SELECT ... FROM 'location' [WHERE ...]), after COPY INTO t FROM.
+
+    Return the statement with the query and its location, which stands in the place of a table.
+    """
     if not cursor.at("(", "SELECT"):
         cursor.fail("a place in quotes, or (SELECT ... FROM 'place')")
     cursor.advance()
@@ -232,11 +241,15 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
 
 
 def _copy_columns(cursor: Cursor, statement: CopyInto) -> CopyInto:
-    """Read `(column [field number], ...)`: all columns have a number, or none."""
+    """Parse (column [field number], ...), after COPY INTO t, and return the statement with them.
+
+    All columns have a number, or none.
+    """
     fields: list[int] = []
     start = cursor.token
 
     def number() -> None:
+        """Parse the number of a field, if one is next."""
         if cursor.at("DEFAULT"):
             cursor.refuse("COPY INTO has no defaults; the column's own, by ALTER COLUMN, counts")
         start = cursor.token
@@ -256,10 +269,11 @@ def _string(cursor: Cursor, token: Token) -> str:
 
 
 def _columns(cursor: Cursor, then: Callable[[], None] = lambda: None) -> tuple[str, ...]:
-    """Read column names in parentheses; `then` reads what follows each name."""
+    """Parse column names in parentheses, each once; `then` parses what follows each name."""
     names: set[str] = set()
 
     def column() -> str:
+        """Parse a column's name, and what follows it."""
         start = cursor.token
         path = cursor.path()
         if len(path) > 1:
@@ -274,9 +288,11 @@ def _columns(cursor: Cursor, then: Callable[[], None] = lambda: None) -> tuple[s
 
 
 def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    """Parse (column [= literal], ...), after PARTITION; a column without a literal is dynamic."""
     columns: set[str] = set()
 
     def partition_value() -> PartitionValue:
+        """Parse one column of the clause."""
         token = cursor.token
         column = cursor.name("a partition column")
         if column.lower() in columns:
@@ -326,6 +342,10 @@ def _source(
     with_tokens: tuple[Token, ...],
     columns: tuple[str, ...] | None,
 ) -> Source:
+    """Parse the rows of an INSERT: literals, expressions with DEFAULT, or a query.
+
+    `insert_word` is the token INSERT; a WITH clause before it becomes the query's.
+    """
     start = cursor.token
     if not with_tokens:
         values = values_rows(cursor)
@@ -365,12 +385,13 @@ def _names_default(cursor: Cursor) -> bool:
 
 
 def _computed_values(cursor: Cursor, columns: tuple[str, ...] | None) -> ComputedValues:
-    """Read `VALUES (expression, DEFAULT), ...` to the end of the statement."""
+    """Parse VALUES (expression | DEFAULT, ...), ... to the end of the statement."""
     start = cursor.token
     cursor.expect("VALUES")
     rows: list[tuple[SqlText | Default, ...]] = []
 
     def cell() -> SqlText | Default:
+        """Parse an expression without a query, or DEFAULT."""
         start = cursor.token
         expression_or_default = value(cursor, ())
         if isinstance(expression_or_default, SqlText) and expression_or_default.references:

@@ -29,7 +29,7 @@ _ISOLATION = ("TRANSACTION", "ISOLATION", "LEVEL")
 
 
 def show(cursor: Cursor) -> Statement:
-    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, and the level"""
+    """Parse SHOW; SHOW FUNCTIONS, USER, SYSTEM and ALL are commands for Spark."""
     cursor.expect("SHOW")
     statement: Statement
     if cursor.accept("TABLES", "DROPPED"):
@@ -77,7 +77,10 @@ def show(cursor: Cursor) -> Statement:
 
 
 def describe(cursor: Cursor) -> Statement:
-    """DESCRIBE [HISTORY | DETAIL | DATABASE | QUERY | [TABLE] [EXTENDED]]"""
+    """Parse { DESCRIBE | DESC } of a table, a database or a query.
+
+    DESCRIBE FUNCTION is a command for Spark.
+    """
     cursor.expect_any("DESCRIBE", "DESC")
     statement: Statement
     names = cursor.ahead().kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}
@@ -96,7 +99,7 @@ def describe(cursor: Cursor) -> Statement:
 
 
 def use(cursor: Cursor) -> UseDatabase:
-    """USE [DATABASE | SCHEMA] name"""
+    """Parse USE [DATABASE | SCHEMA | NAMESPACE] name."""
     cursor.expect("USE")
     if cursor.at_any("DATABASE", "SCHEMA", "NAMESPACE") and cursor.ahead().kind is not Kind.END:
         cursor.advance()
@@ -108,6 +111,7 @@ def use(cursor: Cursor) -> UseDatabase:
 
 
 def _limit(cursor: Cursor) -> int:
+    """Parse a number of at least 0, after LIMIT."""
     start = cursor.token
     limit = cursor.integer()
     if limit < 0:
@@ -116,12 +120,17 @@ def _limit(cursor: Cursor) -> int:
 
 
 def _pattern(cursor: Cursor) -> str | None:
+    """Parse [[LIKE] 'pattern']; None without one."""
     if cursor.accept("LIKE") or cursor.token.kind is Kind.STRING:
         return cursor.string("a pattern in quotes")
     return None
 
 
 def _in_database(cursor: Cursor, table: Table) -> Table:
+    """Parse [{ FROM | IN } database], after SHOW COLUMNS FROM t, and return the table in it.
+
+    Raises InvalidRequest if the table's name has another database.
+    """
     if not cursor.accept_any("FROM", "IN"):
         return table
     start = cursor.token

@@ -33,7 +33,11 @@ def at_column_key(cursor: Cursor) -> bool:
 
 
 def key_constraint(cursor: Cursor, name: str | None) -> KeyConstraint:
-    """`PRIMARY KEY (columns)` or `FOREIGN KEY (columns) REFERENCES parent [(columns)]`"""
+    """Parse { PRIMARY KEY (columns) | FOREIGN KEY (columns) REFERENCES parent [(columns)] }
+    [options].
+
+    Follows [CONSTRAINT name].
+    """
     if cursor.accept("PRIMARY", "KEY"):
         key = KeyConstraint(name=name, columns=_columns(cursor))
     else:
@@ -43,7 +47,9 @@ def key_constraint(cursor: Cursor, name: str | None) -> KeyConstraint:
 
 
 def column_key(cursor: Cursor, name: str | None, column: str) -> KeyConstraint:
-    """`PRIMARY KEY` or `[FOREIGN KEY] REFERENCES parent [(column)]` of one column"""
+    """Parse { PRIMARY KEY | [FOREIGN KEY] REFERENCES parent [(column)] } [options], after a
+    column.
+    """
     if cursor.accept("PRIMARY", "KEY"):
         key = KeyConstraint(name=name, columns=(column,))
     else:
@@ -53,6 +59,7 @@ def column_key(cursor: Cursor, name: str | None, column: str) -> KeyConstraint:
 
 
 def _foreign(cursor: Cursor, name: str | None, columns: tuple[str, ...]) -> KeyConstraint:
+    """Parse REFERENCES parent [(columns)], after FOREIGN KEY (columns)."""
     cursor.expect("REFERENCES")
     parent = cursor.table()
     start = cursor.token
@@ -63,6 +70,10 @@ def _foreign(cursor: Cursor, name: str | None, columns: tuple[str, ...]) -> KeyC
 
 
 def _with_options(cursor: Cursor, key: KeyConstraint) -> KeyConstraint:
+    """Parse [RELY | NORELY] and options without a meaning here, and return the key with them.
+
+    Raises InvalidRequest for ENFORCED.
+    """
     rely = key.rely
     while True:
         if cursor.at("ENFORCED"):
@@ -82,9 +93,11 @@ def _with_options(cursor: Cursor, key: KeyConstraint) -> KeyConstraint:
 
 
 def _columns(cursor: Cursor) -> tuple[str, ...]:
+    """Parse (column, ...), each once."""
     start = cursor.token
 
     def column() -> str:
+        """Parse the name of a whole column."""
         name = cursor.name("a column")
         if cursor.at("."):
             cursor.refuse("a key has whole columns of the table, no fields of structs")

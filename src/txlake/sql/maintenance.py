@@ -24,7 +24,7 @@ from txlake.sql.tokens import Kind
 
 
 def optimize(cursor: Cursor) -> Optimize:
-    """OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (columns)]"""
+    """Parse OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (columns)]."""
     cursor.expect("OPTIMIZE")
     table = cursor.table_or_place()
     full = cursor.accept("FULL")
@@ -47,7 +47,7 @@ def optimize(cursor: Cursor) -> Optimize:
 
 
 def reorg(cursor: Cursor) -> Reorg:
-    """REORG TABLE t { [WHERE condition] APPLY (PURGE) | APPLY (UPGRADE UNIFORM (...)) }"""
+    """Parse REORG TABLE t { [WHERE condition] APPLY (PURGE) | APPLY (UPGRADE UNIFORM (...)) }."""
     cursor.expect("REORG", "TABLE")
     table = cursor.table_or_place()
     where = None
@@ -68,7 +68,7 @@ def reorg(cursor: Cursor) -> Reorg:
 
 
 def vacuum(cursor: Cursor) -> Vacuum:
-    """VACUUM t [FULL | LITE] [RETAIN n HOURS] [DRY RUN]"""
+    """Parse VACUUM t [FULL | LITE] [RETAIN n HOURS] [DRY RUN], the options in any order."""
     cursor.expect("VACUUM")
     table = cursor.table_or_place()
     retain_hours: float | None = None
@@ -94,7 +94,7 @@ def vacuum(cursor: Cursor) -> Vacuum:
 
 
 def restore(cursor: Cursor) -> Restore:
-    """RESTORE [TABLE] t [TO] { VERSION | TIMESTAMP } AS OF moment"""
+    """Parse RESTORE [TABLE] t [TO] { VERSION | TIMESTAMP } AS OF moment."""
     cursor.expect("RESTORE")
     if cursor.at("TABLE") and cursor.ahead().text != ".":
         cursor.advance()
@@ -108,7 +108,7 @@ def restore(cursor: Cursor) -> Restore:
 
 
 def generate(cursor: Cursor) -> Generate:
-    """GENERATE symlink_format_manifest FOR TABLE t"""
+    """Parse GENERATE mode FOR TABLE t; whether the mode exists isn't checked."""
     cursor.expect("GENERATE")
     mode = cursor.name("symlink_format_manifest")
     cursor.expect("FOR", "TABLE")
@@ -118,7 +118,11 @@ def generate(cursor: Cursor) -> Generate:
 
 
 def convert(cursor: Cursor) -> ConvertToDelta | ConvertTable:
-    """CONVERT TO DELTA { t | parquet.`place` } [NO STATISTICS] [PARTITIONED BY (p type, ...)]"""
+    """Parse CONVERT TO DELTA { t | parquet.`place` } [NO STATISTICS] [PARTITIONED BY (p type,
+    ...)].
+
+    Return ConvertToDelta for a place, ConvertTable for a name.
+    """
     cursor.expect("CONVERT", "TO", "DELTA")
     start = cursor.token
     table = cursor.table("parquet.`place`, or the name of a Parquet table")
@@ -139,7 +143,9 @@ def convert(cursor: Cursor) -> ConvertToDelta | ConvertTable:
 
 
 def analyze(cursor: Cursor) -> AnalyzeTable:
-    """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS c, ... | FOR ALL COLUMNS]"""
+    """Parse ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL
+    COLUMNS].
+    """
     cursor.expect("ANALYZE")
     if cursor.at("TABLES"):
         cursor.refuse("ANALYZE takes one table: ANALYZE TABLE t COMPUTE STATISTICS")
@@ -165,7 +171,7 @@ def analyze(cursor: Cursor) -> AnalyzeTable:
 
 
 def refresh(cursor: Cursor) -> RefreshTable | SparkCommand:
-    """REFRESH [TABLE] t; REFRESH FUNCTION and REFRESH 'path' are Spark's"""
+    """Parse REFRESH [TABLE] t; REFRESH FUNCTION and REFRESH 'path' are commands for Spark."""
     cursor.expect("REFRESH")
     names = {Kind.WORD, Kind.QUOTED}
     if cursor.token.kind not in names or (cursor.at("FUNCTION") and cursor.ahead().kind in names):

@@ -87,7 +87,10 @@ def is_literal(text: str) -> bool:
 
 
 def has_named_markers(text: str) -> bool:
-    """Return whether a statement has named markers, `:name`."""
+    """Return whether a statement has markers `:name` where an operand may be.
+
+    Raises InvalidRequest as `tokenize`.
+    """
     source = SourceText(backquote_brackets(text), text)
     return any(name is not None for name, _, _ in _markers(source, {}))
 
@@ -108,6 +111,7 @@ def spark_arguments(text: str, arguments: Arguments | None) -> Arguments | None:
 
 
 def _in_zone(value: object) -> object:
+    """Return the value with datetimes without a zone in this process's zone, also inside lists."""
     if isinstance(value, datetime.datetime) and value.tzinfo is None:
         return value.astimezone()
     if isinstance(value, list | tuple):
@@ -162,6 +166,7 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
 
 
 def _decimal_literal(value: Decimal, name: str) -> str:
+    """Return the literal. Raises InvalidRequest, by the value's `name`, if SQL can't hold it."""
     if not value.is_finite():
         raise InvalidRequest(f"{name} is the decimal {value}, which SQL can't hold")
     plain = f"{value:f}"
@@ -177,6 +182,7 @@ def _number_literal(number: str) -> str:
 
 
 def _string_literal(value: str, rules: TextRules) -> str:
+    """Return a literal that means the text under the session's rules."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     literal = f"'{escaped}'"
     # A literal of bytes means the same under every setting.
@@ -186,6 +192,10 @@ def _string_literal(value: str, rules: TextRules) -> str:
 def _markers(
     source: SourceText, named: Mapping[str, object]
 ) -> Iterator[tuple[str | None, int, int]]:
+    """Yield (name, start, end) of each marker, None as the name of `?`.
+
+    `:name` after an operand is a marker only if it is among `named` and a space is before it.
+    """
     tokens = tokenize(source)
     previous: Token | None = None
     for index, token in enumerate(tokens):
@@ -213,6 +223,7 @@ _BEFORE_OPERANDS = words(
 
 
 def _ends_operand(token: Token | None) -> bool:
+    """Return whether an operand ends with the token, so that `:` after it selects a field."""
     if token is None:
         return False
     if token.kind is Kind.WORD:

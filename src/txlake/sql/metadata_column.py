@@ -23,7 +23,7 @@ _ADVICE = f"name the columns: beside {COLUMN} a * is understood where a SELECT r
 
 
 def names_metadata(text: str) -> bool:
-    """Return whether a query names the hidden column."""
+    """Return whether a query names the hidden column. Raises InvalidRequest as `tokenize`."""
     if COLUMN not in text.lower():
         return False
     tokens = tokenize(SourceText(text, text))
@@ -33,7 +33,7 @@ def names_metadata(text: str) -> bool:
 def exclude_metadata(sql: SqlText, starts: Collection[int]) -> SqlText:
     """Return the query with `*` excluding the hidden column of the tables that start at `starts`.
 
-    Raises InvalidRequest for a `*` where that is ambiguous.
+    Raises InvalidRequest for a `*`, or a TABLE t, where that is ambiguous.
     """
     tokens = tokenize(SourceText(sql.text, sql.text))
     ends = [

@@ -102,6 +102,7 @@ def is_complete(text: str) -> bool:
 
 
 def _parse_statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
+    """Parse one statement by the rule of its first word; the last token is of kind END."""
     cursor = Cursor(source, tokens)
     first = cursor.token
     if first.text == "(":
@@ -153,7 +154,10 @@ def _parse_with(cursor: Cursor) -> Statement:
 
 
 def _refuse_several_inserts(cursor: Cursor) -> None:
-    """Raise InvalidRequest at the first INSERT of `FROM t INSERT INTO ... INSERT INTO ...`."""
+    """Raise InvalidRequest at the first INSERT of a statement that begins with FROM t INSERT.
+
+    The cursor is unmoved for any other statement.
+    """
     if not cursor.at("FROM"):
         return
     mark = cursor.mark
@@ -168,7 +172,7 @@ def _refuse_several_inserts(cursor: Cursor) -> None:
 
 
 def _common_table(cursor: Cursor) -> None:
-    """Skip `name [(columns)] [MAX RECURSION LEVEL n] [AS] (query)`."""
+    """Skip name [(columns)] [MAX RECURSION LEVEL n] [AS] (query), after WITH."""
     cursor.name("the name of a common table expression")
     if cursor.at("("):
         _skip_parentheses(cursor)
@@ -179,6 +183,7 @@ def _common_table(cursor: Cursor) -> None:
 
 
 def _skip_parentheses(cursor: Cursor) -> None:
+    """Skip a pair of parentheses with its content. Raises InvalidRequest if it isn't there."""
     opening = cursor.token
     cursor.expect("(")
     cursor.skip()
@@ -239,6 +244,9 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
 
 
 def _upper(tokens: tuple[Token, ...], index: int) -> str | None:
+    """Return the word at an index, in capitals; None for another kind of token, and beyond the
+    last.
+    """
     if index >= len(tokens) or tokens[index].kind is not Kind.WORD:
         return None
     return tokens[index].upper

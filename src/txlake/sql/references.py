@@ -53,8 +53,7 @@ _NAME_PARTS_MAX = 3
 def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
     """Return a query's text and references.
 
-    Raises:
-        InvalidRequest: the tokens are no query; points at the position.
+    Raises InvalidRequest, with the position, if the tokens are no query.
     """
     part = _TokenRange(source, tokens, *_QUERY)
     if part.spark_tables is None and not isinstance(part.tree, (exp.Query, exp.Values)):
@@ -138,6 +137,10 @@ class _TokenRange:
                 raise
 
     def sql_text(self, scope: Scope = ()) -> SqlText:
+        """Return the range as a text with its references; `scope` names the statement's own tables.
+
+        Raises InvalidRequest for time travel that follows no table.
+        """
         text = self.source.text[self.start : self.end]
         tables = _tables(self.tree, self.offset) if self.spark_tables is None else self.spark_tables
         ordered = sorted(tables, key=lambda table: table.start)
@@ -195,7 +198,7 @@ class _TokenRange:
         return spans
 
     def _without_txlake_clauses(self) -> list[str]:
-        """Return the text as characters, with txlake's own syntax blanked or made a name."""
+        """Return the text as characters, without time travel and with `@@` made part of a name."""
         pieces = list(self.source.text[self.start : self.end])
         for clause in self.travels.values():
             self._blank(pieces, clause.start, clause.end)
@@ -209,6 +212,10 @@ class _TokenRange:
         pieces[start - self.start : end - self.start] = " " * (end - start)
 
     def _masked_text(self) -> str:
+        """Return the range for sqlglot, of the same length, without clauses that it doesn't know.
+
+        Adds the names after the keyword TABLE to `bare`.
+        """
         pieces = self._without_txlake_clauses()
         relations = [(span.start, span.end) for span in self.descriptions.values()]
         relations += [(call.start, call.end) for call in self.changes.values()]
@@ -235,6 +242,7 @@ class _TokenRange:
         return "".join(pieces)
 
     def _parse(self, sql: str) -> exp.Expr:
+        """Return the tree of a text. Raises InvalidRequest with the position in the whole text."""
         dialect = dialect_of(self.source.rules)
         parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_CONTEXT)
         try:
@@ -251,6 +259,7 @@ class _TokenRange:
         return tree
 
     def _error(self, description: str, position: int) -> Exception:
+        """Return the error for a description and a position of sqlglot's."""
         if position >= self.end:
             position = self.end
             actual = "the end"
@@ -270,6 +279,12 @@ class _TokenRange:
         columns: Sequence[QualifiedColumn],
         claimed: set[int],
     ) -> Reference | None:
+        """Return the reference for a table; None for a folder of files, and for names not in the
+        text.
+
+        Takes the table's clause out of `travels`, and adds to `claimed` the qualifiers that it
+        resolves.
+        """
         last = self.index_by_end.get(span.end)
         if last is None:
             return None
@@ -337,6 +352,10 @@ class _TokenRange:
     def _path_table(
         self, span: _TableSpan, travel: TimeTravel | None, clause: Clause | None
     ) -> tuple[TablePath, TimeTravel | None]:
+        """Return a table by its location, and its time travel by clause or by `@` suffix.
+
+        Raises InvalidRequest if it has both.
+        """
         location, suffix = path_suffix(span.parts[1])
         if suffix is not None and travel is not None:
             assert clause is not None
@@ -364,6 +383,9 @@ class _TokenRange:
         raise self.source.error("this ( is never closed", self.tokens[index].start)
 
     def _word(self, index: int) -> str | None:
+        """Return the word at an index, in capitals; None for another kind of token, and beyond the
+        last.
+        """
         if index >= len(self.tokens) or self.tokens[index].kind is not Kind.WORD:
             return None
         return self.tokens[index].upper
@@ -393,6 +415,7 @@ def _tables(tree: exp.Expr, offset: int) -> Iterator[_TableSpan]:
 
 
 def _table_span(table: exp.Table, offset: int) -> _TableSpan | None:
+    """Return where a table is named; None for a table function, and a name that sqlglot made up."""
     identifiers = [
         table.args[key] for key in ("catalog", "db", "this") if table.args.get(key) is not None
     ]

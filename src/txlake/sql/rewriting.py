@@ -23,13 +23,17 @@ _QUERY_WORDS = words("SELECT WITH VALUES FROM TABLE")
 
 
 def apply_edits(source: SourceText, edits: Iterable[Edit]) -> SourceText:
-    """Return the text after edits, which don't overlap; positions still lead to the original."""
+    """Return the text after edits, given in any order, which don't overlap.
+
+    Positions still lead to the original.
+    """
     pieces: list[str] = []
     kept = list(source.edits)
     result: list[tuple[int, int, int, int]] = []
     position = shift = 0
 
     def keep_until(end: int) -> None:
+        """Move the earlier edits that end by then to the result."""
         while kept and kept[0][1] <= end:
             first, last, *original = kept.pop(0)
             result.append((first + shift, last + shift, original[0], original[1]))
@@ -111,9 +115,9 @@ def replace_piped_tables(source: SourceText) -> SourceText:
 
 
 def _string_value(cursor: Cursor) -> str | None:
-    """Read strings joined by `||` or `concat`.
+    """Parse strings joined by `||` or `concat`, and return their value.
 
-    None for an expression that Spark has to evaluate.
+    None, with the cursor anywhere, for an expression that Spark has to evaluate.
     """
     text = _string_operand(cursor)
     while text is not None and cursor.accept("||"):
@@ -123,6 +127,7 @@ def _string_value(cursor: Cursor) -> str | None:
 
 
 def _string_operand(cursor: Cursor) -> str | None:
+    """Parse a string, concat(...), or either in parentheses; None for anything else."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
     cursor.accept("CONCAT")
@@ -136,6 +141,10 @@ def _string_operand(cursor: Cursor) -> str | None:
 
 
 def _identifier_text(source: SourceText, token: Token, text: str, *, is_function: bool) -> str:
+    """Return the name that IDENTIFIER's text gives, quoted so that no part is a keyword.
+
+    Raises InvalidRequest, at `token`, for a text that is no name.
+    """
     name_source = replace(source, text=text, original=text, edits=())
     try:
         cursor = Cursor(name_source, tokenize(name_source))
@@ -165,6 +174,9 @@ def push_down_with(
     Args:
         tables: the tokens of the clause.
         statement: the tokens of the statement, closed by one of kind END.
+
+    Returns:
+        The rewritten text, and the statement's tokens in it.
 
     Raises:
         InvalidRequest: the clause has a syntax error.
@@ -203,6 +215,7 @@ def _defined_names(tables: Sequence[Token]) -> frozenset[str]:
 
 
 def _with_edits(statement: Sequence[Token], clause: str, names: frozenset[str]) -> Iterable[Edit]:
+    """Yield the edits that put the clause into each query that names one of its tables."""
     index = 0
     while index < len(statement):
         token = statement[index]

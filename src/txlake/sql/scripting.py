@@ -89,12 +89,14 @@ class _BlockParser:
         return token.upper
 
     def _accept(self, *expected: str) -> bool:
+        """Consume these words if they are next, all or none; return whether they were."""
         if not all(self._word(offset) == word for offset, word in enumerate(expected)):
             return False
         self.index += len(expected)
         return True
 
     def _expect(self, *expected: str) -> None:
+        """Consume these words. Raises InvalidRequest if they aren't next."""
         for word in expected:
             if not self._accept(word):
                 self._rest().fail(word)
@@ -122,6 +124,7 @@ class _BlockParser:
         self.index = self._end()
 
     def _until(self, stop: str, what: str) -> tuple[Token, ...]:
+        """Consume at least one token up to the word `stop`, and `stop`; return those before it."""
         cursor = self._rest()
         tokens = cursor.skip([stop])
         if not tokens:
@@ -136,7 +139,7 @@ class _BlockParser:
     # Blocks
 
     def block(self, label: str | None) -> Block:
-        """Parse `BEGIN [ATOMIC] ... END [label]`."""
+        """Parse BEGIN [[NOT] ATOMIC] ... END [label]."""
         opening = self._tokens[self.index]
         self._expect("BEGIN")
         _ = self._accept("ATOMIC") or self._accept("NOT", "ATOMIC")
@@ -150,6 +153,7 @@ class _BlockParser:
         self._rest().expect_end()
 
     def _expect_end(self, label: str | None, *kind: str) -> None:
+        """Consume END, these words, and the label if it is next. Raises InvalidRequest."""
         self._expect("END", *kind)
         if label is not None and self._word() == label.upper():
             self.index += 1
@@ -183,6 +187,10 @@ class _BlockParser:
         return self._tokens[self._end()].text == ";"
 
     def _step(self) -> tuple[Step, ...]:
+        """Parse one step without its `;`.
+
+        A nested block that no label, handler or variable needs gives its steps.
+        """
         label = None
         if self._word(1) == ":" and self._word(2) in _LABELLED:
             label = self._rest().name("a label")
@@ -224,6 +232,7 @@ class _BlockParser:
         return (self._plain_statement(),)
 
     def _plain_statement(self) -> Statement:
+        """Parse a statement up to the `;`. Raises InvalidRequest for a transaction statement."""
         cursor = self._rest()
         tokens = (*cursor.remaining(), cursor.last)
         statement = self._parse_statement(self._source, tokens)
@@ -238,6 +247,7 @@ class _BlockParser:
     # Branches and loops
 
     def _if(self, opening: Token) -> Conditional:
+        """Parse condition THEN steps [ELSEIF ...] [ELSE steps] END IF, after IF."""
         branches = []
         while True:
             condition = self._condition("THEN")
@@ -249,6 +259,10 @@ class _BlockParser:
         return Conditional(branches=tuple(branches), else_steps=else_steps)
 
     def _case(self, opening: Token) -> Conditional:
+        """Parse [value] WHEN ... THEN steps ... [ELSE steps] END CASE, after CASE.
+
+        With a value each condition compares it.
+        """
         subject = None
         if not self._accept("WHEN"):
             subject = self._condition("WHEN")
@@ -272,12 +286,14 @@ class _BlockParser:
         *,
         while_condition: SqlText | None = None,
     ) -> Loop:
+        """Parse the steps of a LOOP or WHILE, and END with the kind and label, after LOOP or DO."""
         with self._labelled(label, is_loop=True):
             steps = self._steps(["END"], opening)
         self._expect_end(label, kind)
         return Loop(steps=steps, label=label, while_condition=while_condition)
 
     def _repeat(self, label: str | None, opening: Token) -> Loop:
+        """Parse steps UNTIL condition END REPEAT [label], after REPEAT."""
         with self._labelled(label, is_loop=True):
             steps = self._steps(["UNTIL"], opening)
         self._expect("UNTIL")
@@ -288,6 +304,7 @@ class _BlockParser:
         return Loop(steps=steps, label=label, until_condition=until_condition)
 
     def _for(self, label: str | None, opening: Token) -> ForEach:
+        """Parse [variable AS] query DO steps END FOR [label], after FOR."""
         variable = None
         if self._word(1) == "AS" and (self._word(2) in QUERY_WORDS or self._word(2) == "("):
             variable = self._rest().name("a variable")
@@ -300,6 +317,10 @@ class _BlockParser:
 
     @contextmanager
     def _labelled(self, label: str | None, *, is_loop: bool) -> Iterator[None]:
+        """Keep a label as that of a block around what is parsed meanwhile.
+
+        Raises InvalidRequest if a block around has the same.
+        """
         if label is None:
             yield
             return
@@ -310,6 +331,10 @@ class _BlockParser:
         self._labels.pop()
 
     def _jump(self) -> Jump:
+        """Parse LEAVE label or ITERATE label.
+
+        Raises InvalidRequest for a label of no block around.
+        """
         with self._step_cursor() as cursor:
             kind = cursor.expect_any("LEAVE", "ITERATE")
             start = cursor.token
@@ -324,6 +349,7 @@ class _BlockParser:
     # Variables, errors
 
     def _declare(self) -> tuple[Step, ...]:
+        """Parse DECLARE of variables or conditions; a condition is kept and gives no step."""
         with self._step_cursor() as cursor:
             cursor.expect("DECLARE")
             names = cursor.comma_separated(lambda: cursor.name("a variable's name"))
@@ -342,11 +368,13 @@ class _BlockParser:
         return (DeclareVariable(names=names, data_type=kind, default=default),)
 
     def _sets_variable(self) -> bool:
+        """Return whether SET assigns a variable of the block, rather than a setting."""
         if self._word(1) in {"VAR", "VARIABLE", "("}:
             return True
         return self._word(2) == "=" and self._word(1) not in _SETTINGS
 
     def _set_variables(self) -> SetVariables:
+        """Parse SET [VAR[IABLE]] name = value, or SET ... (names) = (query)."""
         with self._step_cursor() as cursor:
             cursor.expect("SET")
             if cursor.ahead().text != "=":
@@ -364,6 +392,7 @@ class _BlockParser:
         return SetVariables(names, value)
 
     def _at_handler(self) -> bool:
+        """Return whether DECLARE { EXIT | CONTINUE } HANDLER is next."""
         return (
             self._word() == "DECLARE"
             and self._word(1) in {"EXIT", "CONTINUE"}
@@ -371,6 +400,7 @@ class _BlockParser:
         )
 
     def _handler(self) -> Handler:
+        """Parse DECLARE { EXIT | CONTINUE } HANDLER FOR state, ... step."""
         self._expect("DECLARE")
         exits = self._word() == "EXIT"
         self.index += 2
@@ -381,6 +411,10 @@ class _BlockParser:
         return Handler(exits=exits, states=tuple(states), steps=self._step())
 
     def _handled_state(self) -> str:
+        """Parse one state of a handler.
+
+        A name that was not declared as a condition stands for itself.
+        """
         if self._accept("NOT", "FOUND"):
             return "NOT FOUND"
         if self._accept("SQLEXCEPTION"):
@@ -396,6 +430,10 @@ class _BlockParser:
         return state
 
     def _signal(self) -> Signal:
+        """Parse SIGNAL { SQLSTATE 'state' | condition } [SET MESSAGE_TEXT = value], or RESIGNAL.
+
+        Raises InvalidRequest for a condition that wasn't declared.
+        """
         with self._step_cursor() as cursor:
             if cursor.accept("RESIGNAL"):
                 return Signal(state=None)
@@ -418,6 +456,7 @@ class _BlockParser:
 
 
 def _sqlstate(cursor: Cursor) -> str:
+    """Parse SQLSTATE [VALUE] 'state', and return the state in capitals."""
     cursor.expect("SQLSTATE")
     cursor.accept("VALUE")
     start = cursor.token
@@ -428,7 +467,7 @@ def _sqlstate(cursor: Cursor) -> str:
 
 
 def _value_query(source: SourceText, cursor: Cursor) -> SqlText:
-    """Read the rest of the step, an expression, as a one-row query."""
+    """Parse the rest of the step, an expression, as a one-row query."""
     tokens = cursor.skip()
     if not tokens:
         cursor.fail("a value")
@@ -436,6 +475,7 @@ def _value_query(source: SourceText, cursor: Cursor) -> SqlText:
 
 
 def _equality(subject: SqlText, value: SqlText) -> SqlText:
+    """Return the condition that two expressions are equal."""
     start = f"({subject.text}) = ("
     return SqlText(
         f"{start}{value.text})",

@@ -69,6 +69,10 @@ def find_session_functions(
 
 
 def _variable(source: SourceText, tokens: Sequence[Token], index: int) -> SessionFunction:
+    """Return the use of the variable `@@name` at an index.
+
+    Raises InvalidRequest for an unknown one.
+    """
     name = f"@@{tokens[index + 2].upper}"
     start = tokens[index].start
     if name not in VARIABLES:
@@ -80,6 +84,10 @@ def _variable(source: SourceText, tokens: Sequence[Token], index: int) -> Sessio
 
 
 def _function(source: SourceText, tokens: Sequence[Token], index: int) -> SessionFunction:
+    """Return the use of the function at an index.
+
+    Raises InvalidRequest for arguments that don't fit.
+    """
     token = tokens[index]
     signature = _FUNCTIONS[token.upper]
     arguments, last = _arguments(source, tokens, index + 1)
@@ -107,7 +115,10 @@ def _function(source: SourceText, tokens: Sequence[Token], index: int) -> Sessio
 def _arguments(
     source: SourceText, tokens: Sequence[Token], opening: int
 ) -> tuple[list[Sequence[Token]], int]:
-    """Return the tokens of each argument, and the index of the closing parenthesis."""
+    """Return the tokens of each argument, and the index of the closing parenthesis.
+
+    Raises InvalidRequest for a missing argument or parenthesis.
+    """
     parts: list[Sequence[Token]] = []
     depth, first = 0, opening + 1
     for index in range(opening, len(tokens)):

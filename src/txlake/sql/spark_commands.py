@@ -8,9 +8,10 @@ from txlake.sql.statements import RefreshTable, SparkCommand, SqlText
 
 
 def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
-    """Return the whole statement for Spark.
+    """Return the whole statement for Spark, and consume the rest of it.
 
-    With `query` the cursor is at the query that ends it.
+    With `query` the cursor is at the query that ends it, whose tables become the command's
+    references.
     """
     first = cursor.first
     if not query:
@@ -23,7 +24,7 @@ def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
 
 
 def explain(cursor: Cursor) -> SparkCommand:
-    """EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] query"""
+    """Parse EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] query."""
     cursor.expect("EXPLAIN")
     cursor.accept_any("EXTENDED", "CODEGEN", "COST", "FORMATTED")
     if cursor.at_any("INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"):
@@ -32,7 +33,10 @@ def explain(cursor: Cursor) -> SparkCommand:
 
 
 def cache(cursor: Cursor) -> SparkCommand | RefreshTable:
-    """CACHE [LAZY] TABLE name [OPTIONS (...)] [AS query]"""
+    """Parse CACHE [LAZY] TABLE name [OPTIONS (...)] [[AS] query].
+
+    Return RefreshTable without a query.
+    """
     cursor.expect("CACHE")
     cursor.accept("LAZY")
     cursor.expect("TABLE")
@@ -48,7 +52,7 @@ def cache(cursor: Cursor) -> SparkCommand | RefreshTable:
 
 
 def uncache(cursor: Cursor) -> RefreshTable:
-    """UNCACHE TABLE [IF EXISTS] name"""
+    """Parse UNCACHE TABLE [IF EXISTS] name."""
     cursor.expect("UNCACHE")
     cursor.expect("TABLE")
     if_exists = cursor.accept("IF", "EXISTS")

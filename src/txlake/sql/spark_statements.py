@@ -39,9 +39,10 @@ class SparkStatement:
 def parse_spark_statement(
     text: str, args: Arguments | None = None, rules: TextRules = DEFAULT_RULES
 ) -> SparkStatement | None:
-    """Parse a statement on Spark's own tables; None for any other statement.
+    """Parse CREATE TABLE or INSERT OVERWRITE DIRECTORY as a statement for Spark.
 
-    Raises InvalidRequest for parameters without a value, and for a query with a syntax error.
+    None for any other statement. Raises InvalidRequest for parameters without a value, and for a
+    query with a syntax error.
     """
     source = resolve_identifiers(bind(text, args, rules))
     tokens = tokenize(source)
@@ -59,6 +60,7 @@ def parse_spark_statement(
 
 
 def _create(cursor: Cursor) -> SparkStatement | None:
+    """Parse [OR REPLACE] [EXTERNAL] TABLE t ..., after CREATE; None if TABLE isn't next."""
     cursor.accept("OR", "REPLACE")
     cursor.accept("EXTERNAL")
     if not cursor.accept("TABLE"):
@@ -94,7 +96,7 @@ def _skip_to_query(cursor: Cursor) -> bool:
 
 
 def _command(cursor: Cursor) -> SparkCommand:
-    """Return the statement, whose query begins at the cursor or after it."""
+    """Return the statement, whose query begins at the cursor or after it, and consume the rest."""
     if not cursor.at_end and not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.skip(QUERY_WORDS)
     start, source = cursor.first.start, cursor.source
@@ -109,9 +111,10 @@ def _between(source: SourceText, start: int, end: int) -> str:
 
 
 def insert_into_spark(text: str, statement: Insert) -> SparkCommand | None:
-    """Return an INSERT into a table of Spark's own for Spark; None for an INSERT without a query.
+    """Return an INSERT into a table of Spark's own as a command for Spark.
 
-    `text`: the statement's text, parameters bound.
+    None for an INSERT without a query, or with something after it. `text` is the statement's text,
+    parameters bound.
     """
     if not isinstance(statement.source, Query):
         return None
@@ -127,7 +130,8 @@ def possible_table_names(
 ) -> tuple[TableName, ...]:
     """Return the possible names of tables in a text that the lake's SQL can't parse.
 
-    Raises InvalidRequest as `markers.bind`, and for a text that can't be split into tokens.
+    Each name is there once, in the order of the text. Raises InvalidRequest as `markers.bind`, for
+    a text that can't be split into tokens, and for a name that ends in a dot.
     """
     source = resolve_identifiers(bind(text, args, rules))
     cursor = Cursor(source, tokenize(source))

@@ -35,6 +35,7 @@ def string_value(tokens: Sequence[Token]) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
+    r"""Return the character of an escape sequence; `\%` and `\_` keep their backslash for LIKE."""
     short, long, octal, single = match.groups()
     if short is not None or long is not None:
         return chr(int(short or long, 16))

@@ -43,6 +43,7 @@ def find_table_changes(source: SourceText, tokens: Sequence[Token]) -> list[Tabl
 
 
 def _call(source: SourceText, tokens: Sequence[Token], index: int) -> TableChangesCall:
+    """Parse the call whose name is at `index`."""
     end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
     cursor = Cursor(source, (*tokens[index + 1 :], end))
     cursor.expect("(")
@@ -57,6 +58,7 @@ def _call(source: SourceText, tokens: Sequence[Token], index: int) -> TableChang
 
 
 def _table(cursor: Cursor, *, by_path: bool) -> Table:
+    """Parse a table's name as a string or as it is, or with `by_path` a location as a string."""
     token = cursor.token
     if token.kind is not Kind.STRING:
         return cursor.table("the name of a table as a string, 'sales.orders'")
@@ -70,6 +72,7 @@ def _table(cursor: Cursor, *, by_path: bool) -> Table:
 
 
 def _time_travel(source: SourceText, cursor: Cursor) -> TimeTravel:
+    """Parse a version or a timestamp, a constant, up to a comma or the closing parenthesis."""
     tokens = cursor.skip(comma=True)
     if not tokens:
         cursor.fail(_MOMENT)

@@ -148,13 +148,14 @@ def tokenize(source: SourceText) -> tuple[Token, ...]:
 
 
 def describe(token: Token) -> str:
-    """Return the name of a token in messages."""
+    """Return the name of a token in messages, at most 40 characters of its text."""
     if token.kind is Kind.END:
         return "the end of the statement"
     return repr(token.text if len(token.text) <= 40 else token.text[:37] + "...")
 
 
 def _converted(text: str, token: SqlglotToken) -> list[Token]:
+    """Return sqlglot's token as ours; one with several words gives one for each."""
     start, end = token.start, token.end + 1
     piece = text[start:end]
     if token.token_type is TokenType.IDENTIFIER:
@@ -183,6 +184,10 @@ def _converted(text: str, token: SqlglotToken) -> list[Token]:
 
 
 def _unclosed_position(text: str) -> int:
+    """Return the position of the first quote or comment that is never closed.
+
+    The last position of the text if there is none.
+    """
     position = 0
     while True:
         opening = _OPENING.search(text, position)

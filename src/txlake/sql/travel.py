@@ -55,9 +55,10 @@ def find_clauses(source: SourceText, tokens: Sequence[Token]) -> list[Clause]:
 def parse_clause(
     source: SourceText, tokens: Sequence[Token], index: int
 ) -> tuple[TimeTravel, int] | None:
-    """Parse `[FOR] { VERSION | TIMESTAMP } AS OF ...` at `index`.
+    """Parse [FOR] { VERSION | TIMESTAMP } AS OF moment at `index`.
 
-    Return it and the index after it.
+    Return it and the index after it; None if no such clause is there. Raises InvalidRequest for an
+    invalid moment.
     """
     start = index
     if _upper(tokens, index) == "FOR":
@@ -96,6 +97,7 @@ def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
 
 
 def _clause(source: SourceText, tokens: Sequence[Token], index: int) -> Clause | None:
+    """Return the clause or suffix at `index`; None where the token before it is no table's name."""
     name = tokens[index - 1]
     if name.kind is not Kind.QUOTED and (
         name.kind is not Kind.WORD or name.upper in _NOT_TABLE_NAMES
@@ -112,6 +114,9 @@ def _clause(source: SourceText, tokens: Sequence[Token], index: int) -> Clause |
 
 
 def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
+    """Return the suffix `@v3` or `@20260101000000000` at `index`, joined to the name; None without
+    one.
+    """
     if tokens[index].text != "@" or index + 1 >= len(tokens):
         return None
     name, sign, moment = tokens[index - 1], tokens[index], tokens[index + 1]
@@ -124,6 +129,9 @@ def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
 
 
 def _time_travel(version: str | None, digits: str) -> TimeTravel:
+    """Return the version, or the timestamp of 17 digits (yyyyMMddHHmmssSSS), exactly one of which
+    is given.
+    """
     if version is not None:
         return TimeTravel(version=int(version))
     day = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
@@ -167,6 +175,9 @@ def _expression_end(tokens: Sequence[Token], index: int) -> int:
 
 
 def _upper(tokens: Sequence[Token], index: int) -> str | None:
+    """Return the word at an index, in capitals; None for another kind of token, and beyond the
+    last.
+    """
     if index >= len(tokens) or tokens[index].kind is not Kind.WORD:
         return None
     return tokens[index].upper

@@ -23,7 +23,7 @@ from txlake.sql.tokens import Kind
 
 
 def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
-    """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] [clauses] AS query"""
+    """Parse VIEW [IF NOT EXISTS] name [(columns)] [clauses] AS query, after CREATE [OR REPLACE]."""
     cursor.expect("VIEW")
     mode: Literal["create", "or_replace", "if_not_exists"] = "create"
     if or_replace:
@@ -51,7 +51,10 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
 
 
 def create_temporary(cursor: Cursor) -> Statement:
-    """CREATE [OR REPLACE] [GLOBAL] TEMPORARY { VIEW | FUNCTION }; the cursor is after REPLACE"""
+    """Parse [GLOBAL] { TEMP | TEMPORARY } { VIEW | FUNCTION } ..., after CREATE [OR REPLACE].
+
+    A function, and a view of files, are commands for Spark.
+    """
     start = cursor.mark
     cursor.accept("GLOBAL")
     cursor.expect_any("TEMP", "TEMPORARY")
@@ -93,7 +96,7 @@ def create_temporary(cursor: Cursor) -> Statement:
 
 
 def alter_view(cursor: Cursor) -> AlterView | AlterViewSchema | RenameView:
-    """ALTER VIEW name { AS query | RENAME TO other | WITH SCHEMA mode }"""
+    """Parse VIEW name { AS query | RENAME TO other | WITH SCHEMA mode }, after ALTER."""
     cursor.expect("VIEW")
     view = view_name(cursor)
     if cursor.accept("RENAME", "TO"):
@@ -110,7 +113,7 @@ def alter_view(cursor: Cursor) -> AlterView | AlterViewSchema | RenameView:
 
 
 def drop_view(cursor: Cursor) -> DropView:
-    """DROP VIEW [IF EXISTS] name"""
+    """Parse VIEW [IF EXISTS] name, after DROP."""
     start = cursor.mark
     cursor.expect("VIEW")
     if_exists = cursor.accept("IF", "EXISTS")
@@ -121,7 +124,7 @@ def drop_view(cursor: Cursor) -> DropView:
 
 
 def view_name(cursor: Cursor) -> TableName:
-    """Read a view's name, of one or two parts."""
+    """Parse a view's name. Raises InvalidRequest for a location."""
     start = cursor.token
     name = cursor.table("the view's name")
     if not isinstance(name, TableName):
@@ -130,12 +133,13 @@ def view_name(cursor: Cursor) -> TableName:
 
 
 def _columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
-    """Read `(name [COMMENT 'text'], ...)`."""
+    """Parse [(name [COMMENT 'text'], ...)]; () without columns."""
     if not cursor.at("("):
         return ()
     names: set[str] = set()
 
     def column() -> tuple[str, str | None]:
+        """Parse name [COMMENT 'text']."""
         start = cursor.token
         name = cursor.name("a column")
         if name.lower() in names:
@@ -149,6 +153,10 @@ def _columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
 def _clauses(
     cursor: Cursor,
 ) -> tuple[str | None, tuple[tuple[str, str], ...], SchemaMode | None]:
+    """Parse [COMMENT 'text'] [TBLPROPERTIES (...)] [WITH SCHEMA mode], in any order.
+
+    Return the three, None or () for one that isn't there.
+    """
     comment: str | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     mode: SchemaMode | None = None
@@ -164,7 +172,7 @@ def _clauses(
 
 
 def _schema_mode(cursor: Cursor) -> SchemaMode:
-    """WITH SCHEMA { BINDING | COMPENSATION | [TYPE] EVOLUTION }"""
+    """Parse WITH SCHEMA { BINDING | COMPENSATION | [TYPE] EVOLUTION }."""
     cursor.expect("WITH", "SCHEMA")
     if cursor.accept("TYPE", "EVOLUTION"):
         return "type evolution"
@@ -178,6 +186,7 @@ def _schema_mode(cursor: Cursor) -> SchemaMode:
 
 
 def _query(cursor: Cursor) -> SqlText:
+    """Parse the rest of the statement as a query, after AS."""
     if cursor.token.kind is Kind.END:
         cursor.fail("a query")
     return rest_query(cursor)

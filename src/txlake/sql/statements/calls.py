@@ -118,6 +118,7 @@ class _OpenParenthesis:
         self.argument = []
 
     def close(self) -> Call:
+        """End the last argument and return the call, which has to have a name."""
         assert self.name is not None
         self.next_argument()
         return Call(self.name, self.before, tuple(self.numbers), self.is_word)
@@ -192,10 +193,10 @@ def served_text_problem(text: str) -> str | None:
 
 
 def served_expression_problem(text: str) -> str | None:
-    """Return why a served expression isn't evaluated; stricter than `served_text_problem`.
+    """Return why a served expression isn't evaluated; None where it may be.
 
-    In an expression a name before a parenthesis is a function, except for a subquery's column list,
-    so each has to be one of Spark's pure functions.
+    Stricter than `served_text_problem`: in an expression a name before a parenthesis is a function,
+    except for a subquery's column list, so each has to be one of Spark's pure functions.
     """
     reason = served_text_problem(text)
     if reason is not None:
@@ -214,6 +215,10 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _each_token(text: str) -> Iterator[_Token]:
+    """Yield the tokens as Spark's lexer splits them.
+
+    Raises InvalidRequest where that isn't certain.
+    """
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -236,6 +241,7 @@ def _each_token(text: str) -> Iterator[_Token]:
 
 
 def _unclear_text(text: str, position: int) -> InvalidRequest:
+    """Return the error for a text that can't be split into tokens at a position."""
     return InvalidRequest(
         f"{text[position : position + 20]!r} isn't understood, so that it can't be known which "
         "functions the text calls"
@@ -268,7 +274,10 @@ def _calls(tokens: Sequence[_Token]) -> list[Call]:
 
 
 def _callee(tokens: Sequence[_Token], opening: int) -> tuple[str | None, str, bool]:
-    """Return the name before a parenthesis, the token before that, and whether it is one word."""
+    """Return the name before a parenthesis, the token before that, and whether it is one word.
+
+    The name is None where it is no call.
+    """
     place = opening - 1
     if place < 0 or tokens[place].kind not in _NAMES:
         return None, "", False

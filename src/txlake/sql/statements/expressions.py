@@ -132,17 +132,22 @@ class SqlText:
         )
 
     def with_session_values(self, value: Callable[[SessionFunction], Sequence[str]]) -> SqlText:
-        """Return the text with session functions replaced by `value`'s pieces (see `edits`)."""
+        """Return the text with its session functions replaced by values; it has none left.
+
+        `value` returns the pieces of a use, as `SessionFunction.edits` takes them.
+        """
         edits = sorted(
             edit for function in self.session_functions for edit in function.edits(value(function))
         )
 
         def shifted(position: int) -> int:
+            """Return a position of the old text in the new one."""
             return position + sum(
                 len(new) - end + start for start, end, new in edits if end <= position
             )
 
         def moved(reference: Reference) -> Reference:
+            """Return the reference with its positions in the new text."""
             return replace(
                 reference,
                 start=shifted(reference.start),
@@ -244,7 +249,7 @@ class NativeColumn:
 
 
 def condition_text(expression: SqlText | NativeColumn) -> str:
-    """Return a condition as written, for messages and history."""
+    """Return a condition as text, for messages and history: SQL as written, else PySpark's text."""
     return expression.text if isinstance(expression, SqlText) else str(expression.column)
 
 

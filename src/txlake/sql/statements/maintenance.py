@@ -11,7 +11,7 @@ from txlake.sql.statements.names import Table, TableName, TimeTravel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimize:
-    """OPTIMIZE [FULL] t [WHERE partitions] [ZORDER BY columns]."""
+    """OPTIMIZE t [FULL] [WHERE partitions] [ZORDER BY columns]."""
 
     table: Table
     where: Expression | None = None

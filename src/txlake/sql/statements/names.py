@@ -78,7 +78,11 @@ class ChangeRange:
 
 
 def quoted(part: str, *, always: bool = False) -> str:
-    """Return one part of a name as SQL text, in backquotes where needed or `always`."""
+    """Return one part of a name as SQL text: in backquotes unless it is a plain word, or with
+    `always`.
+
+    A keyword counts as a plain word.
+    """
     if not always and _PLAIN_NAME.fullmatch(part):
         return part
     return "`" + part.replace("`", "``") + "`"
@@ -115,6 +119,10 @@ def is_place(text: str) -> bool:
 
 
 def _quoted_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a name, in backquotes or plain.
+
+    Raises InvalidRequest if the text is no name.
+    """
     parts: list[str] = []
     position = 0
     pattern = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.\s]+))\s*(\.|$)")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def steps_of(part: object) -> Iterator[object]:
-    """Yield the steps, branches and handlers of a block, nested blocks included."""
+    """Yield the steps, branches and handlers of a block, each before those inside it."""
     if isinstance(part, tuple):
         for step in part:
             yield step

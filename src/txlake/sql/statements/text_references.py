@@ -10,7 +10,10 @@ from txlake.sql.statements.expressions import Reference, SqlText
 
 
 def references_of(part: object) -> Iterator[Reference]:
-    """Yield the references of the texts in a statement or a part of it, except BEGIN ATOMIC's."""
+    """Yield the references of the texts in a statement or a part of it, in order.
+
+    Nothing for BEGIN ATOMIC, whose steps are statements of their own.
+    """
     if isinstance(part, SqlText):
         yield from part.references
     elif isinstance(part, Atomic):

@@ -11,10 +11,12 @@ from txlake.sql.statements import Assignment, Default, Expression
 def resolve_assignments(
     work: LocalTable, assignments: tuple[Assignment, ...], alias: str | None
 ) -> Assigned:
-    """Return the assignments by column, each with its path inside the column.
+    """Return the assigned values by column, in the table's spelling, each with the rest of its
+    path.
 
-    Raises InvalidRequest for an unknown column, a path into something that isn't a struct, and a
-    column that is assigned twice.
+    The rest is () for a whole column. `alias` qualifies the table's columns, as its name does.
+    Raises InvalidRequest for an unknown column, a path into something that isn't a struct, DEFAULT
+    for a field of a struct, and a path that is assigned twice, or together with a part of it.
     """
     schema = work.snapshot.schema
     resolved: Assigned = {}
@@ -46,7 +48,11 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def column_path(work: LocalTable, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
-    """Return the path without a leading alias or name of the table."""
+    """Return the path without a leading alias or name of the table.
+
+    A path that is no column without its first part stays whole if that part names a column. The
+    path needn't exist, and keeps its spelling.
+    """
     fold = str if work.rules.case_sensitive else str.lower
     names = {fold(name) for name in (alias, work.name) if name is not None}
     schema = work.snapshot.schema

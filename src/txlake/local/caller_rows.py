@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
 
 def as_arrow(frame: object) -> pa.Table | None:
-    """Return the rows of a pandas, pyarrow or polars frame; None for any other object."""
+    """Return the rows of a pandas, pyarrow or polars frame; None for any other object.
+
+    Types become plain ones (`_plain_type`). A lazy polars frame and a RecordBatchReader are read to
+    their ends. Raises InvalidRequest for rows that Arrow can't hold.
+    """
     if isinstance(frame, pa.Table):
         return _to_plain_types(frame)
     if isinstance(frame, pa.RecordBatch):
@@ -59,6 +63,7 @@ def as_arrow(frame: object) -> pa.Table | None:
 
 
 def _polars_to_arrow(frame: polars.DataFrame) -> pa.Table:
+    """Return the frame as an Arrow table. Raises TypeError for a column of Python objects."""
     import polars
 
     for name, data_type in frame.schema.items():
@@ -70,9 +75,10 @@ def _polars_to_arrow(frame: polars.DataFrame) -> pa.Table:
 
 
 def _convert(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.Table:
-    """Convert to Arrow.
+    """Return the result of `convert`, a conversion to Arrow.
 
-    Raises InvalidRequest for Arrow's and Python's errors of conversion, and for `refusals`.
+    Raises InvalidRequest for ArrowException, OverflowError, TypeError, ValueError and `refusals`;
+    other errors pass.
     """
     try:
         return convert()
@@ -86,7 +92,9 @@ def _convert(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.
 
 
 def _to_plain_types(table: pa.Table) -> pa.Table:
-    """Return the table without dictionaries, views and large offsets, times in microseconds."""
+    """Return the table with each column cast to its `_plain_type`. Raises InvalidRequest for a
+    value that the plain type can't hold.
+    """
     schema = pa.schema(
         [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
     )
@@ -96,7 +104,11 @@ def _to_plain_types(table: pa.Table) -> pa.Table:
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns in other types; nothing is lost but fractions of a microsecond."""
+    """Return the columns in the schema's types, by position. Nothing is lost but fractions of a
+    microsecond.
+
+    Raises ArrowInvalid for a value that doesn't fit otherwise.
+    """
     columns = [
         pc.cast(column, options=pc.CastOptions(item.type, allow_time_truncate=True))
         for column, item in zip(table.columns, schema, strict=True)
@@ -105,6 +117,13 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type in which Delta and Spark know the values, also inside lists, structs and
+    maps.
+
+    Dictionaries become their values' type, views and large or fixed-size forms the usual ones,
+    date64 date32, small unsigned integers a wider signed one, half floats floats. Timestamps become
+    microseconds, in UTC if they have a zone. Any other type stays, uint64 and time of day too.
+    """
     t = pa.types
     if t.is_dictionary(data_type):
         return _plain_type(data_type.value_type)
@@ -139,9 +158,12 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
-    """Return the table's columns from the rows' columns of the same names, missing ones null.
+    """Return the table's columns, all and in its order, from the rows' columns of the same names.
 
-    None where Spark must do it. Raises InvalidRequest as `spark.rows.by_name` does.
+    Missing columns are null. Returns None where Spark must do it: the table has rules
+    (`has_rules`), the rows have an unknown column or two of one name, or a conversion isn't exact
+    in Arrow. Raises InvalidRequest for a NOT NULL column without values or with a null, and for a
+    type that the column can't store.
     """
     if has_rules(snapshot):
         return None
@@ -173,7 +195,9 @@ def fit_column(
 ) -> pa.ChunkedArray | None:
     """Return the values as the column stores them; None where Spark must do it.
 
-    Raises InvalidRequest for a type that can't be stored there.
+    None means that the type is only cast (`reads_text`, `is_converted`), or that a value isn't
+    exact in the column's type. Nulls aren't checked. Raises InvalidRequest for a type that can't be
+    stored there.
     """
     if reads_text(source.type, target.type) or is_converted(source.type, target.type):
         return None
@@ -191,6 +215,9 @@ def fit_column(
 def _convert_exactly(
     column: pa.ChunkedArray, source: Field, target: Field
 ) -> pa.ChunkedArray | None:
+    """Return the values in the target's Arrow type; None where Arrow and Spark differ or a value
+    doesn't fit, and for nested types that aren't the same.
+    """
     target_type = to_arrow_type(target.type)
     if same_type(source.type, target.type):
         return column if column.type.equals(target_type) else column.cast(target_type)
@@ -205,6 +232,7 @@ def _convert_exactly(
 
 
 def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest, naming the row, if a NOT NULL column has a null at the top level."""
     if item.nullable or column.null_count == 0:
         return
     place = pc.index(column.is_null(), True).as_py()
@@ -217,9 +245,12 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
 def values_table(
     values: Values, names: Sequence[str], zone: Callable[[], TimeZone]
 ) -> tuple[pa.Table, frozenset[tuple[int, str]]]:
-    """Return constants as columns of these names, and the cells (row, column) that are DEFAULT.
+    """Return constants as columns of these names, and the cells (row from 0, column) that are
+    DEFAULT.
 
-    `zone`: returns the time zone of timestamps without one.
+    Such cells are null in the table. `zone` returns the time zone of timestamps without one, and is
+    called only if there are some. Raises InvalidRequest for a number that no integer or decimal
+    type holds, and for a time that `zone()` puts beyond Spark's range.
     """
     arrays = []
     defaults: set[tuple[int, str]] = set()
@@ -236,6 +267,12 @@ def values_table(
 
 
 def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa.Array:
+    """Return one column's constants as an array of the narrowest type that Spark would give all of
+    them.
+
+    Integers become int or bigint; with decimals they become a decimal, with floats doubles. Times
+    are read in `zone()` if they need one. Without a value that isn't NULL the type is null.
+    """
     types = {type(cell) for cell in cells if cell is not None}
     if types <= {int} and types:
         small = all(cell is None or -(2**31) <= cell < 2**31 for cell in cells)  # type: ignore[operator]
@@ -264,7 +301,11 @@ def _checked_array(cells: Sequence[object], data_type: pa.DataType, name: str) -
 
 
 def _times(cells: list[Constant], zone: Callable[[], TimeZone]) -> pa.Array:
-    """Return instants, or wall times; all cells are of one kind."""
+    """Return timestamps in UTC, or without a zone if the cells are wall times; all cells are of one
+    kind.
+
+    Raises InvalidRequest for a time that `zone()` puts beyond Spark's range.
+    """
     local_times = [cell for cell in cells if isinstance(cell, LocalTime)]
     instants = iter(
         zone().instants([micros_of(time.wall) for time in local_times]) if local_times else ()
@@ -293,8 +334,8 @@ def _times(cells: list[Constant], zone: Callable[[], TimeZone]) -> pa.Array:
 def schema_of(table: pa.Table) -> Struct:
     """Return the Delta schema for rows that create a table.
 
-    Columns are nullable unless Arrow says otherwise. Raises InvalidRequest naming a column whose
-    type Delta lacks.
+    Columns are nullable unless Arrow says otherwise. Raises InvalidRequest naming the first column
+    whose type Delta lacks.
     """
     for item in table.schema:
         try:

@@ -82,11 +82,13 @@ def find_candidates(
     rows_max: int,
     group_bytes_max: int | None = None,
 ) -> Candidates:
-    """Return the live rows of the files for which the predicate may hold.
+    """Return the live rows of the files for which the predicate may hold, by the files' ordinals.
 
-    Raises Declined if more than `rows_max` may match, if their row groups exceed `group_bytes_max`
-    in memory, if the predicate has no condition on a column that the driver can compare, and if a
-    file is large or might be read in another way than by Spark.
+    `predicate` is bound; its opaque parts are taken as possibly true. Raises Declined if more than
+    `rows_max` may match, if more than 24 million rows have to be read, if the row groups with
+    matches exceed `group_bytes_max` uncompressed, if the predicate has no condition on a column
+    that the driver can compare, if there are more than 64 files or one on another machine, and if a
+    file might be read in another way than by Spark.
     """
     snapshot = work.snapshot
     known = And(tuple(part for part in conjuncts(predicate) if not isinstance(part, Opaque)))
@@ -110,7 +112,9 @@ def find_candidates(
 
 
 def _files_to_read(work: LocalTable, files: pa.Table) -> list[Add]:
-    """Return the files. Raises Declined if they are many, or not on this machine."""
+    """Return the files, their partition values in the session's zone. Raises Declined if there are
+    more than 64, or one isn't on this machine.
+    """
     if files.num_rows > _FILES_MAX:
         raise Declined(f"there are {files.num_rows} files, more than {_FILES_MAX}")
     adds = adds_of(work.in_zone(files))
@@ -120,14 +124,14 @@ def _files_to_read(work: LocalTable, files: pa.Table) -> list[Add]:
 
 
 def threads_for(files: pa.Table) -> int:
-    """Return how many threads read these files."""
+    """Return how many threads read these files: at most 8, and at least 1."""
     count: int = files.num_rows
     return max(1, min(_THREADS_MAX, os.cpu_count() or 1, count))
 
 
 @dataclass(slots=True)
 class _Search:
-    """A search over several files, possibly in parallel, with what all files have added up to."""
+    """A search over several files, possibly in parallel, with the sums over all files."""
 
     work: LocalTable
     predicate: Predicate
@@ -145,9 +149,11 @@ class _Search:
         self.certain = not has_opaque(self.predicate)
 
     def of(self, add: Add) -> np.ndarray:
-        """Return the positions in one file.
+        """Return the ascending positions of live rows in one file that may match.
 
-        Raises Declined when all files together exceed a limit.
+        Clears `certain` if the predicate isn't certainly true for one of them. Raises Declined when
+        all files together exceed a limit, and one of UNREADABLE for a file that Spark might read
+        otherwise.
         """
         snapshot = self.work.snapshot
         deleted = deleted_rows(self.work, add)
@@ -171,6 +177,7 @@ class _Search:
         return np.concatenate(parts)
 
     def _add_up(self, rows: int, matches: int, group_bytes: int) -> None:
+        """Add to the sums over all files. Raises Declined when one exceeds its limit."""
         with self._lock:
             self._rows_read += rows
             self._count += matches
@@ -183,10 +190,12 @@ class _Search:
 def live_values(
     work: LocalTable, files: pa.Table, items: Sequence[Field], possible: Predicate
 ) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
-    """Yield for each file an iterator over its live rows: positions, and values of the columns.
+    """Yield for each file, in order, an iterator over its live rows: positions, and the columns
+    `items`.
 
-    Row groups in which the bound predicate can't be true may be left out, and so may single rows.
-    Raises Declined, or one of UNREADABLE, where the result might differ from Spark's.
+    The rows have the table's partition columns too. Row groups in which the bound predicate can't
+    be true may be left out. The inner iterators may be read in parallel. Both kinds raise Declined,
+    or one of UNREADABLE, where the result might differ from Spark's.
     """
     snapshot = work.snapshot
     names = {name.lower() for name in snapshot.partition_columns}
@@ -201,6 +210,11 @@ def live_values(
 def _live_in(
     work: LocalTable, add: Add, items: Sequence[Field], known: Predicate
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    """Yield one file's live rows in batches: ascending positions, and the columns, partition
+    columns too.
+
+    A batch may be empty. Raises one of UNREADABLE.
+    """
     deleted = deleted_rows(work, add)
     for _, start, rows in _read(work, add, items, known=known):
         places = np.arange(start, start + rows.num_rows)
@@ -217,10 +231,12 @@ def arrow_rows_at(
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
 ) -> pa.Table:
-    """Return the rows at these positions, with the columns of `LocalTable.scan`.
+    """Return the rows at these positions, by file ordinal, with the columns of `LocalTable.scan`.
 
-    They include the positions. Raises Declined as `find_candidates`, and if the rows exceed
-    `bytes_max`.
+    They are the table's columns by logical name, then those of `extra_names`. The rows come by
+    file, in the order of their positions. Raises Declined if the table has nested, CHAR or void
+    columns, if a file might be read otherwise by Spark, and if the rows exceed `bytes_max` (64 MiB
+    by default).
     """
     snapshot = work.snapshot
     data = data_fields(snapshot)
@@ -262,13 +278,16 @@ class _ByteBudget:
 
 
 def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
+    """Return no rows, with the table's columns and the other `names` as bigint."""
     fields = [(item.name, to_arrow_type(item.type)) for item in snapshot.schema]
     fields += [(name, pa.int64()) for name in names[len(fields) :]]
     return pa.schema(fields).empty_table()
 
 
 def extra_names(work: LocalTable) -> list[str]:
-    """Return the control columns of candidate rows."""
+    """Return the names of the control columns of candidate rows: file ordinal, position, and for
+    row tracking the row's id and commit version.
+    """
     return [FILE, ROW, ROW_ID, ROW_VERSION] if work.tracks_rows else [FILE, ROW]
 
 
@@ -280,6 +299,11 @@ def _rows_of_file(
     names: list[str],
     budget: _ByteBudget,
 ) -> pa.Table:
+    """Return the rows at ascending positions of one file, with the columns `names`.
+
+    Row ids and versions that the file doesn't store are derived from the add action. Raises
+    Declined when the budget is exceeded, and one of UNREADABLE.
+    """
     snapshot = work.snapshot
     properties = snapshot.properties
     tracked = {
@@ -329,7 +353,10 @@ def is_local(work: LocalTable, add: Add) -> bool:
 
 
 def deleted_rows(work: LocalTable, add: Add) -> np.ndarray:
-    """Return the positions of a file's deleted rows, in ascending order."""
+    """Return the positions of a file's deleted rows, in ascending order.
+
+    Raises CorruptTable and InvalidRequest as `load_vector`.
+    """
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
     return as_array(load_vector(work.store, add.deletion_vector, work.external_vectors)).astype(
@@ -338,7 +365,7 @@ def deleted_rows(work: LocalTable, add: Add) -> np.ndarray:
 
 
 def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
-    """Return the rows with the partition columns, which are constant in a file."""
+    """Return the rows with the partition columns appended, which are constant in a file."""
     for name in snapshot.partition_columns:
         item = snapshot.schema.find(name)
         assert item is not None
@@ -356,11 +383,11 @@ def _read(
     positions: np.ndarray | None = None,
     known: Predicate | None = None,
 ) -> Iterator[tuple[pq.RowGroupMetaData, int, pa.Table]]:
-    """Yield the columns by logical name in batches: row group, first position, rows.
+    """Yield the columns by logical name in batches: row group, first position in the file, rows.
 
-    With `positions`, ascending, row groups and batches without one are left out. With `known`, row
-    groups in which that predicate can't be true are left out. Raises ValueError where Spark might
-    read other values.
+    With `positions`, ascending, row groups without one are left out, and so are a row group's
+    batches after its last one. With `known`, row groups in which that predicate can't be true are
+    left out. Raises one of UNREADABLE; ValueError where Spark might read other values.
     """
     with open_file(_url_of(work, add), work.storage_options) as source:
         file = open_parquet(source)
@@ -390,7 +417,8 @@ def _groups(
 ) -> Sequence[bool]:
     """Return for each row group whether its statistics allow a row that meets the predicate.
 
-    Only statistics of integer columns count: no writer truncates them or orders them differently.
+    Only statistics of top-level integer columns count: no writer truncates them or orders them
+    differently.
     """
     metadata = file.metadata
     groups = [metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -407,7 +435,7 @@ def _groups(
 
 
 def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
-    """Return the bounds of a column in a row group; None where they are unknown."""
+    """Return the least and greatest value of an integer column in a row group; None if unknown."""
     statistics = chunk.statistics
     if statistics is None or not statistics.has_min_max:
         return None
@@ -416,7 +444,11 @@ def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
 
 
 def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
-    """Find the columns in the file. Raises ValueError where Spark might read other values."""
+    """Find the columns in the file; a missing one is null.
+
+    Raises ValueError where Spark might read other values: a type that isn't exactly the table's,
+    INT96 times, or names that are doubled or in other letter case.
+    """
     schema = pa.schema([parquet_field(item) for item in items])
     columns = Columns(schema, by_id=by_id, exact=True)
     columns.find(file)

@@ -11,7 +11,9 @@ _BOUNDED = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 def length_of(item: Field) -> int | None:
-    """Return the maximum length of a CHAR or VARCHAR column; None for any other column."""
+    """Return the maximum length in characters of a CHAR or VARCHAR column; None for any other
+    column.
+    """
     bound = _bound(declared_type(item))
     return None if bound is None else bound[1]
 
@@ -22,13 +24,15 @@ def is_bounded(item: Field) -> bool:
 
 
 def is_padded(item: Field) -> bool:
-    """Return whether the column is a CHAR."""
+    """Return whether the column itself is a CHAR, whose values Spark pads with blanks."""
     bound = _bound(declared_type(item))
     return bound is not None and bound[0]
 
 
 def length_metadata(item: Field) -> dict[str, object]:
-    """Return the metadata by which a frame's column carries its declared CHAR or VARCHAR type."""
+    """Return the metadata by which a frame's column carries its declared CHAR or VARCHAR type; {}
+    for any other column, nested types included.
+    """
     is_bounded = length_of(item) is not None
     return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if is_bounded else {}
 
@@ -40,6 +44,7 @@ def _bound(data_type: DataType) -> tuple[bool, int] | None:
 
 
 def _has_bound(data_type: DataType) -> bool:
+    """Return whether the type is CHAR or VARCHAR, or contains one at any depth."""
     match data_type:
         case Struct(fields):
             return any(is_bounded(item) for item in fields)

@@ -34,9 +34,9 @@ class Declined(ValueError):
 
 
 def attempt(operation: str, table: LocalTable, run: Callable[[], Result]) -> Result | None:
-    """Return what the driver's function returns; None if it declines, and Spark has to work.
+    """Return what `run` returns; None if it raises Declined, and Spark has to work.
 
-    Raises what `run` raises, except Declined.
+    `run` mustn't return None itself, and changes nothing when it declines. Other errors pass.
     """
     name = table.snapshot.table
     try:
@@ -49,15 +49,18 @@ def attempt(operation: str, table: LocalTable, run: Callable[[], Result]) -> Res
 
 
 def few_rows_max(files: pa.Table) -> int:
-    """Return how many rows of these files the driver may write itself; 0 if it can't find them."""
+    """Return how many rows of these files the driver may write itself; 0 for files of more than 64
+    MiB.
+    """
     return FEW_ROWS if _bytes_of(files) <= ONE_TASK_BYTES else 0
 
 
 def searched_rows_max(files: pa.Table, predicate: Predicate | None, *, completes: bool) -> int:
     """Return how many rows of these files the driver may look for before a DELETE or UPDATE.
 
-    `completes`: whether the driver can carry out the whole statement if the predicate decides it.
-    Raises Declined if it shouldn't look for any.
+    `completes`: whether the driver can carry out the whole statement if the predicate decides it;
+    then it may look for many rows in files up to 512 MiB. Raises Declined if it shouldn't look for
+    any: without a predicate, or when the files are too large.
     """
     rows_max = few_rows_max(files)
     if predicate is None:

@@ -16,12 +16,20 @@ _SCHEME = "memory://"
 
 
 def task_root(store: Store) -> str:
-    """Return the folder's URL where tasks write new files of the table; `import_files` follows."""
+    """Return the URL where tasks write the table's new files: of a folder on disk for a table in
+    memory, else the store's own.
+
+    Files in that folder enter the table by `import_files`.
+    """
     return _on_disk(store.url).as_uri() if store.url.startswith(_SCHEME) else store.url
 
 
 def import_files(store: Store, paths: Iterable[str]) -> None:
-    """Copy files that were written below `task_root` to the table; relative paths, not encoded."""
+    """Copy files that were written below `task_root` into a table in memory; no-op for other
+    stores.
+
+    `paths` are relative to the table and not encoded.
+    """
     if store.url.startswith(_SCHEME):
         for path in paths:
             store.put(path, (_on_disk(store.url) / path).read_bytes())

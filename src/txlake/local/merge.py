@@ -59,7 +59,9 @@ class _Clauses:
 
     @classmethod
     def of(cls, statement: Merge) -> _Clauses:
-        """Return the clauses of a statement. Raises Declined for others, and conditions."""
+        """Return a statement's clauses. Raises Declined for one with a condition or BY SOURCE, and
+        for two of one kind or both UPDATE and DELETE.
+        """
         clauses: dict[str, MatchedUpdate | MatchedDelete | NotMatchedInsert] = {}
         for clause in statement.clauses:
             match clause:
@@ -109,10 +111,10 @@ def merge_on_driver(
     files: pa.Table,
     possible: Predicate,
 ) -> WriteResult:
-    """Carry out the MERGE on these files of the target.
+    """Write the MERGE's new rows from these files of the target; the caller commits the result.
 
-    `possible`: a predicate that every matching row meets. Raises Declined where Spark has to do it;
-    InvalidRequest for a value whose type the column can't store.
+    `possible`: a bound predicate that every matching row meets. Raises Declined where Spark has to
+    do it, before anything is written; InvalidRequest for a value whose type the column can't store.
     """
     snapshot = work.snapshot
     clauses, keys = _Clauses.of(statement), _keys(work, statement, local_source)
@@ -143,7 +145,10 @@ def merge_on_driver(
 
 
 def _keys(work: LocalTable, statement: Merge, local_source: LocalSource) -> list[_Key]:
-    """Return the column pairs that ON says are equal. Raises Declined if it says more."""
+    """Return the column pairs that ON says are equal.
+
+    Raises Declined if it says anything else, or compares types whose equality differs in Arrow.
+    """
     if not isinstance(statement.on, SqlText) or statement.on.references:
         raise Declined("the ON condition isn't an expression over columns")
     keys = []
@@ -173,10 +178,11 @@ def _matches(
     possible: Predicate,
     rows_max: int,
 ) -> _Matches:
-    """Return the matching rows.
+    """Return the matching rows of the target and the numbers of their source rows.
 
-    Raises Declined if several source rows have one key, which Spark must handle, if more than
-    `rows_max` rows match, and as `live_values`.
+    Keys with NULL match nothing. Raises Declined if several source rows have one key, which Spark
+    must handle, and if more than `rows_max` rows match; Declined or one of UNREADABLE as
+    `live_values`.
     """
     names = [str(place) for place in range(len(keys))]
     source = pa.table(
@@ -227,7 +233,10 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _joined(
     ours: pa.Table, source: pa.Table, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indexes of target rows that match, ascending, and their source rows' numbers."""
+    """Return the indexes of target rows that match, ascending, and their source rows' numbers.
+
+    `names` are the key columns of both, whose keys are unique in the source.
+    """
     if len(names) == 1:
         source_indexes = pc.index_in(ours.column(0), source.column(0), skip_nulls=True)
         places = np.flatnonzero(source_indexes.is_valid().to_numpy())
@@ -243,7 +252,11 @@ def _joined(
 
 @dataclass(frozen=True, slots=True)
 class _ClauseRows:
-    """The rows that the clauses write, with their control columns."""
+    """The rows that the clauses write, with their control columns.
+
+    All tables have the table's columns in its order, then the action, file and row, and for row
+    tracking the row's id and version.
+    """
 
     work: LocalTable
     statement: Merge
@@ -259,7 +272,11 @@ class _ClauseRows:
         return self.local_source.schema
 
     def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table:
-        """Return the images of the matching rows."""
+        """Return the images of the matching rows; columns that aren't assigned keep their values.
+
+        Raises Declined for a value that needs Spark, and if the rows can't be read or are too
+        large.
+        """
         ours = candidate_rows.arrow_rows_at(self.work, self.files, matches.positions)
         theirs = self.local_source.rows.take(pa.array(matches.numbers))
         columns = dict(zip(ours.column_names, ours.columns, strict=True))
@@ -272,7 +289,9 @@ class _ClauseRows:
         return self._with_control_columns(columns, UPDATE, ours.num_rows)
 
     def deleted(self, matches: _Matches) -> pa.Table:
-        """Return the matching rows with nulls for their columns."""
+        """Return a row for each match that only says where the deleted row is; its columns are
+        null.
+        """
         count = len(matches.numbers)
         columns: dict[str, pa.ChunkedArray] = {
             item.name: pa.chunked_array([pa.nulls(count, to_arrow_type(item.type))])
@@ -288,7 +307,10 @@ class _ClauseRows:
         return self._with_control_columns(columns, DELETE, count)
 
     def inserted(self, clause: NotMatchedInsert, matches: _Matches) -> pa.Table:
-        """Return the source's unmatched rows as the table's."""
+        """Return the source's unmatched rows as the table's; columns without a value are null.
+
+        Raises Declined for a value that needs Spark, and a NOT NULL column without a value.
+        """
         is_new = np.ones(self.local_source.rows.num_rows, dtype=bool)
         is_new[matches.numbers] = False
         theirs = self.local_source.rows.filter(pa.array(is_new))
@@ -307,7 +329,12 @@ class _ClauseRows:
     def _with_control_columns(
         self, columns: dict[str, pa.ChunkedArray], action: int, count: int
     ) -> pa.Table:
-        """Return the rows with all control columns, in a fixed order."""
+        """Return the rows with all control columns, null where `columns` lacks them; ACTION is
+        `action`.
+
+        Adds ACTION to `columns`; its other columns than the table's and the control columns are
+        left out.
+        """
         control = [ACTION, FILE, ROW]
         if self.work.tracks_rows:
             control += [ROW_ID, ROW_VERSION]
@@ -319,10 +346,12 @@ class _ClauseRows:
     # Values
 
     def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | Field]:
-        """Return for each column the text of its new value, or the source's column.
+        """Return the new values by the table's column: the SQL text, or for `*` the source's
+        column.
 
-        Raises Declined for a value that the driver can't evaluate, and for `*` without a source
-        column of that name.
+        Raises Declined for a value that isn't SQL text for a whole column, and for `*` if a column
+        of the table isn't in the source; InvalidRequest for an unknown column or one assigned
+        twice.
         """
         if isinstance(assignments, Star):
             columns = [(item, self._source.find(item.name)) for item in self._schema]
@@ -341,7 +370,12 @@ class _ClauseRows:
     def _values_of_pairs(
         self, source_value: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
     ) -> pa.ChunkedArray:
-        """Return a column's values, computed from pairs of matching rows."""
+        """Return a column's values, computed from pairs of matching rows, as the column stores
+        them.
+
+        `source_value`: a source column, or SQL over columns of both sides. Raises Declined if only
+        Spark computes it.
+        """
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
         value = parse_value(source_value, is_qualified=True, rules=self.work.rules)
@@ -369,9 +403,10 @@ class _ClauseRows:
         theirs: pa.Table,
         used: dict[str, tuple[Field, pa.ChunkedArray]],
     ) -> Value:
-        """Return the value with unambiguous column names, which are added to `used`.
+        """Return the value with unambiguous column names (`ours.x`, `theirs.x`), added to `used`.
 
-        Raises Declined if it isn't certain which side a column belongs to.
+        `used` gets each name's column and values. Raises Declined if it isn't certain which side a
+        column belongs to.
         """
         match value:
             case ColumnValue(name, qualifier):
@@ -396,7 +431,11 @@ class _ClauseRows:
     def _values_of_source(
         self, source_value: str | Field, item: Field, theirs: pa.Table
     ) -> pa.ChunkedArray:
-        """Return a column's values, computed from source rows."""
+        """Return a column's values, computed from source rows, as the column stores them.
+
+        `source_value`: a source column, or SQL over source columns. Raises Declined if only Spark
+        computes it.
+        """
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
         alias = self.local_source.alias
@@ -411,12 +450,20 @@ class _ClauseRows:
     def _computed(
         self, value: Value, item: Field, rows: pa.Table, schema: Struct
     ) -> pa.ChunkedArray:
+        """Return a value over the rows as the column stores it. Raises Declined if only Spark
+        computes it.
+        """
         values = compute(value, rows, schema)
         if values is None:
             raise Declined(f"the driver can't compute the value of {item.name} exactly")
         return self._stored(values, Field(item.name, from_arrow_type(values.type)), item)
 
     def _stored(self, values: pa.ChunkedArray, source: Field, item: Field) -> pa.ChunkedArray:
+        """Return values of the type of `source` as the column `item` stores them.
+
+        Raises Declined if Spark has to convert them, or to refuse a null; InvalidRequest for a type
+        that the column or the session's store assignment policy doesn't take.
+        """
         self.work.require_assignable(source.type, item)
         stored = fit_column(values, source, item, self.work.snapshot)
         if stored is None or (stored.null_count and not item.nullable):

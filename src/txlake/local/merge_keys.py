@@ -77,10 +77,12 @@ class LocalSource:
 
 
 def key_predicate(work: LocalTable, statement: Merge, local_source: LocalSource) -> Predicate:
-    """Return a bound predicate that every target row meets that matches the source's rows.
+    """Return a bound predicate that holds for every target row that may match one of the source's
+    rows.
 
-    It holds whatever else the ON condition says. Only comparisons of two plain columns count whose
-    types compare without a conversion that could change a value.
+    It holds whatever else the ON condition says. Only comparisons of two plain columns count,
+    joined by AND, whose types compare without a conversion that could change a value. Always(True)
+    if nothing is known, Always(False) if no source row has all keys.
     """
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return Always(True)
@@ -121,7 +123,10 @@ class _Compared:
 
 
 def _comparisons(part: Predicate) -> Iterator[tuple[str, Operator, str]]:
-    """Yield the comparisons of two columns, as texts, that are true wherever the part is true."""
+    """Yield the comparisons of two columns, as texts, that are true wherever the part is true.
+
+    `a BETWEEN b AND c` gives two; anything else than an opaque text gives none.
+    """
     text = part.text if isinstance(part, Opaque) else ""
     if match := _COMPARISON.fullmatch(text):
         yield match[1], Operator(match[2]), match[3]
@@ -137,9 +142,10 @@ def _columns_compared(
     alias: str | None,
     texts: tuple[str, Operator, str],
 ) -> _Compared | None:
-    """Return the columns of a comparison if it is certain which sides they belong to.
+    """Return a comparison's columns, the target's on the left; None if their sides aren't certain.
 
-    A qualifier is an alias, even if a column has its name: Spark tries aliases first.
+    None also if both are of one side. A qualifier is an alias, even if a column has its name: Spark
+    tries aliases first.
     """
     target = work.snapshot.schema
     qualifiers = (statement.target_alias or work.name, alias)
@@ -192,7 +198,8 @@ def equal_columns(
 ) -> tuple[Field, Field] | None:
     """Return the target's and the source's column that a part of the ON condition says are equal.
 
-    None if it says something else, or if it isn't certain which sides the columns belong to.
+    None if it says something else, or if it isn't certain which sides the columns belong to. Their
+    types may differ.
     """
     comparisons = list(_comparisons(part))
     if len(comparisons) != 1 or comparisons[0][1] is not Operator.EQUAL:
@@ -208,7 +215,7 @@ def resolve_merge_column(
 ) -> tuple[bool, Field] | None:
     """Return whether the column of a name in a matched clause is the target's, and the column.
 
-    None if it isn't certain.
+    None if no column or columns of both sides may be meant.
     """
     qualifiers = (statement.target_alias or work.name, local_source.alias)
     schemas = (work.snapshot.schema, local_source.schema)
@@ -216,6 +223,9 @@ def resolve_merge_column(
 
 
 def _values(local_source: LocalSource, comparison: _Compared) -> pa.ChunkedArray:
+    """Return the source column's values in a comparison, times with a zone as
+    microseconds in UTC.
+    """
     values = local_source.rows.column(comparison.theirs.name)
     has_zone = pa.types.is_timestamp(values.type) and values.type.tz is not None
     return values.cast(pa.timestamp("us", "UTC")) if has_zone else values
@@ -226,6 +236,9 @@ def _unquoted(name: str) -> str:
 
 
 def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
+    """Return whether Spark compares the columns without a cast: both integers, or of one type that
+    is a plain string, a decimal, a date or a timestamp.
+    """
     if not isinstance(ours.type, Primitive) or not isinstance(theirs.type, Primitive):
         return False
     if ours.type.name in _INTEGERS and theirs.type.name in _INTEGERS:
@@ -238,7 +251,12 @@ def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
 
 
 def _in_values(item: Field, values: pa.ChunkedArray) -> Predicate:
-    """Return that the column is one of the values: an IN of a few, else some ranges of values."""
+    """Return that the column is one of the values, NULL left out: an IN of up to 64, else 64
+    ranges.
+
+    Always(False) for no values. Raises OverflowError or ValueError for a time beyond Python's
+    range.
+    """
     path = (item.name,)
     distinct = pc.unique(values).drop_null()
     distinct = distinct.take(pc.sort_indices(distinct))
@@ -263,7 +281,11 @@ def _in_values(item: Field, values: pa.ChunkedArray) -> Predicate:
 
 
 def _in_ranges(compared: Sequence[_Compared], values: Sequence[pa.ChunkedArray]) -> Predicate:
-    """Return that the columns are in the ranges of a row; of many rows, in their common range."""
+    """Return that the columns are in the ranges of one of the source's rows.
+
+    `values` has each comparison's values, row by row; rows with a NULL are left out. For more than
+    64 different rows it is only the range that spans all. Raises as `_in_values`.
+    """
     rows = pa.table(list(values), names=[str(place) for place in range(len(values))]).drop_null()
     rows = rows.group_by(rows.column_names).aggregate([])
     if not rows.num_rows:
@@ -295,7 +317,10 @@ def _compared(comparison: _Compared, value: LiteralValue) -> Predicate:
 
 
 def _cuts(distinct: pa.Array) -> np.ndarray:
-    """Return the indexes after which a new range begins: the widest gaps between numbers."""
+    """Return the 63 ascending indexes after which a new range begins, of sorted, distinct values.
+
+    Numbers and dates are cut at their widest gaps, other values into equal shares.
+    """
     if pa.types.is_date32(distinct.type):
         distinct = distinct.cast(pa.int32())
     if not pa.types.is_integer(distinct.type):

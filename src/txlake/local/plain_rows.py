@@ -30,8 +30,9 @@ def plain_rows(
 ) -> pa.Table | None:
     """Return the live rows of the files for which the predicate is true, at most `limit`.
 
-    All columns of the table by logical name, in its order. None if the driver can't decide the
-    predicate exactly, or if the rows are many.
+    All columns of the table by logical name, in its order; rows by file and position. None if Spark
+    has to read them: the driver can't decide the predicate or read a column exactly, or there are
+    too many rows, files or bytes. Errors beside Declined pass.
     """
     return attempt("SELECT", work, lambda: _plain_rows(work, files, predicate, limit))
 
@@ -39,6 +40,7 @@ def plain_rows(
 def _plain_rows(
     work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> pa.Table:
+    """Return the rows as `plain_rows` does. Raises Declined where Spark has to read them."""
     snapshot = work.snapshot
     if files.num_rows > _FILES_MAX or sum(add.size for add in adds_of(files)) > _BYTES_MAX:
         raise Declined(f"there are more than {_FILES_MAX} files, or {_BYTES_MAX:,} bytes")
@@ -54,6 +56,10 @@ def _plain_rows(
 def _positions(
     work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
 ) -> Mapping[int, np.ndarray]:
+    """Return the positions of the rows to return, ascending, by file ordinal.
+
+    Raises Declined if the predicate isn't certain for every candidate, and as `find_candidates`.
+    """
     if predicate is None:
         positions = _all_positions(work, files, limit)
     else:
@@ -67,7 +73,11 @@ def _positions(
 def _all_positions(
     work: LocalTable, files: pa.Table, limit: int | None
 ) -> Mapping[int, np.ndarray]:
-    """Return the live rows' positions, by file; only as many as the limit needs."""
+    """Return the live rows' ascending positions, by file; files after those that fill the limit are
+    left out.
+
+    Raises Declined for a file on another machine or one that can't be read, and for too many rows.
+    """
     live_positions: dict[int, np.ndarray] = {}
     count = 0
     try:
@@ -90,7 +100,7 @@ def _all_positions(
 
 
 def _first(positions: Mapping[int, np.ndarray], limit: int) -> Mapping[int, np.ndarray]:
-    """Return the first positions, by file; files without any are left out."""
+    """Return the first `limit` positions, by file; files without any are left out."""
     first: dict[int, np.ndarray] = {}
     for ordinal, file_positions in positions.items():
         if limit > 0 and len(file_positions):

@@ -23,14 +23,20 @@ NOT_NULL = "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL"
 
 
 def has_rules(snapshot: Snapshot) -> bool:
-    """Return whether Spark must check or complete rows: more than NOT NULL at the top level."""
+    """Return whether Spark must check or complete rows: more than NOT NULL at the top level.
+
+    CHECK constraints, invariants, generated and default columns, CHAR and VARCHAR, and NOT NULL
+    fields of structs; identity columns don't count.
+    """
     return any(_needs_spark(item) for item in snapshot.schema) or bool(
         snapshot.properties.constraints
     )
 
 
 def depends_on_values(snapshot: Snapshot) -> bool:
-    """Return whether an expression of the table computes a column or may refuse a row."""
+    """Return whether an expression of the table computes a column or may refuse a row: a generated
+    column, an invariant or a CHECK constraint.
+    """
     expressions = (GENERATION_EXPRESSION, _INVARIANTS)
     return bool(snapshot.properties.constraints) or any(
         key in item.metadata for item in snapshot.schema for key in expressions
@@ -52,9 +58,11 @@ def _requires_fields(struct: Struct) -> bool:
 
 
 def require_given(snapshot: Snapshot, given: Collection[str]) -> None:
-    """Refuse rows without a NOT NULL column that has no default, even if there are no rows.
+    """Raise InvalidRequest, naming the column, if a NOT NULL column that has no default isn't
+    `given`.
 
-    Raises InvalidRequest, naming the column.
+    `given` has column names in the table's spelling. Generated and identity columns count as having
+    a default.
     """
     for item in snapshot.schema:
         if item.name not in given:

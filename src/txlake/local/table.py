@@ -69,7 +69,7 @@ class LocalTable(ABC):
         return Reach(self.store.url, self.allowed)
 
     def footer(self, add: Add) -> pq.FileMetaData:
-        """Return the footer of a file of the table. Raises as `footer_of`."""
+        """Return the footer of a file of the table, read from its store. Raises as `footer_of`."""
         return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
 
     @property
@@ -80,7 +80,11 @@ class LocalTable(ABC):
     def with_deleted(
         self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
     ) -> dict[int, BitMap64]:
-        """Return all deleted positions of each file with new deletions, by the file's ordinal."""
+        """Return all deleted positions of each file with new deletions, by the file's ordinal.
+
+        They are the new ones together with the ones in the file's deletion vector. Raises as
+        `load_vector`.
+        """
         return union_with_deleted(self.store, files, deleted, self.external_vectors)
 
     @property
@@ -96,14 +100,16 @@ class LocalTable(ABC):
 
     @property
     def uses_vectors(self) -> bool:
-        """Whether deleted rows are marked in deletion vectors, not rewritten."""
+        """Whether deleted rows are marked in deletion vectors, so that the file isn't rewritten."""
         return (
             self.snapshot.properties.enable_deletion_vectors
             and "deletionVectors" in self.snapshot.features
         )
 
     def target(self, *, data_change: bool = True) -> WriteTarget:
-        """Return the table as the target of a write."""
+        """Return the table as the target of a write; without `data_change` its files are marked as
+        only rearranging rows.
+        """
         return WriteTarget(
             snapshot=self.snapshot,
             store=self.store,
@@ -118,6 +124,13 @@ class LocalTable(ABC):
         return replace(self, snapshot=self.snapshot.apply(actions))
 
     def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
+        """Return a condition bound to the table's columns; None without an expression.
+
+        What the driver doesn't understand becomes Opaque, up to the whole condition: a column
+        object of Spark, references to other tables, a name in another letter case where that
+        counts. `alias` and the table's name may qualify columns. Raises InvalidRequest for an
+        unknown column.
+        """
         if expression is None:
             return None
         if isinstance(expression, NativeColumn) or expression.references:
@@ -133,23 +146,28 @@ class LocalTable(ABC):
             raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
 
     def on_parts(self, text: str, aliases: Sequence[str] = ()) -> tuple[Predicate, ...]:
-        """Return the unbound parts of a MERGE's ON condition, which must all hold."""
+        """Return the unbound parts of a MERGE's ON condition, which must all hold.
+
+        One opaque part if the session tells columns apart by letter case. `aliases` are taken off
+        column names.
+        """
         if self.rules.case_sensitive:  # here names of both sides are found in any letter case
             return (Opaque(text),)
         return conjuncts(parse_or_opaque(text, aliases=aliases, rules=self.rules))
 
     def require_spelled(self, path: tuple[str, ...]) -> None:
-        """Check that the session finds a column that a statement names.
-
-        Raises InvalidRequest for one in another letter case, where that tells columns apart.
+        """Raise InvalidRequest if the session is case-sensitive and the path isn't spelled as in
+        the table.
         """
         if self.rules.case_sensitive and not path_has_schema_spelling(path, self.snapshot.schema):
             raise unknown_column(".".join(path), self.snapshot)
 
     def require_assignable(self, source: DataType, item: Field) -> None:
-        """Check that the session's store assignment policy lets values into a column.
+        """Raise InvalidRequest if the session's store assignment policy, STRICT or LEGACY, doesn't
+        let values of a type into a column.
 
-        What ANSI, Spark's default, lets in is checked with each value. Raises InvalidRequest.
+        Types that Spark up-casts are always let in. ANSI, Spark's default, lets all in here: each
+        value is checked later.
         """
         policy = self.rules.assignment
         if policy is StoreAssignment.ANSI or can_up_cast(source, item.type):
@@ -167,9 +185,8 @@ class LocalTable(ABC):
         )
 
     def check_stored(self) -> None:
-        """Check that the table's own expressions mean the same in this session as in others.
-
-        Raises InvalidRequest as `TextRules.check_stored`.
+        """Raise InvalidRequest, naming the setting, if a setting of this session changes what the
+        table's constraints, generated columns, defaults or invariants mean.
         """
         table = self.snapshot.table
         for name, text in self.snapshot.properties.constraints.items():
@@ -181,9 +198,14 @@ class LocalTable(ABC):
                     self.rules.check_stored(stored, f"{table}: column {item.name}")
 
     def bound(self, predicate: Predicate) -> Predicate:
-        """Return the predicate bound to the columns. Raises InvalidRequest for an unknown one."""
+        """Return the predicate bound to the columns. Raises InvalidRequest for an unknown one.
+
+        Literals become the columns' types; times without a zone are read in the session's.
+        """
         return bind(predicate, self.snapshot.schema, time_zone=lambda: self.time_zone)
 
     def in_zone(self, files: pa.Table) -> pa.Table:
-        """Return files, also of other versions, with partition values as the session reads them."""
+        """Return files, also of other versions, with timestamps of partitions read in the session's
+        zone.
+        """
         return self.snapshot.files_in_zone(files, lambda: self.time_zone)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Create a folder on this machine, which is removed when this process ends, not a fork."""
+    """Create a folder on this machine, which this process removes with all files when it ends.
+
+    A forked process doesn't remove it.
+    """
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(_remove, folder, os.getpid())
     return folder

@@ -49,7 +49,7 @@ _READ_FROM_TEXT = _DATETIMES | {"boolean", "binary"}
 def parquet_field(item: Field) -> pa.Field:
     """Return a column's Arrow field in data files: physical names, ids if columns are mapped.
 
-    All of it is nullable: the log's schema says what may be null.
+    All of it is nullable but the keys of maps: the log's schema says what may be null.
     """
     inner = _parquet_type(item.type, item.physical_name, nested_ids(item))
     return pa.field(item.physical_name, inner, True, _with_id(item.column_id))
@@ -60,7 +60,10 @@ def _with_id(identity: int | None) -> dict[str, str] | None:
 
 
 def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
-    """Return the Arrow type at a path; `ids` are those of elements of lists and maps."""
+    """Return the Arrow type of data files; `path` is the physical one to the type.
+
+    `ids`: the field ids of elements, keys and values of lists and maps, by their path.
+    """
 
     def part(name: str, inner: DataType, *, nullable: bool = True) -> pa.Field:
         place = f"{path}.{name}"
@@ -79,14 +82,19 @@ def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.
 
 
 def visible_metadata(item: Field) -> dict[str, object]:
-    """Return a column's metadata without the keys that only the log needs."""
+    """Return a column's metadata without the keys of Delta, defaults, CHAR lengths and
+    collations.
+    """
     return {
         key: value for key, value in item.metadata.items() if not key.startswith(_HIDDEN_METADATA)
     }
 
 
 def same_type(left: DataType, right: DataType) -> bool:
-    """Return whether values need no conversion: equal types but for nullability and name case."""
+    """Return whether values need no conversion: equal types but for nullability and string lengths.
+
+    Structs need the same field names in the same order and letter case.
+    """
     match left, right:
         case Primitive(), Primitive():
             return _meaning(left) == _meaning(right)
@@ -104,7 +112,10 @@ def same_type(left: DataType, right: DataType) -> bool:
 
 
 def _meaning(primitive: Primitive) -> tuple[object, ...]:
-    """Return what makes a type's values equal to another's, as for Spark: lengths don't."""
+    """Return what two types have in common if Spark doesn't convert between them; only compared.
+
+    The lengths of CHAR and VARCHAR don't count, collations do; geometries are bytes.
+    """
     if primitive.is_string:
         return "string", collation_of(primitive)
     if primitive.decimal is not None:
@@ -117,8 +128,9 @@ def _meaning(primitive: Primitive) -> tuple[object, ...]:
 def can_store(source: DataType, target: DataType) -> bool:
     """Return whether ANSI store assignment lets a source's values into a target column.
 
-    Numbers go to numbers (overflow fails at run time), anything simple goes to text, dates and
-    timestamps to each other; for text see `reads_text`. Source: Spark, "Store Assignment".
+    Numbers go to numbers (overflow fails at run time), anything simple but bytes goes to text,
+    dates and timestamps to each other; for text see `reads_text`. Structs go by name: the target
+    may have more fields, nullability doesn't count. Source: Spark, "Store Assignment".
     """
     match source, target:
         case Primitive("void"), _:
@@ -139,6 +151,7 @@ def can_store(source: DataType, target: DataType) -> bool:
 
 
 def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
+    """Return whether ANSI store assignment lets a simple type into another."""
     if _meaning(source) == _meaning(target):
         return True
     if _is_numeric(source) and _is_numeric(target):
@@ -151,7 +164,8 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
 def can_up_cast(source: DataType, target: DataType) -> bool:
     """Return whether every value of the source has an equal one in the target, by Spark's rule.
 
-    Source: Spark, `UpCastRule`, by which the policy STRICT of store assignment goes.
+    Structs go by position, and nulls need a nullable target. Source: Spark, `UpCastRule`, by which
+    the policy STRICT of store assignment goes.
     """
     match source, target:
         case Primitive("void"), _:
@@ -173,6 +187,7 @@ def can_up_cast(source: DataType, target: DataType) -> bool:
 
 
 def _can_up_cast_primitive(source: Primitive, target: Primitive) -> bool:
+    """Return whether every value of a simple type has an equal one in the other; text takes any."""
     if target.is_string:
         return True
     if source.name in _DATETIMES and target.name in _DATETIMES:
@@ -185,15 +200,19 @@ def _can_up_cast_primitive(source: Primitive, target: Primitive) -> bool:
 
 
 def _as_decimal(kind: Primitive) -> tuple[int, int] | None:
-    """Return the decimal that holds the type's values, as (precision, scale); else None."""
+    """Return the decimal that holds the type's values, as (precision, scale); None for floats and
+    types that aren't numbers.
+    """
     digits = {**_INTEGER_DIGITS, "long": 20}.get(kind.name)
     return kind.decimal if digits is None else (digits, 0)
 
 
 def reads_text(source: DataType, target: DataType) -> bool:
-    """Return whether a text goes to a column of another type, whose values it must spell.
+    """Return whether text goes to a number, boolean, date, timestamp or binary column, whose values
+    it must spell.
 
-    Source: Databricks, "SQL data type rules", implicit crosscasting. Not so inside lists and maps.
+    False inside lists, structs and maps: both types must be simple. Source: Databricks, "SQL data
+    type rules", implicit crosscasting.
     """
     match source, target:
         case Primitive(), Primitive() if source.is_string:
@@ -207,7 +226,8 @@ def is_converted(source: DataType, target: DataType) -> bool:
 
     Between numbers and booleans, between numbers and timestamps (seconds since 1970), bytes to the
     text that they are in UTF-8, and lists, maps and structs to the text that Spark shows of them.
-    Source: Delta Spark's implicit casts, Spark's `canAnsiCast`.
+    Only the types themselves are compared, not types inside of lists, maps and structs. Source:
+    Delta Spark's implicit casts, Spark's `canAnsiCast`.
     """
     if not isinstance(target, Primitive):
         return False
@@ -226,7 +246,11 @@ def _is_numeric(primitive: Primitive) -> bool:
 
 
 def with_names(source: DataType, target: DataType) -> DataType:
-    """Return the source's type with the target's field names in structs of equal length."""
+    """Return the source's type with the target's field names in structs of equal length, by
+    position.
+
+    Anything else stays, also where the two types differ.
+    """
     match source, target:
         case Struct(fields), Struct(others) if len(fields) == len(others):
             return Struct(
@@ -247,9 +271,10 @@ def with_names(source: DataType, target: DataType) -> DataType:
 def missing_field(
     source: DataType, target: DataType, *, lists: bool = True
 ) -> tuple[str, ...] | None:
-    """Return the path of a field that the source's structs lack; None if there is none.
+    """Return the path of the first field that the source's structs lack; None if there is none.
 
-    Without `lists` structs inside of lists and maps don't count.
+    Fields are looked up by name. A path leads through structs: elements of lists and maps add no
+    name. Without `lists` structs inside of lists and maps don't count.
     """
     match source, target:
         case Struct(), Struct(fields):
@@ -268,7 +293,10 @@ def missing_field(
 
 
 def may_overflow(source: DataType, target: DataType) -> bool:
-    """Return whether a number of the source's type may be too large for the target's."""
+    """Return whether a number of the source's type may be too large for the target's.
+
+    False if one isn't a number, and for float and double, which become infinite.
+    """
     if not isinstance(source, Primitive) or not isinstance(target, Primitive):
         return False
     if not (_is_numeric(source) and _is_numeric(target)):
@@ -293,7 +321,9 @@ def _digits(source: Primitive, target: Primitive) -> int | None:
 
 
 def type_text(data_type: DataType) -> str:
-    """Return a type as messages name it."""
+    """Return a type as messages name it: Delta's name of a simple type, SQL-like text of a nested
+    one.
+    """
     value = type_to_json(data_type)
     return value if isinstance(value, str) else short_text(data_type)
 

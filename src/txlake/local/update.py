@@ -27,9 +27,10 @@ _HELD_BYTES_MAX = 256 * 1024 * 1024
 
 
 def driver_values(work: LocalTable, assigned: Assigned, alias: str | None) -> Mapping[str, Value]:
-    """Return the new values as `log.values` models them.
+    """Return the new values by column, as `log.values` models them.
 
-    Raises Declined where Spark has to compute them.
+    Raises Declined where Spark has to compute them: the table has rules, a struct's field is
+    assigned, or a value isn't an expression that the driver knows.
     """
     if has_rules(work.snapshot):
         raise Declined("the table has rules that Spark checks")
@@ -49,10 +50,10 @@ def driver_values(work: LocalTable, assigned: Assigned, alias: str | None) -> Ma
 def write_images(
     work: LocalTable, files: pa.Table, candidates: Candidates, values: Mapping[str, Value]
 ) -> WriteResult:
-    """Write the candidate rows with their new values.
+    """Write the candidate rows with their new values; the caller commits the result.
 
-    Raises Declined where Spark has to compute them; InvalidRequest for a value whose type the
-    column can't store.
+    `candidates` are rows of `files`. Raises Declined where Spark has to compute them, before
+    anything is written; InvalidRequest for a value whose type the column can't store.
     """
     if not candidates.certain:
         raise Declined("the driver can't decide the condition for every row")
@@ -61,6 +62,10 @@ def write_images(
 
 
 def _images(work: LocalTable, old_rows: pa.Table, values: Mapping[str, Value]) -> pa.Table:
+    """Return the rows with their new values; the commit versions of row tracking become null.
+
+    Raises as `write_images`. Values are computed from the old rows only.
+    """
     snapshot = work.snapshot
     columns = dict(zip(old_rows.column_names, old_rows.columns, strict=True))
     for name, value in values.items():

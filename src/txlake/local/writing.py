@@ -49,8 +49,8 @@ class WriteTarget:
     """The table that rows are written to, as it is after the commit.
 
     `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
-    `reports_origins` the tasks say which rows each row that they write was made of. What is written
-    `as_changes` goes where change data is.
+    `reports_origins` the tasks say which rows each row that they write was made of. With
+    `as_changes` the files are change data files.
     """
 
     snapshot: Snapshot
@@ -101,7 +101,11 @@ class WriteResult:
 
 
 def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
-    """Write rows that the driver holds, without Spark; columns as for `write_frame`."""
+    """Write rows that the driver holds, without Spark; columns as for `write_frame`.
+
+    New files exist when it returns, and the caller commits them. Raises InvalidRequest for a row
+    that violates a constraint; its new files are deleted.
+    """
     given = TaskColumns.of(target.snapshot, table.column_names)
     task = given.task(target)
     arrays = [_physical(table.column(item.name), parquet_field(item).type) for item in given.data]
@@ -115,7 +119,9 @@ def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
 
 
 def task_for(target: WriteTarget) -> write_task.WriteTask:
-    """Return a task for rows of the table's data columns, then texts of partition columns."""
+    """Return a task for rows of the table's data columns, then texts of partition columns, without
+    control columns.
+    """
     return TaskColumns.of(target.snapshot, ()).task(target)
 
 
@@ -151,7 +157,11 @@ class TaskColumns:
     def of(
         cls, snapshot: Snapshot, present: Collection[str], *, images: bool = True
     ) -> TaskColumns:
-        """Return the columns of rows; without `images` only their control columns."""
+        """Return the columns for rows that have the columns `present`.
+
+        All of the table's columns, and the control columns in `present`. Without `images` (rows
+        that only say what is deleted) only the control columns.
+        """
         tracked = {
             control: name
             for control, name in _tracking(snapshot)
@@ -166,7 +176,9 @@ class TaskColumns:
         )
 
     def task(self, target: WriteTarget) -> write_task.WriteTask:
-        """Return the task for rows of these columns."""
+        """Return the task for rows of these columns, in the order data, tracked, partitions,
+        controls.
+        """
         first = len(self.data) + len(self.tracked)
         partition = tuple(range(first, first + len(self.partitions)))
         after = first + len(self.partitions)
@@ -176,7 +188,9 @@ class TaskColumns:
 
 
 def run_in_driver(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
-    """Run a task in this process, on rows sorted by partition; return its reports."""
+    """Run a task in this process on rows in any order; return its reports in the order of
+    its work.
+    """
     if task.layout.partition:
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
@@ -188,7 +202,10 @@ def run_in_driver(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, 
 
 
 def moving_task(target: WriteTarget, tracked: tuple[str, ...]) -> write_task.WriteTask:
-    """Return the task that writes moved rows; `tracked` columns come after the table's."""
+    """Return the task that writes moved rows, with no partition or control columns.
+
+    `tracked`: the names of row tracking columns in files, which come after the table's.
+    """
     schema = _arrow_schema(data_fields(target.snapshot), list(tracked))
     return _task(target, schema, write_task.Layout(data=len(schema)))
 
@@ -199,13 +216,15 @@ def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:
-    """Return the partition columns, in the order in which their values are written."""
+    """Return the partition columns, in the order of the table's partitioning."""
     found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     return [item for item in found if item is not None]
 
 
 def data_fields(snapshot: Snapshot) -> list[Field]:
-    """Return the columns of data files, in order: all but the partition columns."""
+    """Return the columns of data files, in the schema's order: all but partition and void
+    columns.
+    """
     return [
         item
         for item in snapshot.schema
@@ -214,6 +233,9 @@ def data_fields(snapshot: Snapshot) -> list[Field]:
 
 
 def _tracking(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
+    """Return the control columns of row tracking, each with its column in files, None if it has
+    none.
+    """
     properties = snapshot.properties
     return (
         (ROW_ID, properties.materialized_row_id_column),
@@ -229,6 +251,7 @@ def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
 def _task(
     target: WriteTarget, schema: pa.Schema, layout: write_task.Layout
 ) -> write_task.WriteTask:
+    """Return a task with a new job id that writes into the target's folder."""
     partitions = partition_fields(target.snapshot)
     names = tuple(item.physical_name for item in partitions)
     return write_task.WriteTask(
@@ -248,7 +271,9 @@ def _task(
 
 
 def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
-    """Return the partition columns as data files have them; None if they don't."""
+    """Return the partition columns as data files have them; None if the table doesn't
+    store them.
+    """
     fields = partition_fields(snapshot)
     if not fields or not snapshot.materializes_partitions:
         return None
@@ -260,7 +285,8 @@ def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
 def result_of(target: WriteTarget, reports: Iterable[Mapping[str, object]]) -> WriteResult:
     """Return what tasks wrote, by their reports (`write_task`).
 
-    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
+    Imports the new files into a table in memory. If a row violates a constraint, deletes the new
+    files and raises InvalidRequest with the row. `identity_marks` is left empty.
     """
     adds: list[Add] = []
     groups: list[int] = []
@@ -339,7 +365,12 @@ def add_of(
     *,
     partition: Sequence[str | None] = (),
 ) -> Add:
-    """Return the action for a new file; `path` and the values of `partition` as in the log."""
+    """Return the action for a new file, with its statistics from the footer.
+
+    `path` is encoded as in the log; `partition` has the values of the partition columns in their
+    order, () for none; `size` is in bytes. Raises CorruptTable if the clustering columns can't be
+    read.
+    """
     snapshot = target.snapshot
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(
@@ -367,6 +398,7 @@ def add_of(
 
 
 def _reported(target: WriteTarget, report: Mapping[str, object], now_ms: int) -> Add:
+    """Return the action for a file that a task reported."""
     values, data = report["values"], report["data"]
     size = report["key"]
     assert isinstance(values, list)

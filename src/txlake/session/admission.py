@@ -38,7 +38,11 @@ class _ResolvedLock:
     entry: TableEntry | ViewEntry | None
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
-        """Return the requests; `leaves`: a table that exists isn't changed.
+        """Return the lock requests, except the one for the database.
+
+        With `leaves` an existing table isn't changed, and Sch-S on it suffices. Otherwise Sch-M on
+        a table also locks its name, and a name that doesn't exist is locked alone. Empty for an
+        unknown name that is only read, and for a database that doesn't exist.
 
         Raises InvalidRequest for a new name that is too long.
         """
@@ -128,7 +132,7 @@ class _LockTargets:
         return None if self._unexpanded else _requests(resolved, leaves=self._leaves)
 
     def read_locks(self, view: CatalogView) -> list[LockRequest] | None:
-        """Return the locks as `locks` does; None also if one of them is for more than reading."""
+        """Return the locks as `locks` does; None also if one has another mode than S or Sch-S."""
         locks = self.locks(view)
         if locks is None or any(lock.mode not in _READS for lock in locks):
             return None
@@ -145,7 +149,7 @@ class _LockTargets:
         return bool(self._unexpanded)
 
     def expand_views(self) -> None:
-        """Add the tables that the queries of the views name which the last lookup found."""
+        """Add the tables named by the queries of the views that the last lookup found."""
         assert self._unexpanded, "a statement is refused, or granted, unless it meets a view"
         for views, (target, view) in self._unexpanded.items():
             inside = target.within.within(view)
@@ -166,6 +170,12 @@ class _LockTargets:
         return [lock for target in self._targets for lock in self._resolve(target, view)]
 
     def _resolve(self, target: _LockTarget, view: CatalogView) -> Iterator[_ResolvedLock]:
+        """Yield the locks of a target with what its name means in the view of the catalog.
+
+        A path that isn't a table of the lake has none, and neither has a name that the transaction
+        changed. A view has its own lock and those of its tables. A name that means nothing has a
+        lock without an entry.
+        """
         table, mode = target.table, target.mode
         if target.place is not None:
             entry = view.places.get(target.place)
@@ -190,7 +200,11 @@ class _LockTargets:
     def _resolve_view(
         self, target: _LockTarget, viewed: Viewed, view: CatalogView
     ) -> Iterator[_ResolvedLock]:
-        """Yield the lock on a view, and those on the tables that its query reads."""
+        """Yield the lock on a view, and those on the tables that its query reads.
+
+        A temporary view has no lock of its own. A view whose query's tables aren't targets yet is
+        noted for `expand_views`.
+        """
         entry = viewed.entry
         if entry is not None:
             number = entry.database_number
@@ -207,6 +221,10 @@ class _LockTargets:
 def _target(
     context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()
 ) -> _LockTarget:
+    """Return the target for a table that a statement, or the query of a view in it, names.
+
+    Raises InvalidRequest for a name of another catalog.
+    """
     engine = context.engine
     if not isinstance(table, TableName):
         place = engine.at(table.location, table).store.url
@@ -221,13 +239,14 @@ def admit(
 ) -> None:
     """Wait until the transaction holds the locks that the statement needs.
 
-    Admission also resolves the names, fixes the instant that the transaction reads, and returns the
-    tables' versions at that instant. With `leaves` a table that exists isn't changed; without
-    `pins` the statement doesn't fix the instant. A SELECT in its own transaction that doesn't have
-    to wait leaves no row in the catalog.
+    Admission also resolves the names, fixes the instant that the transaction reads, and gives the
+    transaction the tables' versions at that instant. With `leaves` a table that exists isn't
+    changed; without `pins` the statement doesn't fix the instant. A statement in its own
+    transaction that only reads, and doesn't have to wait, leaves no row in the catalog. Without
+    requested locks, and without a lake, it only checks that the transaction wasn't killed.
 
-    Raises LockTimeout, Deadlock, InvalidRequest for a new name that is too long, and Unavailable
-    for a transaction that was killed.
+    Raises LockTimeout, Deadlock, InvalidRequest for a name of another catalog or a new name that is
+    too long, and Unavailable for a transaction that was killed.
     """
     transaction, requested = context.transaction, context.engine.catalog.locks.to_acquire(requested)
     if not requested:
@@ -261,9 +280,10 @@ def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admiss
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
-    """Lock a database, so that no other session uses it or begins to.
+    """Lock a database exclusively, so that no other session uses it or begins to.
 
-    Raises InvalidRequest when somebody does.
+    Do nothing if there is no such database. Raises InvalidRequest, without waiting, if another
+    session uses it; `what` begins the message.
     """
     catalog, transaction = context.engine.catalog, context.transaction
     entry = catalog.database(database)
@@ -300,7 +320,10 @@ def _object(entry: TableEntry | ViewEntry) -> Resource:
 
 
 def _requests(locks: Sequence[_ResolvedLock], *, leaves: bool) -> list[LockRequest]:
-    """Return databases first, then names, then tables by number: one order for all sessions."""
+    """Return the lock requests, each once: databases first, then names, then tables by number.
+
+    All sessions request in this order, which prevents most deadlocks.
+    """
     requests: dict[LockRequest, None] = {}
 
     def order(lock: _ResolvedLock) -> tuple[int, str]:

@@ -12,10 +12,10 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """A cache that keeps up to `most` values alive, those that were used last.
+    """A cache that keeps up to `most` values alive, the most recently used ones.
 
-    A value that somebody else holds is found whatever its age, so that there is one of a key at a
-    time. Not for several threads at once.
+    An older value is still found while somebody holds it, so that there is never a second value of
+    a key beside it. Not thread-safe.
     """
 
     def __init__(self, most: int) -> None:
@@ -24,7 +24,7 @@ class BoundedCache(Generic[Key, Value]):
         self._alive: WeakValueDictionary[Key, Value] = WeakValueDictionary()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key, if it is still alive."""
+        """Return the value of a key, which counts as used now; None if no value is alive."""
         found = self._alive.get(key)
         if found is not None:
             self.put(key, found)

@@ -11,20 +11,23 @@ from txlake.session.transaction import Transaction
 
 
 def refuse_lost(engine: Engine) -> None:
-    """Raise InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
+    """Raise InvalidRequest or CorruptTable if the lake's catalog has to be recovered first."""
     if engine.recovery_required is not None:
         raise type(engine.recovery_required.error)(str(engine.recovery_required.error))
 
 
 def handle_entry(handle: Handle) -> TableEntry:
-    """Return the catalog's entry of a table of the lake."""
+    """Return the catalog's entry of a table of the lake. Not for path tables, which have none."""
     assert handle.entry is not None
     return handle.entry
 
 
 @contextmanager
 def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterator[Transaction]:
-    """Yield a transaction of its own, which is committed at the end of the block."""
+    """Yield a transaction of its own, which is committed at the end of the block.
+
+    An error in the block or in the commit rolls it back.
+    """
     transaction = Transaction(
         id=engine.system.new_id(), engine=engine, session_number=session_number, explicit=False
     )
@@ -38,7 +41,7 @@ def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterato
 
 @contextmanager
 def registered(engine: Engine, session_number: Callable[[], int]) -> Iterator[str]:
-    """Yield the id of a transaction in the catalog, for one commit."""
+    """Yield the id of a transaction that has an entry in the catalog until the block ends."""
     with transaction_of(engine, session_number) as transaction:
         transaction.registration.make()
         yield transaction.id

@@ -31,7 +31,10 @@ WorkOn = Callable[[Snapshot], TableData]
 
 
 def is_open(asked: ChangeRange, newest: int) -> bool:
-    """Whether the range would include versions after the newest one."""
+    """Return whether the range could include versions after the newest one.
+
+    That is so without an end, with an end later than `newest`, and with any end given as a time.
+    """
     last = asked.last
     return last is None or last.version is None or last.version > newest
 
@@ -39,14 +42,16 @@ def is_open(asked: ChangeRange, newest: int) -> bool:
 def versions_of(
     log: TableLog, asked: ChangeRange, newest: int, moment_ms: MomentMs, *, may_be_later: bool
 ) -> tuple[int, int] | None:
-    """Return the first and the last version; None if none was committed between two times.
+    """Return the first and the last version; None for a range without any.
+
+    A range of two times between which nothing was committed has none.
 
     Args:
-        newest: the newest version that who asks can see. A last version beyond it means that one.
-        may_be_later: a start after the newest version means no version, and an end after it means
-            the newest.
+        newest: the newest version that the reader may see. A later last version is lowered to it.
+        may_be_later: a start after the newest version gives None, and an end time after it means
+            the newest version; otherwise either is an error.
 
-    Raises InvalidRequest where the first comes after the newest, or after the last.
+    Raises InvalidRequest if the first version comes after the newest or after the last.
     """
     first = _first(log, asked.first, moment_ms)
     if first > newest:
@@ -71,12 +76,14 @@ def versions_of(
 
 
 def _first(log: TableLog, asked: TimeTravel, moment_ms: MomentMs) -> int:
+    """Return the first version of a range; newest + 1 for a time after all commits."""
     if asked.version is not None:
         return asked.version
     return log.version_from(moment_ms(asked))
 
 
 def _too_late(log: TableLog, asked: TimeTravel, newest: int) -> str:
+    """Return the message for a range that begins after the newest version."""
     if asked.version is None:
         return (
             f"[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] {log.name}: changes from {asked.timestamp} on "
@@ -101,7 +108,8 @@ def feed_frame(
 ) -> DataFrame:
     """Return the changes: the table's columns at the last version, then the feed's columns.
 
-    Raises InvalidRequest as `versions_of` and `plan_feed` do.
+    `newest`, `moment_ms` and `may_be_later` as in `versions_of`; for a range without versions the
+    result has no rows. Raises InvalidRequest as `versions_of` and `plan_feed` do.
     """
     found = versions_of(log, asked, newest, moment_ms, may_be_later=may_be_later)
     first, last = (newest, newest) if found is None else found

@@ -18,12 +18,13 @@ from txlake.protocol.statistics import FileStatistics
 
 
 def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:
-    """Write the change data files that a transaction needs for a table, if any.
+    """Write and stage the change data files that a transaction needs for a table, if any.
 
-    Where its statements changed no row together, its files say so instead: without a change data
-    file they would tell of all of their rows.
+    If its statements changed no rows on balance, the table's files are marked as unchanged: without
+    change data files a reader of the feed would take all of their rows as changes. A table without
+    the change feed is left as it is.
 
-    `work_on` gives the means to read and write the table at a snapshot.
+    `work_on` returns the data plane's access to the table at a snapshot.
     """
 
     def open_work() -> TableData:

@@ -82,9 +82,9 @@ class Command:
     def all_locks(self, statement: Statement) -> list[TableLock]:
         """Return a statement's locks: each table once, in the strongest mode that it needs.
 
-        First what it changes, then what it reads: subqueries and tables of another time too, in the
-        order of the text. What the texts name may be no table of a lake (a view of Spark's). The
-        statements of a BEGIN ATOMIC take theirs when they run.
+        First the tables that it changes, then those that its texts read, in the order of the text:
+        in subqueries and by time travel too. A name in a text may be no table of the lake (a view
+        of Spark's). The statements of a BEGIN ATOMIC take their locks when they run.
         """
         read = ((reference.table, LockMode.SCH_S) for reference in references_of(statement))
         return each_once([*self.locks(statement), *read])
@@ -115,12 +115,16 @@ def served(*commands: tuple[type[Any], Command]) -> Commands:
 
 
 def words_of(statement: Statement) -> str:
-    """Return the first words of a statement of this type: `UNDROP TABLE`."""
+    """Return a statement's type in capitals, made of its class name: `UNDROP TABLE`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def each_once(locks: Iterable[TableLock]) -> list[TableLock]:
-    """Return each table once, in the strongest of its modes."""
+    """Return each table once, in the weakest mode that covers all of its modes.
+
+    The tables stay in the order of their first appearance. Names that differ only in letter case
+    are one table; the first spelling is kept.
+    """
     found: dict[Table, TableLock] = {}
     for table, mode in locks:
         first, held = found.get(_folded(table), (table, mode))
@@ -129,6 +133,7 @@ def each_once(locks: Iterable[TableLock]) -> list[TableLock]:
 
 
 def _folded(table: Table) -> Table:
+    """Return a table's name in lower case; a path as it is."""
     if isinstance(table, TableName):
         return TableName(tuple(part.lower() for part in table.parts))
     return table
@@ -162,7 +167,7 @@ def nothing(by: ResultRows[R], /) -> R:
 def giving_counts(
     handler: Callable[[Context, S], Mapping[str, int]],
 ) -> Callable[[Context, S], Answer]:
-    """Return the run function of a handler that returns counts: one row, or nothing."""
+    """Return the run function of a handler that returns counts: one row, or nothing if empty."""
 
     def run(context: Context, statement: S) -> Answer:
         counts = handler(context, statement)

@@ -10,10 +10,10 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def is_described(engine: Engine) -> bool:
-    """Return whether a commit has its parameters, metrics and `userMetadata`.
+    """Return whether a commit's `commitInfo` has its parameters, metrics and `userMetadata`.
 
-    It has the operation, time, isolation level, `isBlindAppend` and transaction id in any case:
-    other transactions need them.
+    The operation, time, isolation level, `isBlindAppend` and transaction id are always in it: other
+    transactions need them.
 
     Raises InvalidRequest for a setting that is neither true nor false.
     """

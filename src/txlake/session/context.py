@@ -112,9 +112,10 @@ class Context:
     def snapshot(
         self, handle: Handle, travel: TimeTravel | None = None, *, newest_if_later: bool = False
     ) -> Snapshot:
-        """Return the table's snapshot in the transaction, or at an earlier version or time.
+        """Return the table's snapshot with the transaction's own changes, or at a version or time.
 
-        A time after the newest commit is refused unless `newest_if_later`.
+        Raises InvalidRequest for travel in a table that this transaction creates, and for a time
+        after the newest commit unless `newest_if_later`; otherwise as `TableLog.snapshot`.
         """
         if travel is None:
             return self.transaction.open(handle).view
@@ -125,7 +126,7 @@ class Context:
         return handle.log.snapshot(timestamp_ms=time_ms, newest_if_later=newest_if_later)
 
     def require_history(self, handle: Handle) -> None:
-        """Raise InvalidRequest for a table that has no version yet."""
+        """Raise InvalidRequest for a table that this transaction creates: it has no version yet."""
         if handle.is_new:
             raise InvalidRequest(
                 f"{handle.name} is made by this transaction: it has no versions before COMMIT"
@@ -160,7 +161,7 @@ class Context:
         return self.work_on(handle, self.transaction.open(handle).view)
 
     def work_on(self, handle: Handle, snapshot: Snapshot) -> TableData:
-        """Return the data plane's access to the table at a snapshot."""
+        """Return the data plane's access to the table at a snapshot, without checks."""
         staging = self.transaction.staging
         return self.engine.work(
             handle,
@@ -186,8 +187,9 @@ class Context:
 
         Only files that may match the predicate are read. The rows are filtered neither by the
         predicate nor by the condition; at commit the condition decides whether rows of concurrent
-        transactions match. `file_metadata` adds the column `_metadata`. With `at_once` the driver
-        may read a few rows now, and leave out rows for which the predicate isn't true.
+        transactions match. A read of an older version (`travel`) isn't recorded. `file_metadata`
+        adds the column `_metadata`. With `at_once` the driver may read a few rows now, and leave
+        out rows for which the predicate isn't true.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
@@ -211,7 +213,8 @@ class Context:
         """Return the change data feed of a table, up to the version that the transaction reads.
 
         If the range ends after that version, or has no end, the transaction conflicts with later
-        changes of the table. Raises InvalidRequest as `change_feed.feed_frame` does.
+        changes of the table. Raises InvalidRequest for an unknown table, for one that this
+        transaction creates, and as `DataPlane.constant_range` and `change_feed.feed_frame` do.
         """
         handle = self.tables.require(table)
         self.require_history(handle)
@@ -252,7 +255,10 @@ class Context:
     # Texts
 
     def column_of(self, expression: Expression) -> Column:
-        """Return an expression as a Column; its subqueries read tables in this transaction."""
+        """Return an expression as a Column; its subqueries read tables in this transaction.
+
+        The tables of subqueries become temporary views until the statement ends.
+        """
         if isinstance(expression, SqlText):
             expression = expression.in_database(self.tables.is_same)
         return self.plane.column(expression, self._view)
@@ -261,7 +267,8 @@ class Context:
         """Return the rows of a query; tables of the lake in it are read in this transaction.
 
         Names that the lake doesn't have are left to Spark. With `at_once` the driver may read a few
-        rows now, unless the query refers to the files that contain them.
+        rows now, unless the query refers to the files that contain them. Raises Spark's errors, and
+        InvalidRequest for a path without a table.
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
         sql = sql.in_database(self.tables.is_same)
@@ -277,6 +284,7 @@ class Context:
             mark += "\u2987"
 
         def replaced(reference: Reference) -> str | None:
+            """Return the token that stands for a table's rows; None for a name of Spark's."""
             frame = self._referenced(
                 reference, condition, names_metadata=names_metadata, at_once=at_once
             )
@@ -296,8 +304,8 @@ class Context:
     def command(self, sql: SqlText) -> DataFrame:
         """Return Spark's result of a command; it reads tables of the lake in this transaction.
 
-        A view that the command creates keeps the present rows, because Spark can't resolve a table
-        of the lake by its name later.
+        A view that the command creates keeps the table versions of this moment, because Spark can't
+        resolve a table of the lake by its name later.
         """
         if not sql.references:
             return self.spark.sql(sql.text)
@@ -316,6 +324,13 @@ class Context:
         names_metadata: bool = False,
         at_once: bool = False,
     ) -> DataFrame | None:
+        """Return the rows that a reference in a query stands for; None for a name of Spark's.
+
+        It may be a table, its change feed, a DESCRIBE or SHOW of it, a view, or a system view.
+        `where` is the query's condition, by which a table's files are skipped.
+
+        Raises InvalidRequest for a path without a table and for time travel in a view.
+        """
         if reference.description is not None:
             rows = self.described(reference.description)
             return self.plane.frame(rows.schema, rows.rows)
@@ -349,6 +364,10 @@ class Context:
         )
 
     def _view_in_text(self, table: Table, travel: TimeTravel | None) -> DataFrame | None:
+        """Return the rows of a view or system view; None for other names and for paths.
+
+        Raises InvalidRequest for time travel in a view. A system view ignores it.
+        """
         if not isinstance(table, TableName):
             return None
         view = self.tables.viewed(table)
@@ -372,7 +391,8 @@ class Context:
     def view_rows(self, view: Viewed) -> DataFrame:
         """Return the rows of a view's query in this transaction.
 
-        Raises InvalidRequest when the view reads itself, or has other columns than its query.
+        Raises InvalidRequest if the view reads itself, its query no longer gives the view's
+        columns, or a setting of the session changes what the stored query means.
         """
         if view.entry is not None:
             self.rules.check_stored(view.query.text, f"view {view.name}")
@@ -386,7 +406,7 @@ class Context:
         return self.named(view, frame)
 
     def named(self, view: Viewed, frame: DataFrame) -> DataFrame:
-        """Return the rows of a view's query under the view's column names.
+        """Return the rows of a view's query under the view's column names, if the view has its own.
 
         Raises InvalidRequest when the query has another number of columns.
         """
@@ -401,7 +421,7 @@ class Context:
         return frame.toDF(*view.columns)
 
     def _hides_files(self, reference: Reference) -> bool:
-        """Whether the column `_metadata` is the hidden one of a table of the lake."""
+        """Return whether `_metadata` of a table is Spark's hidden column, not one of its own."""
         has_no_files = reference.description is not None or reference.changes is not None
         handle = None if has_no_files else self.tables.find(reference.table)
         if handle is None or not self.tables.exists(handle):
@@ -409,7 +429,11 @@ class Context:
         return self.snapshot(handle, reference.travel).schema.find(metadata_column.COLUMN) is None
 
     def described(self, statement: Inspection) -> Rows:
-        """Return the rows of a statement that inspects a table: DESCRIBE, SHOW."""
+        """Return the rows of a statement that inspects a table: DESCRIBE, SHOW.
+
+        Raises InvalidRequest if there is no table, for the history of a table that this transaction
+        creates, and as `describe`.
+        """
         handle = self.tables.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
@@ -417,7 +441,11 @@ class Context:
         return describe(statement, snapshot, handle.log, is_managed=handle.is_managed)
 
     def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:
-        """Return the rows of one of the lake's own views, read committed; None if not one."""
+        """Return the present rows of one of the system views; None if the name means none of them.
+
+        Raises InvalidRequest for the name of a system view where another system's catalog has the
+        names.
+        """
         if not self.engine.catalog.is_lake:
             if self.engine.catalog.has_names and view_named(parts) is not None:
                 self.engine.catalog.of_lake()  # raises
@@ -433,7 +461,11 @@ class Context:
         return self.engine.at_entry(entry).log.latest_or_none()
 
     def bound(self, schema: Struct, text: str, names: tuple[str, ...]) -> Predicate | None:
-        """Parse a condition over a table's columns; return None for what can't be modelled."""
+        """Return a condition over a table's columns as a predicate; None if it can't be modelled.
+
+        That includes conditions with syntax errors, unknown columns, or another spelling of a
+        column where the session is case-sensitive. `names` may qualify the columns.
+        """
         try:
             predicate = parse_predicate(text, aliases=names, rules=self.rules)
             if not has_schema_spelling(predicate, schema, self.rules):
@@ -443,13 +475,16 @@ class Context:
             return None
 
     def _view(self, reference: Reference) -> str | None:
+        """Create a temporary view of a reference's rows and return its name; None for a name of
+        Spark's.
+        """
         frame = self._referenced(reference)
         if frame is None:
             return None
         return self.view_of(frame)
 
     def view_of(self, frame: DataFrame) -> str:
-        """Create a temporary view of the rows, until the statement ends, and return its name."""
+        """Create a temporary view of the rows, which `close` drops, and return its name."""
         name = f"{OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
         self.plane.make_view(name, frame)
         self._views.append(name)

@@ -180,8 +180,8 @@ class Engine:
     def with_plane(self, plane: DataPlane) -> Engine:
         """Return an engine for the same lake with another data plane.
 
-        All else is shared, also that it is closed. Temporary views are those of the plane's session
-        from here on: a clone of a Spark session begins with the views of the other one.
+        All else is shared, the closed state included. The temporary views are copied, and differ
+        from here on: a clone of a Spark session begins with the views of the original.
         """
         made = copy.copy(self)
         made.plane, made.temporary_views = plane, self.temporary_views.copy()
@@ -207,11 +207,11 @@ class Engine:
         return self.plane.spark
 
     def temporary_view(self, name: TableName) -> Viewed | None:
-        """Return the temporary view over tables of the lake that has this name in Spark."""
+        """Return Spark's temporary view of this name if it reads tables of the lake, else None."""
         return self.temporary_views.find(self.plane, name) if self.plane.is_started else None
 
     def note_undone(self, transaction_id: str) -> None:
-        """Record that a transaction was rolled back; the record is kept for a while."""
+        """Record that a transaction was rolled back. The latest 10,000 records are kept."""
         self._undone.append(transaction_id)
 
     def was_undone(self, transaction_id: str) -> bool:
@@ -259,9 +259,9 @@ class Engine:
         return Reach(store.url, partial(self._allowed, store.url, is_named=is_named))
 
     def share(self, handle: Handle, places: Collection[str]) -> None:
-        """Allow a shallow clone to have files in these places.
+        """Allow a shallow clone to have files in these places, beside the ones allowed before.
 
-        A lake remembers it; where there is none it holds for this engine.
+        The lake's catalog records it; without a lake it holds only for this engine.
         """
         with self._lock:
             self._shared[handle.store.url] = self._shared.get(handle.store.url, ()) + tuple(places)
@@ -269,10 +269,15 @@ class Engine:
 
     @property
     def has_shared(self) -> bool:
-        """Whether there are shallow clones, whose files belong to other tables."""
+        """Whether this engine has met shallow clones, whose files belong to other tables."""
         return bool(self._shared)
 
     def _allowed(self, root: str, *, is_named: bool) -> Iterator[str]:
+        """Yield the places beside its own folder where files of the table at `root` may lie.
+
+        These are a shallow clone's sources and the places that the settings allow; for a named
+        table also the warehouse and all tables of the lake. `ANYWHERE` allows every place.
+        """
         yield from self._shared.get(root, ())
         for place in (*self.settings.allow_outside_paths, *self.outside_paths()):
             yield place if place == ANYWHERE else canonical_url(place.strip())
@@ -290,7 +295,7 @@ class Engine:
                 yield canonical_url(table.location)
 
     def require_open(self) -> None:
-        """Raise InvalidRequest when the lake is closed, and in a fork of its process."""
+        """Raise InvalidRequest if the lake is closed, or this process is a fork of the engine's."""
         if self.is_forked:
             raise forked("the lake", self._process)
         if self.is_closed:
@@ -306,14 +311,20 @@ class Engine:
         return self.open_store(location, self.storage_options)
 
     def open_session(self, holder: object) -> int:
-        """Register a session in the catalog, and return its number; it ends with its holder."""
+        """Register a session in the catalog, and return its number.
+
+        The session ends when `holder` is garbage-collected, or with `close_session`.
+        """
         number = self.catalog.sessions.open(holder)
         with self._lock:
             self._sessions.add(number)
         return number
 
     def end_abandoned(self) -> None:
-        """End the sessions and transactions whose objects were garbage-collected."""
+        """End the sessions and transactions whose objects were garbage-collected.
+
+        Sessions that can't be ended now are logged, and end when their leases expire.
+        """
         for gone in self.catalog.transactions.end_abandoned():
             self.catalog.locks.forget_owner(gone)
         try:
@@ -322,7 +333,10 @@ class Engine:
             _logger.warning("abandoned sessions end when their leases do: %s", error)
 
     def close_session(self, number: int) -> None:
-        """End a session, its transactions and its locks, unless it has ended."""
+        """End a session, its transactions and its locks, unless it has ended.
+
+        If the catalog fails, that is logged, and the session ends when its lease expires.
+        """
         if number not in self._sessions:
             return
         try:
@@ -333,9 +347,9 @@ class Engine:
         self._sessions.discard(number)
 
     def close(self) -> None:
-        """Release the engine's resources; Spark keeps running, it may belong to others.
+        """End this engine's sessions and close the data plane and the catalog; Spark keeps running.
 
-        In a fork of its process nothing of it is the fork's to release.
+        In a forked process only the closed state is set: the resources are the parent's.
         """
         if self.is_forked:
             self._state.is_closed = True
@@ -350,7 +364,11 @@ class Engine:
     def at(
         self, location: str, table: Table, entry: TableEntry | None = None, *, is_new: bool = False
     ) -> Handle:
-        """Return the handle of the table at a place, whether it exists or not."""
+        """Return the handle of the table at a place, whether it exists or not; nothing is read.
+
+        With an `entry` the handle has the entry's name, and the catalog decides the table's
+        versions.
+        """
         store = self.store_at(location)
         name = str(table) if isinstance(table, TableName) else store.url
         key = store.url
@@ -381,7 +399,7 @@ class Engine:
         return self.at(entry.location, table, entry, is_new=is_new)
 
     def forget(self, handle: Handle) -> None:
-        """Clear the cache of a table that was removed."""
+        """Remove a table from the caches, after it was removed."""
         with self._lock:
             self._logs.pop(handle.key)
             self._shared.pop(handle.store.url, None)
@@ -394,8 +412,9 @@ class Engine:
     def find(self, table: Table, database: str) -> Handle | None:
         """Return the table's handle; None for a name that the lake doesn't have.
 
-        A place is found whether or not there is a table; the place of a table of the lake is that
-        table. Raises InvalidRequest for a name of another catalog.
+        A path always has a handle, whether or not a table exists there; if it is the place of a
+        lake's table, the handle is that table's. Raises InvalidRequest for a name of another
+        catalog.
         """
         if isinstance(table, TablePath):
             handle = self.at(table.location, table)
@@ -419,10 +438,10 @@ class Engine:
         return lake_names(None if self.warehouse is None else self.warehouse.url)
 
     def place_of(self, database: str, name: str) -> str:
-        """Return the folder of the warehouse for a new table of the lake.
+        """Return the URL of the warehouse's folder for a new table of the lake.
 
-        Raises InvalidRequest for a name that would leave the warehouse, or is too long for a
-        folder.
+        Raises InvalidRequest without a lake, and for a name that would leave the warehouse, is
+        reserved for a folder of txlake or of a database, or is longer than 255 bytes.
         """
         if self.warehouse is None:
             raise InvalidRequest(

@@ -52,7 +52,11 @@ class Filter:
 
 @lru_cache(maxsize=256)
 def condition_of(query: SqlText) -> Filter | None:
-    """Return the WHERE condition; None if no condition restricts all rows."""
+    """Return the WHERE condition that all rows of a plain SELECT from one table meet.
+
+    None without a WHERE, with joins, common table expressions, or a subquery or window in the
+    condition, and for text that sqlglot doesn't parse as one SELECT.
+    """
     if len(query.references) != 1:
         return None
     tree = parsed_select(query.text)
@@ -80,7 +84,7 @@ def condition_of(query: SqlText) -> Filter | None:
 
 
 def _after_where(text: str) -> Iterator[str]:
-    """Return the text after the query's own WHERE, up to the next clause."""
+    """Yield at most one text: the one after the query's own WHERE, up to the next clause."""
     depth, start = 0, None
     for token in Dialect.get_or_raise(DIALECT).tokenize(text):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
@@ -96,6 +100,7 @@ def _after_where(text: str) -> Iterator[str]:
 
 
 def _is(text: str, condition: exp.Expression) -> bool:
+    """Return whether a text parses as this condition; False for a text that doesn't parse."""
     try:
         return bool(parse_one(text, dialect=DIALECT) == condition)
     except PARSER_FAILURES:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:
-    """Return, by name, the changes of the tables with a feed that an instant's transaction wrote.
+    """Return the changes that the transaction of an instant made, by table name, as DataFrames.
 
-    Raises InvalidRequest where there is no such instant, Unavailable where it is too old.
+    Only tables that still exist and had the change feed at that version are included; empty if
+    there are none. Raises InvalidRequest for an instant that doesn't exist or isn't an int, and
+    Unavailable for one whose versions the catalog may have pruned (`Settings.commits_kept`).
     """
     if type(sequence) is not int:
         raise InvalidRequest(

@@ -26,8 +26,8 @@ class IsolationSet:
     """The statement's effect on levels, and its result row.
 
     Attributes:
-        level: the session's from here on; None: none was asked for.
-        of_open: the open transaction's, as `level`; that of none where none is open.
+        level: the session's level from here on; None if it requests none.
+        of_open: the level that the open transaction requests, as `level`; None without one.
     """
 
     level: Level | None
@@ -36,7 +36,7 @@ class IsolationSet:
 
 
 def parse_ignored(text: str) -> bool:
-    """Parse the property IGNORED. Raises InvalidRequest unless it is true or false."""
+    """Parse the value of the property IGNORED. Raises InvalidRequest unless it is true or false."""
     value = _SWITCH.get(text.strip().lower())
     if value is None:
         raise InvalidRequest(f"{IGNORED} = {text!r}: expected true or false")
@@ -44,10 +44,10 @@ def parse_ignored(text: str) -> bool:
 
 
 def raised(level: Level | None, asked: Level) -> Level | None:
-    """Return an open transaction's level after a request for another one: never a looser level.
+    """Return the level that an open transaction requests after SET asked for another: never looser.
 
-    What the transaction has answered so far was answered by its level. None: it asked for none,
-    and has the default or its databases'.
+    What the transaction has read so far was read at its level. None stands for a transaction that
+    requests no level and has the default or its databases'; SNAPSHOT leaves it so.
     """
     if level is None:
         return None if asked is Level.SNAPSHOT else asked
@@ -55,7 +55,10 @@ def raised(level: Level | None, asked: Level) -> Level | None:
 
 
 def shown_isolation(level: Level | None, database: DatabaseEntry | None) -> Rows:
-    """Return the result of SHOW transaction_isolation: the stricter of two levels."""
+    """Return the row of SHOW transaction_isolation: the stricter of the level and the database's.
+
+    The default level if neither is set.
+    """
     asked = None if database is None else database.isolation
     found = strictest(None if asked is None else parse_level(asked), level)
     columns = Struct((Field("transaction_isolation", Primitive("string"), False),))
@@ -70,11 +73,16 @@ def set_isolation(
     of_open: Level | None = None,
     is_open: bool = False,
 ) -> IsolationSet:
-    """Return the statement's effect on a session at `level` that uses `database`.
+    """Return the effect of SET TRANSACTION ISOLATION LEVEL; nothing is changed here.
 
-    `of_open`: the level that its open transaction asked for, where one `is_open`. The row's
-    `isolation` is the level in force, the open transaction's or else the session's: the stricter of
-    it and the database's, as Python writes it.
+    Args:
+        level: the session's level.
+        database: the session's database, which may have the statement ignored.
+        of_open: the level that the open transaction requests.
+        is_open: whether a transaction is open.
+
+    The row's `isolation` is the level in force, of the open transaction or else of the session: the
+    stricter of it and the database's, in txlake's spelling (`write_serializable`).
     """
     of_database = None
     ignored = False

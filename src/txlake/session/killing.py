@@ -8,9 +8,10 @@ from txlake.errors import InvalidRequest
 
 
 def kill_session(catalog: Catalog, own: int, session_id: int) -> None:
-    """End the open transactions of any process's session, and release their locks.
+    """End the open transactions of a session in any process, and release their locks.
 
-    Raises InvalidRequest for the session's own number, and for a session without any.
+    Raises InvalidRequest for the caller's own session, for an unknown one, and for one without an
+    open transaction.
     """
     if session_id == own:
         raise InvalidRequest(

@@ -23,7 +23,7 @@ class NameChanges:
     changes: tuple[NameChange, ...] = ()
 
     def then(self, change: NameChange, meanings: dict[QualifiedName, Handle | None]) -> NameChanges:
-        """Return these changes and another one, after which names have these meanings."""
+        """Return these changes followed by another one, after which names have these meanings."""
         folded = {_folded(name): handle for name, handle in meanings.items()}
         return NameChanges({**self.meanings, **folded}, (*self.changes, change))
 
@@ -32,11 +32,14 @@ class NameChanges:
         return _folded(name) in self.meanings
 
     def meaning_of(self, name: QualifiedName) -> Handle | None:
-        """Return the table that a changed name means; None if it means none any more."""
+        """Return the table that a changed name means; None if it means none any more.
+
+        Raises KeyError for a name that wasn't changed (`has`).
+        """
         return self.meanings[_folded(name)]
 
     def in_database(self, database: str) -> dict[str, Handle | None]:
-        """Return the meanings of the names that were changed in a database, by name."""
+        """Return the meanings of the names changed in a database, by lower-case table name."""
         meanings = self.meanings.items()
         return {name: handle for (owner, name), handle in meanings if owner == database.lower()}
 

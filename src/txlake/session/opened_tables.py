@@ -60,7 +60,10 @@ class OpenedTables:
         return {handle.name: self._parts[key].base.version for key, handle in opened}
 
     def learn(self, view: CatalogView) -> None:
-        """Adopt the instant of an admission, and the tables' versions and databases as of then."""
+        """Adopt the view's instant, unless the transaction has one, and its versions and databases.
+
+        Do nothing for a view without an instant.
+        """
         if view.instant is None:
             return
         if self.instant is None:
@@ -70,51 +73,64 @@ class OpenedTables:
             self._databases.setdefault(entry.database, view.databases.get(entry.database.lower()))
 
     def raise_level(self, level: Level) -> None:
-        """Request a level that is no looser than the present one, for opened tables too."""
+        """Request a level, which the caller has made no looser, for this and all opened tables."""
         self.level = level
         for part in self._parts.values():
             part.raise_level(level)
 
     def needs_instant(self, handle: Handle) -> bool:
-        """Whether an instant has to be fixed before the table can be opened."""
+        """Return whether an instant has to be fixed before the table can be opened.
+
+        That is so for the first table of a lake with instants.
+        """
         is_first = self.instant is None and handle.key not in self._parts
         return is_first and handle.entry is not None and self.engine.catalog.is_lake
 
     def open(self, handle: Handle) -> TableTransaction:
-        """Return the transaction's part on a table; the first call fixes the snapshot."""
+        """Return the transaction's part on a table; the first call fixes the table's snapshot.
+
+        That is the table at the transaction's instant, or the newest version of a path table.
+        Raises UnsupportedFeature for a path table whose versions a catalog decides.
+        """
         part = self._parts.get(handle.key)
         if part is None:
             part = self._add(handle, self._part_from(handle, self._base_of(handle)))
         return part
 
     def _add(self, handle: Handle, part: TableTransaction) -> TableTransaction:
+        """Record a part as the transaction's part on the handle's table, and return it."""
         self._parts[handle.key] = part
         self._handles[handle.key] = handle
         return part
 
     def get(self, handle: Handle) -> TableTransaction | None:
-        """Return the part on a table that was opened."""
+        """Return the part on a table; None if the table wasn't opened."""
         return self._parts.get(handle.key)
 
     def remove(self, handle: Handle) -> None:
-        """Take a path table out of the transaction, which reads it as a table of the lake next."""
+        """Remove a path table from the transaction, which may open it as a lake's table next."""
         self._parts.pop(handle.key, None)
         self._handles.pop(handle.key, None)
 
     def writes_from(self, url: str) -> None:
-        """Record that the transaction writes rows that it has read from the table at a URL."""
+        """Record that the transaction writes rows read from the table at a URL, if it opened that.
+
+        Its plain reads then count as reads for writes.
+        """
         for handle, part in self:
             if handle.store.url == url:
                 part.promote_plain_reads()
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
-        """Count the rows of a DataFrame, which shows a version of a table, as read.
+        """Record as read the rows of a DataFrame that shows a version of a table.
 
-        If the table wasn't used yet and the version is older than the transaction's instant, the
-        transaction reads the table at that version from here on. Otherwise, and at the level
-        Snapshot, which has one instant for all reads, both versions must have the same rows.
+        If the table wasn't used yet and the version is older than the one at the transaction's
+        instant, the transaction reads the table at that version from here on. Otherwise, and at the
+        level SNAPSHOT, which has one instant for all reads, both versions must have the same rows
+        of the read.
 
-        Raises a Conflict when they don't.
+        Raises a Conflict when they don't, and InvalidRequest if the transaction doesn't see the
+        table.
         """
         part = self._parts.get(handle.key)
         base = self._base_of(handle) if part is None else part.base
@@ -140,11 +156,16 @@ class OpenedTables:
         part.add_read(read)
 
     def operation_on(self, name: str) -> str | None:
-        """Return the operation on a table as its history would show it; None if not opened."""
+        """Return the operation staged on a table, as its history would show it, else None."""
         return next((part.operation for handle, part in self if handle.name == name), None)
 
     def explain_outdated(self, conflict: Conflict) -> Conflict:
-        """Return the conflict; if a DataFrame shows an old version of its table, it says so."""
+        """Return the conflict; if a DataFrame of an older version led to it, it is changed to say
+        so.
+
+        Message and evidence then advise to read the table again, and say that a plain retry can't
+        succeed.
+        """
         facts = conflict.evidence
         version = None if facts is None else self._outdated.get(facts.table)
         if facts is None or version is None:
@@ -160,11 +181,15 @@ class OpenedTables:
         return {key: part.savepoint() for key, part in self._parts.items()}
 
     def rollback_to(self, tokens: Mapping[str, TableSavepoint]) -> None:
-        """Undo the changes that were staged since a savepoint."""
+        """Undo the changes that were staged since a savepoint; what was read stays recorded.
+
+        A table that was opened after the savepoint loses all of its changes.
+        """
         for key, part in self._parts.items():
             part.rollback_to(tokens.get(key))
 
     def _part_from(self, handle: Handle, base: Snapshot | None) -> TableTransaction:
+        """Return a new part on a snapshot, with the level and granularity of the database."""
         database = self._database_of(handle)
         return TableTransaction(
             handle.log, base, self._level_in(database), self._granularity_in(database)
@@ -173,7 +198,8 @@ class OpenedTables:
     def _base_of(self, handle: Handle) -> Snapshot | None:
         """Return the table at the transaction's instant, or its newest version if it has none.
 
-        Raises UnsupportedFeature for an open table whose catalog isn't asked.
+        None for a table that doesn't exist yet. Raises UnsupportedFeature for a path table whose
+        versions a catalog decides.
         """
         if handle.entry is None:
             latest = handle.log.latest_or_none()
@@ -188,6 +214,7 @@ class OpenedTables:
         return handle.log.at_sequence(self.instant, self._versions.get(handle.entry.id))
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
+        """Return the table's database in the lake, read once; None for a path table."""
         entry = handle.entry
         if entry is None or not self.engine.catalog.is_lake:
             return None

@@ -49,7 +49,8 @@ class PlainQuery:
 def plain_answer(context: Context, query: SqlText) -> Rows | None:
     """Return the rows of a query, read in the transaction; None if Spark has to run it.
 
-    So it has where it is started: its session may have settings and views of its own.
+    Spark runs every query once it is started: its session may have settings and views of its own.
+    The read is recorded only if the rows are returned.
     """
     if context.plane.is_started or query.session_functions:
         return None
@@ -65,6 +66,7 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
 
 @lru_cache(maxsize=256)
 def _plain(query: SqlText) -> PlainQuery | None:
+    """Return a query's parts; None unless it is plain, as the module says."""
     if "/*+" in query.text:
         return None  # a hint, which sqlglot may drop
     tree = parsed_select(query.text)
@@ -95,15 +97,18 @@ def _plain(query: SqlText) -> PlainQuery | None:
 
 
 def _given(node: exp.Expression) -> set[str]:
+    """Return the names of a node's arguments that have a value."""
     return {name for name, value in node.args.items() if value}
 
 
 def _names_rows(query: SqlText) -> bool:
+    """Return whether the query's one table is read as it is: no time travel, no changes."""
     [reference] = query.references
     return reference.travel is None and reference.description is None and reference.changes is None
 
 
 def _is_table(source: exp.Expression) -> bool:
+    """Return whether a FROM clause is just a name, without an alias or sample."""
     if not isinstance(source, exp.Table) or not _given(source) <= {"this", "db", "catalog"}:
         return False
     return isinstance(source.this, exp.Identifier)
@@ -112,7 +117,7 @@ def _is_table(source: exp.Expression) -> bool:
 def _columns(
     expressions: Sequence[exp.Expression], *, reads: bool
 ) -> tuple[tuple[str | int, str], ...] | None:
-    """Return the columns as in `PlainQuery.columns`; None if one of them isn't plain."""
+    """Return the columns as in `PlainQuery.columns`; an empty tuple if one of them isn't plain."""
     if reads and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         return () if _given(expressions[0]) else None
     found: list[tuple[str | int, str]] = []
@@ -143,6 +148,7 @@ def _whole_number(node: exp.Expression | None) -> int | None:
 
 
 def _constants(plain: PlainQuery) -> Rows:
+    """Return the one row of a SELECT without a table."""
     assert plain.columns is not None, "* goes with a table"
     fields = tuple(
         Field(name, Primitive("integer" if isinstance(value, int) else "string"), False)
@@ -152,7 +158,7 @@ def _constants(plain: PlainQuery) -> Rows:
 
 
 def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """Return the rows of one of the lake's own views; None for other names and for filters."""
+    """Return the rows of a system view; None for other names, unknown columns and with a WHERE."""
     table = query.references[0].table
     if plain.has_condition or not isinstance(table, TableName):
         return None
@@ -167,7 +173,7 @@ def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None
 
 
 def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """Return the rows of a table, and record the read."""
+    """Return the rows of a table, and record the read; None if Spark has to read them."""
     handle = context.tables.find(query.references[0].table)
     if handle is None or not context.tables.exists(handle):
         return None
@@ -195,7 +201,10 @@ def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | Non
 
 
 def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Condition | None] | None:
-    """Parse the query's WHERE; return None if it can't be modelled."""
+    """Return the query's WHERE as a predicate, its text, and a row condition for conflict checks.
+
+    None if the condition can't be modelled.
+    """
     found = condition_of(query)
     if found is None or found.own is None:
         return None
@@ -209,7 +218,10 @@ def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Conditi
 
 
 def _places(plain: PlainQuery, schema: Struct) -> list[tuple[int, str]] | None:
-    """Return the columns' places and result names; None if one isn't a column of the table."""
+    """Return the columns' positions and result names; None if one isn't a column of the table.
+
+    Names must have the table's letter case.
+    """
     names = list(schema.names)
     if plain.columns is None:
         return list(enumerate(names))
@@ -219,6 +231,7 @@ def _places(plain: PlainQuery, schema: Struct) -> list[tuple[int, str]] | None:
 
 
 def _renamed(schema: Struct, places: Sequence[tuple[int, str]]) -> Struct:
+    """Return the schema of these columns under their result names, without metadata."""
     fields = (schema.fields[place] for place, _ in places)
     shown = zip(fields, (name for _, name in places), strict=True)
     return Struct(tuple(Field(name, item.type, item.nullable) for item, name in shown))
@@ -234,6 +247,7 @@ def _values(table: pa.Table, places: Sequence[int]) -> list[tuple[object, ...]] 
 
 
 def _plain_value(value: object) -> object:
+    """Return a timestamp in UTC, and any other value as it is."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC)
     return value

@@ -51,7 +51,10 @@ class Registration:
         return self._is_made
 
     def announce(self) -> None:
-        """Make the entry of a transaction that a user began, at the latest with its first lock."""
+        """Note the entry of a transaction that a user began.
+
+        The catalog has it at the latest with the transaction's first lock.
+        """
         transaction = self._owner()
         number = transaction.session_number()
         self._is_made = True  # an interrupt may come as soon as the catalog has it
@@ -64,7 +67,7 @@ class Registration:
         )
 
     def make(self) -> None:
-        """Make the entry, unless it is made."""
+        """Write the entry into the catalog, unless it is there; an announced one is written now."""
         if self._is_made:
             self._catalog.transactions.register_announced()
             return
@@ -83,7 +86,7 @@ class Registration:
     def admit(
         self, lookup: LookupRequest, locks: RequiredLocks, *, pins: bool, timeout_ms: int
     ) -> Admission:
-        """Admit a statement of the transaction; make the entry if the statement needs locks.
+        """Admit a statement of the transaction; the entry is made if the statement needs locks.
 
         Raises as `Admissions.admit`.
         """
@@ -106,14 +109,17 @@ class Registration:
         return admission
 
     def instant(self) -> int:
-        """Return the lake's present instant, which VACUUM then keeps for a user's transaction."""
+        """Return the lake's newest instant.
+
+        For a transaction that a user began it is recorded in the entry: VACUUM keeps its files.
+        """
         transaction, catalog = self._owner(), self._catalog.of_lake()
         if self._is_made and transaction.explicit:
             return catalog.transactions.pin(transaction.id)
         return catalog.ledger.sequence()
 
     def show_level(self) -> None:
-        """Show the transaction's isolation level, which has changed."""
+        """Update the isolation level in the catalog's entry, if there is one."""
         transaction = self._owner()
         if self._is_made and transaction.level is not None:
             self._catalog.transactions.set_isolation(transaction.id, transaction.level.value)
@@ -128,29 +134,34 @@ class Registration:
             self._catalog.transactions.require_unkilled(transaction.id)
 
     def require_open(self) -> None:
-        """Raise Unavailable when another session ended it: VACUUM may have removed its files.
+        """Raise Unavailable if another session ended or killed the transaction.
 
-        For what no ratification checks: a path table's commit, and a file that is missing.
+        VACUUM may have removed its files then. For what no ratification checks: a path table's
+        commit, and a file that is missing.
         """
         if self._is_made:
             self._catalog.transactions.require_open(self._owner().id)
 
     def set_ending_thread(self) -> None:
-        """Let the calling thread be the one that ends it: it can't wait for the transaction."""
+        """Record that only the calling thread ends the transaction.
+
+        That thread gets a Deadlock at once where it would wait for the transaction's locks.
+        """
         self._catalog.locks.set_ending_thread(self._owner().id)
 
     def forget(self) -> None:
-        """Note that a ratification has ended the entry and its locks."""
+        """Note that a ratification has ended the entry and its locks; the catalog isn't written."""
         self._is_made = False
         transaction = self._owner()
         self._catalog.transactions.forget(transaction.id)
         self._catalog.locks.forget_owner(transaction.id)
 
     def end(self) -> None:
-        """End the entry and its locks, later if the catalog can't be reached now.
+        """End the entry and its locks.
 
-        Do nothing if the lake is closed, which ended it, and in a forked process, whose parent has
-        the transaction.
+        If the catalog can't be reached that is logged, and the entry ends later. Do nothing if
+        there is no entry, if the lake is closed, which has ended it, and in a forked process, whose
+        parent has the transaction.
         """
         transaction = self._owner()
         if not self._is_made or transaction.engine.is_closed or transaction.engine.is_forked:
@@ -164,6 +175,7 @@ class Registration:
         self._is_made = False
 
     def _owner(self) -> RegisteredTransaction:
+        """Return the transaction, which must still be alive."""
         transaction = self._transaction()
         assert transaction is not None, "only the transaction itself uses its registration"
         return transaction

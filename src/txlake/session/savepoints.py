@@ -36,16 +36,26 @@ class Savepoints:
         self._savepoints.append(savepoint)
 
     def restore(self, name: str) -> Savepoint:
-        """Return the savepoint, and forget the later ones. Raises InvalidRequest as `release`."""
+        """Return the newest savepoint of a name, in any letter case, and forget the later ones.
+
+        The savepoint itself stays. Raises InvalidRequest if there is none.
+        """
         place = self._place_of(name)
         del self._savepoints[place + 1 :]
         return self._savepoints[place]
 
     def release(self, name: str) -> None:
-        """Forget a savepoint and the later ones. Raises InvalidRequest if there is none."""
+        """Forget the newest savepoint of a name, in any letter case, and the later ones.
+
+        Raises InvalidRequest if there is none.
+        """
         del self._savepoints[self._place_of(name) :]
 
     def _place_of(self, name: str) -> int:
+        """Return the position of the newest savepoint of a name, in any letter case.
+
+        Raises InvalidRequest if there is none.
+        """
         for place in range(len(self._savepoints) - 1, -1, -1):
             if self._savepoints[place].name.lower() == name.lower():
                 return place

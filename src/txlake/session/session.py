@@ -136,7 +136,9 @@ class Session:
     ) -> Transaction:
         """Begin a transaction beside the session's current one.
 
-        Raises InvalidRequest when the session, or the lake, is closed.
+        Without a `level` it has the session's. Transactions and sessions whose objects were
+        garbage-collected are ended as well. Raises InvalidRequest if the session or the lake is
+        closed, and as `refuse_lost`.
         """
         self.engine.require_open()
         if self._is_closed:
@@ -155,7 +157,10 @@ class Session:
         return made
 
     def close(self) -> None:
-        """Roll back the open transactions, and refuse new ones."""
+        """Roll back the open transactions, end the session, and refuse new transactions.
+
+        In a forked process only new transactions are refused: the open ones are the parent's.
+        """
         self._is_closed = True
         if self.engine.is_forked:
             return  # its transactions are the parent's
@@ -167,7 +172,7 @@ class Session:
             self._number = None
 
     def fail(self, cause: BaseException) -> None:
-        """Fail the open transaction, because a statement couldn't be parsed."""
+        """Fail the current transaction, if one is open, because a statement couldn't be parsed."""
         if self._current is not None:
             self._current.fail(cause)
 
@@ -176,11 +181,18 @@ class Session:
         return self.execute_in(self._current, statement)
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
-        """Execute a statement in a transaction; None: in a transaction of its own."""
+        """Execute a statement in a transaction and return its result.
+
+        With None it runs in a transaction of its own, which is committed.
+        """
         return self.answer_in(transaction, statement)(self.engine.plane)
 
     def answer_in(self, transaction: Transaction | None, statement: Statement) -> Answer:
-        """Execute a statement as `execute_in` does; the caller makes rows of the result."""
+        """Execute a statement as `execute_in` does, and return the function that makes its result.
+
+        Control statements go to their handlers, all others to `carry_out`. An error fails the
+        transaction, except an InvalidRequest within `script`.
+        """
         control = self.handlers.controls.get(type(statement))
         if control is None:
             return self.carry_out(transaction, statement)
@@ -202,7 +214,8 @@ class Session:
     ) -> Answer:
         """Execute a statement that isn't a control statement, as `answer_in` does.
 
-        `user_metadata` becomes the commit's `userMetadata`; the last statement's counts.
+        `user_metadata` becomes the commit's `userMetadata`; the value of the transaction's last
+        statement that has one counts.
         """
         requested_in = transaction
         if (
@@ -221,6 +234,11 @@ class Session:
         statement: Statement,
         user_metadata: str | None,
     ) -> Answer:
+        """Execute a statement and return the function that makes its result.
+
+        `requested_in` is the transaction of which session functions speak, which may have failed.
+        Raises InvalidRequest, and fails the transaction, for a statement that can't be part of one.
+        """
         statement = with_values(
             statement,
             lambda: SessionFunctionValues(self.engine, requested_in, self.database, self.number),
@@ -257,8 +275,11 @@ class Session:
     ) -> Iterator[Context]:
         """Yield a statement's context once it holds its locks; an error fails the transaction.
 
-        Without a transaction the statement has one of its own, which is rolled back at the end
-        unless it was committed.
+        Without a transaction the statement has one of its own, which the caller commits: at the end
+        it is rolled back unless it was committed. `leaves` and `pins` as in `admit`.
+
+        Raises InvalidRequest if the transaction isn't active, and as `admit`. A CorruptTable of the
+        block becomes Unavailable if another session ended the transaction, whose files may be gone.
         """
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
@@ -298,7 +319,11 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> DataFrame:
-        """Return the table's rows for which the condition is true."""
+        """Return the table's rows for which the condition is true.
+
+        All columns, or the given ones. Without `transaction` they are read in the current one, or
+        in one of their own.
+        """
         statement = ReadTable(
             table=table,
             travel=travel,
@@ -314,13 +339,16 @@ class Session:
         return self.statement_context(transaction or self._current, [(table, LockMode.SCH_S)])
 
     def alone(self, wanted: Sequence[TableLock]) -> AbstractContextManager[Context]:
-        """Yield the context of a transaction beside the current one that holds these locks."""
+        """Return a context of a new transaction beside the current one, which takes these locks.
+
+        The caller commits the transaction; without that it is rolled back at the end of the block.
+        """
         return self.statement_context(None, wanted, writes=True)
 
     def catalog_view(self, name: str) -> Rows:
-        """Return the rows of one of the lake's own views, read committed, without Spark.
+        """Return the present rows of one of the system views, without Spark.
 
-        Raises InvalidRequest when there is no such view.
+        `name` may be in any letter case. Raises InvalidRequest when there is no such view.
         """
         with self.statement_context(None, []) as context:
             rows = context.catalog_view(tuple(name.split(".")))
@@ -347,16 +375,25 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> Snapshot:
-        """Return the table's snapshot."""
+        """Return the table's snapshot in the transaction, or at an earlier version or time.
+
+        Raises InvalidRequest if there is no table.
+        """
         with self._reading(table, transaction) as context:
             return context.snapshot(context.tables.require(table), travel)
 
     def glance(self, table: Table) -> Snapshot | None:
-        """Return the table's snapshot; None in a transaction, which an error would fail."""
+        """Return the table's snapshot; None while a transaction is open, which an error would fail.
+
+        Raises InvalidRequest if there is no table.
+        """
         return None if self._current is not None else self.snapshot(table)
 
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
-        """Whether the table exists."""
+        """Return whether the table exists in the transaction; False for views and unknown names.
+
+        Raises InvalidRequest for a name of another catalog.
+        """
         with self._reading(table, transaction) as context:
             return context.tables.exists(context.tables.find(table))
 
@@ -364,12 +401,16 @@ class Session:
         self.database = database
 
     def begin_own(self, level: Level | None, read_only: bool) -> None:
-        """Begin the session's current transaction (BEGIN)."""
+        """Begin the session's current transaction (BEGIN); none may be open."""
         self._has_failed_commit = False
         self._current = self.begin(level=level, read_only=read_only)
 
     def commit_own(self) -> None:
-        """Commit the current transaction (COMMIT); it ends even if the commit fails."""
+        """Commit the current transaction (COMMIT); it ends even if the commit fails.
+
+        A transaction must be open. After a failed commit one `rollback_own` does nothing. Raises as
+        `Transaction.commit`.
+        """
         transaction = self._current
         assert transaction is not None
         self._has_failed_commit = True
@@ -384,7 +425,7 @@ class Session:
     def rollback_own(self) -> None:
         """Roll back the current transaction (ROLLBACK); do nothing after a failed COMMIT.
 
-        Raises InvalidRequest when none is open.
+        Raises InvalidRequest if none is open otherwise.
         """
         transaction = self._current
         if transaction is None and self._has_failed_commit:
@@ -397,7 +438,10 @@ class Session:
 
     @contextmanager
     def script(self) -> Iterator[None]:
-        """Let a script's handlers decide, in the block, what an InvalidRequest does."""
+        """Keep an InvalidRequest in the block from failing the transaction.
+
+        A script's handlers decide what it does.
+        """
         self._in_script = True
         try:
             yield

@@ -52,7 +52,10 @@ class SessionFunctionValues:
         return 1 if self.transaction.state is State.ACTIVE else -1
 
     def of(self, question: SessionFunction) -> list[str]:
-        """Return the SQL texts before, between and after the function's operands."""
+        """Return the SQL texts before, between and after the function's operands.
+
+        Joined with the operands' texts they give its value; without operands it is a single text.
+        """
         match question.name:
             case "@@SPID":
                 return [str(self.number())]
@@ -87,6 +90,10 @@ class SessionFunctionValues:
         return {one.name: one.number for one in self.engine.catalog.databases()}
 
     def _object_number(self, name: str, kind: str = "U") -> int | None:
+        """Return the number of a table as the transaction sees it; None if there is none.
+
+        None also for a kind other than `U` (a user table), for views, paths and path tables.
+        """
         table = table_of(backquote_brackets(name))
         if kind.strip().upper() not in _TABLE_TYPES or not isinstance(table, TableName):
             return None
@@ -99,6 +106,9 @@ class SessionFunctionValues:
         return None if handle is None or handle.entry is None else handle.entry.number
 
     def _object_name(self, operands: int) -> list[str]:
+        """Return the texts around the operands of OBJECT_NAME: a number, or a number and a
+        database's.
+        """
         names: dict[str, str] = {}
         catalog = self.engine.catalog
         for database in catalog.databases():
@@ -111,9 +121,10 @@ class SessionFunctionValues:
 
 
 def with_values(statement: Statement, values_of: Callable[[], SessionFunctionValues]) -> Statement:
-    """Return the statement with its session functions replaced; itself if it has none.
+    """Return the statement with its session functions replaced by values; itself if it has none.
 
-    The functions in a BEGIN ATOMIC are replaced when its statements run.
+    `values_of` is called only for a statement with session functions. The functions in a BEGIN
+    ATOMIC are replaced when its statements run.
     """
     return statement if isinstance(statement, Atomic) else _with_values_in(statement, values_of)
 
@@ -126,7 +137,10 @@ def is_only_session_functions(statement: Statement) -> bool:
 
 
 def _with_values_in(part: _Part, values_of: Callable[[], SessionFunctionValues]) -> _Part:
-    """Return a part of a statement with the session functions in its texts replaced."""
+    """Return a part of a statement with the session functions in its texts replaced.
+
+    A part without any, and anything but a dataclass, is returned as it is.
+    """
     if not is_dataclass(part) or isinstance(part, type):
         return part
     changed: dict[str, object] = {}
@@ -139,6 +153,7 @@ def _with_values_in(part: _Part, values_of: Callable[[], SessionFunctionValues])
 
 
 def _with_values_in_item(value: object, values_of: Callable[[], SessionFunctionValues]) -> object:
+    """Return the value of a field with the session functions in its texts replaced."""
     if isinstance(value, SqlText):
         return value.with_session_values(values_of().of) if value.session_functions else value
     if isinstance(value, tuple):
@@ -152,6 +167,9 @@ def _integer(number: int | None) -> str:
 
 
 def _lookup(values: Mapping[str, str]) -> str:
-    """Return the SQL that begins a look-up by a text; its result is NULL for other texts."""
+    """Return the SQL of a look-up up to its key, after which the key and `)` have to follow.
+
+    The key is a text; the look-up gives NULL for one that `values` lacks.
+    """
     text = json.dumps(values, ensure_ascii=False)  # no backslash, which settings may change
     return f"try_element_at(from_json({sql_literal(text)}, 'map<string,string>'), "

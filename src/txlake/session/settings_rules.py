@@ -64,7 +64,7 @@ def apply_rules(statement: Statement, rules: TextRules) -> Statement:
 
 
 def _column(part: ColumnSpec, rules: TextRules) -> ColumnSpec:
-    """Return a column's definition by the rules."""
+    """Return a column's definition with its type by the rules. Raises as `apply_rules`."""
     what = f"column {part.name}"
     _check_default(part.default, what, rules)
     if part.generated is not None:
@@ -73,7 +73,7 @@ def _column(part: ColumnSpec, rules: TextRules) -> ColumnSpec:
 
 
 def _changed_column(part: AlterColumn, rules: TextRules) -> AlterColumn:
-    """Return a change of a column's definition by the rules."""
+    """Return a change of a column's definition by the rules. Raises as `apply_rules`."""
     what = f"column {'.'.join(part.column)}"
     _check_default(part.default, what, rules)
     if part.data_type is None:
@@ -82,6 +82,7 @@ def _changed_column(part: AlterColumn, rules: TextRules) -> AlterColumn:
 
 
 def _check_default(default: str | None, what: str, rules: TextRules) -> None:
+    """Raise InvalidRequest for a default that the settings refuse, or that isn't portable."""
     if default is None:
         return
     if rules.default_refusal is not None:
@@ -90,6 +91,11 @@ def _check_default(default: str | None, what: str, rules: TextRules) -> None:
 
 
 def _type(kind: str | NativeType, what: str, rules: TextRules) -> str | NativeType:
+    """Return a column's type, with TIMESTAMP as the session reads it; an invalid type as it is.
+
+    Raises InvalidRequest for CHAR and VARCHAR where a setting gives them another meaning; `what`
+    begins its message.
+    """
     shown = str(kind.data_type) if isinstance(kind, NativeType) else kind
     if rules.char_varchar_refusal is not None and _BOUNDED.search(shown):
         raise refusal_error(f"{what}: {shown}", rules.char_varchar_refusal)
@@ -102,7 +108,10 @@ def _type(kind: str | NativeType, what: str, rules: TextRules) -> str | NativeTy
 
 
 def _with_definitions(part: T, rules: TextRules) -> T:
-    """Return a part of a statement with every column definition in it replaced."""
+    """Return a part of a statement with every column definition in it replaced.
+
+    Raises as `apply_rules`.
+    """
     if isinstance(part, tuple):
         return cast(T, tuple(_with_definitions(one, rules) for one in part))
     if not is_dataclass(part) or isinstance(part, type | SqlText | NativeType):

@@ -34,9 +34,9 @@ class StatementTables:
     _without_database: Collection[Table] = ()
 
     def in_database(self, database: str) -> StatementTables:
-        """Return the same for a view's query, whose unqualified names are of its database.
+        """Return the resolution for a view's query, whose unqualified names are of this database.
 
-        Its names are resolved when they are read.
+        Its names are resolved anew, when they are read.
         """
         return replace(self, database=database, _meanings={}, _without_database=())
 
@@ -63,7 +63,11 @@ class StatementTables:
         return table in self._without_database
 
     def find(self, table: Table) -> Handle | None:
-        """Return the table's handle; None for a name that the lake doesn't have."""
+        """Return the table's handle; None for a name that means no table, such as a view's.
+
+        A path always has a handle. The transaction's own name changes come first, then the meanings
+        that `fix_meanings` fixed. Raises InvalidRequest for a name of another catalog.
+        """
         if isinstance(table, TableName):
             name = self.qualified(table)
             if self.transaction.names.has(name):
@@ -77,13 +81,16 @@ class StatementTables:
         return found
 
     def exists(self, handle: Handle | None) -> bool:
-        """Whether the table exists for the transaction."""
+        """Return whether the table exists for the transaction, which opens it; False for None."""
         if handle is None:
             return False
         return self.transaction.open(handle).view.is_created
 
     def require(self, table: Table) -> Handle:
-        """Return the handle of an existing table. Raises InvalidRequest when there is none."""
+        """Return the handle of an existing table.
+
+        Raises InvalidRequest for a path without a table, and as `handle`.
+        """
         handle = self.handle(table)
         if not self.exists(handle):
             raise InvalidRequest(
@@ -93,7 +100,11 @@ class StatementTables:
         return handle
 
     def handle(self, table: Table) -> Handle:
-        """Return the table's handle. Raises InvalidRequest for a name that the lake lacks."""
+        """Return the table's handle, for a path whether or not a table exists there.
+
+        Raises InvalidRequest for a name that the lake lacks, for a view, and for a name of another
+        catalog.
+        """
         handle = self.find(table)
         if handle is None and isinstance(table, TableName) and self.viewed(table) is not None:
             raise InvalidRequest(
@@ -107,7 +118,11 @@ class StatementTables:
 
     @contextmanager
     def tables_named(self) -> Iterator[None]:
-        """Translate Spark's error for a missing table into the error for an unknown name."""
+        """Translate Spark's error for a missing table into the error for an unknown name.
+
+        Both are InvalidRequest. The new error names similar tables, or says that a Column can't
+        read a table of the lake. Other errors pass unchanged.
+        """
         try:
             yield
         except InvalidRequest as error:
@@ -135,7 +150,10 @@ class StatementTables:
         return first == second
 
     def viewed(self, table: TableName) -> Viewed | None:
-        """Return the view of a name: the lake's, or a temporary view over its tables."""
+        """Return the view of a name: the lake's, or else a temporary view over its tables.
+
+        None without one, and for names of three parts.
+        """
         if len(table.parts) > 2 or self.lacks_database(table):
             return None
         entry = self.engine.catalog.views.find(*self.qualified(table))

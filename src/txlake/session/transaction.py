@@ -108,7 +108,10 @@ class Transaction:
             self.tables.instant = self.registration.instant()
 
     def set_level(self, level: Level | None) -> None:
-        """Raise the isolation level to this one, which is at least as strict; ignore None."""
+        """Set the isolation level, which has to be at least as strict as before; ignore None.
+
+        It holds for the tables that are open too, and is shown in the catalog.
+        """
         if level is None or level is self.level:
             return
         self.level = level
@@ -122,11 +125,11 @@ class Transaction:
 
     @property
     def versions_read(self) -> Mapping[str, int]:
-        """The version read of each opened table, by name; -1 for a table that it creates."""
+        """The version read of each opened table, by name; -1 for a table that didn't exist."""
         return self.tables.versions
 
     def require_active(self) -> None:
-        """Raise InvalidRequest unless the transaction is active."""
+        """Raise InvalidRequest unless the transaction is active and the lake open."""
         self.engine.require_open()
         if self.state is State.FAILED:
             raise InvalidRequest(
@@ -142,7 +145,11 @@ class Transaction:
             raise InvalidRequest(f"transaction {self.id} is {self.state.value}; begin a new one")
 
     def open(self, handle: Handle) -> TableTransaction:
-        """Return the transaction's part on a table; the first call fixes the table's snapshot."""
+        """Return the transaction's part on a table; the first call fixes the table's snapshot.
+
+        The first table of a lake also fixes the transaction's instant. Raises InvalidRequest unless
+        the transaction is active.
+        """
         self.require_active()
         self._pin_instant(handle)
         return self.tables.open(handle)
@@ -155,6 +162,11 @@ class Transaction:
         return LazyIdentities(lambda table_id: self._identities(handle, table_id))
 
     def _identities(self, handle: Handle, table_id: str) -> Identities:
+        """Return the source of the identity values of a table as of a metadata id.
+
+        The catalog hands out the values of a table of the lake; a path table's and those of a table
+        that the transaction creates or replaces are counted in the transaction's part.
+        """
         part = self.open(handle)
         current_id = part.base.metadata.id if part.base.has_metadata else None
         catalog = self.engine.catalog
@@ -163,18 +175,19 @@ class Transaction:
         return CatalogIdentities(catalog.of_lake().identities, handle.entry.id)
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
-        """Count the rows of a DataFrame, which shows a version of a table, as read.
+        """Record as read the rows of a DataFrame that shows a version of a table.
 
-        Raises a Conflict when the table has other rows in the transaction.
+        Raises a Conflict or InvalidRequest as `OpenedTables.read_frame`.
         """
         self.require_active()
         self._pin_instant(handle)
         self.tables.read_frame(handle, shown, read)
 
     def stage(self, handle: Handle, change: Change) -> None:
-        """Record a statement's reads and stage its actions.
+        """Record a statement's reads and stage its actions; without actions only the reads.
 
-        Raises InvalidRequest in a read-only transaction.
+        Raises InvalidRequest for actions in a read-only transaction, or on a path table together
+        with changes of other tables or of the lake's names: a path table is committed alone.
         """
         table = self.open(handle)
         for read in change.reads:
@@ -210,7 +223,10 @@ class Transaction:
             )
 
     def _require_writable(self, handle: Handle, operation: str) -> None:
-        """Raise InvalidRequest when the write can't be part of this transaction."""
+        """Raise InvalidRequest when the write can't be part of this transaction.
+
+        It is read-only, or would write a path table together with something else.
+        """
         self.require_writes(handle, operation)
         others = [other for other, _ in self.tables.written() if other.key != handle.key]
         if others and not all(other.in_lake for other in (handle, *others)):
@@ -219,7 +235,7 @@ class Transaction:
             raise _not_alone("the lake's names", handle.name)
 
     def discard(self, handle: Handle) -> None:
-        """Drop the staged changes of a table that is dropped; its log may be damaged."""
+        """Drop the staged changes of a table, if it was opened; its log isn't read."""
         self.require_active()
         part = self.tables.get(handle)
         if part is not None:
@@ -230,9 +246,10 @@ class Transaction:
     def change_name(
         self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]
     ) -> None:
-        """Create, drop or rename a table of the lake, after which names have these meanings.
+        """Stage the creation, drop or renaming of a table of the lake.
 
-        Raises InvalidRequest in a read-only transaction.
+        `meanings` are the new meanings of the names. Raises InvalidRequest in a read-only
+        transaction, and in one that writes a path table.
         """
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
@@ -247,11 +264,18 @@ class Transaction:
         return self._names
 
     def after_commit(self, effect: Callable[[], None]) -> None:
-        """Run a function after the commit, to remove folders or clear caches."""
+        """Run a function after a successful commit, in the order of the calls.
+
+        ROLLBACK TO a savepoint removes those that were added later.
+        """
         self._effects.append(effect)
 
     def before_commit(self, work: Callable[[], None]) -> None:
-        """Run a function before the commit; it may stage further changes."""
+        """Run a function when the commit begins; it may stage further actions.
+
+        It runs after the change data files are written, so that it can't change rows. An error in
+        it fails the transaction.
+        """
         self._preparations.append(work)
 
     def changed(self) -> list[Handle]:
@@ -265,13 +289,20 @@ class Transaction:
     # Savepoints
 
     def savepoint(self, name: str) -> None:
-        """Set a savepoint; a name that is used again hides the earlier savepoint."""
+        """Set a savepoint; a name that is used again hides the earlier savepoint.
+
+        Raises InvalidRequest unless the transaction is active.
+        """
         self.require_active()
         tables = self.tables.savepoint()
         self._savepoints.add(Savepoint(name, tables, len(self._effects), self._names))
 
     def rollback_to(self, name: str) -> None:
-        """Undo what was staged since a savepoint; what was read counts as rows of a SELECT."""
+        """Undo the changes of tables and names that were staged since a savepoint, which stays.
+
+        What was read since then counts only as plain reads, like rows of a SELECT. Raises
+        InvalidRequest if there is no such savepoint or the transaction isn't active.
+        """
         self.require_active()
         savepoint = self._savepoints.restore(name)
         self.undone += 1
@@ -280,7 +311,10 @@ class Transaction:
         self._names = savepoint.names
 
     def release(self, name: str) -> None:
-        """Forget a savepoint and the later ones."""
+        """Forget a savepoint and the later ones; the changes stay.
+
+        Raises InvalidRequest if there is no such savepoint or the transaction isn't active.
+        """
         self.require_active()
         self._savepoints.release(name)
 
@@ -293,10 +327,14 @@ class Transaction:
         present `spark.databricks.delta.commitInfo.userMetadata`, as in Delta Spark.
 
         Raises:
+            InvalidRequest: the transaction isn't active.
             Conflict: a concurrent transaction conflicts; this one is rolled back.
             OutcomeUnknown: it may be committed. So it may after a KeyboardInterrupt.
-            CorruptTable: if the message says so, it is committed but can't be published, because
-                another writer's file has its version.
+            CorruptTable: the message says whether it is committed, and can't be published because
+                another writer's file has its version, or may not stand, because the catalog that
+                ratified it isn't up to date. Without either it is rolled back.
+
+        Any other error during the commit has rolled it back.
         """
         self.require_active()
         self._write_change_files()
@@ -347,7 +385,10 @@ class Transaction:
             raise
 
     def _commit(self) -> CommittedTogether | None:
-        """Commit the changes; return what the lake ratified, None if it had nothing to ratify."""
+        """Commit the changes; return what the lake ratified, None if it had nothing to ratify.
+
+        That is the case without changes, and for a path table, which is committed by its own log.
+        """
         written = {handle.key for handle, _ in self.tables.written()}
         if not written and not self._names.changes:
             self.registration.require_unkilled()
@@ -398,9 +439,9 @@ class Transaction:
     ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
         """Commit files that another engine staged as the next versions of tables, and end.
 
-        `unchanged` are the versions, by table id, that other tables must still have.
-
-        Raises as `foreign_commit.commit_foreign_together`.
+        `unchanged` are the versions, by table id, that other tables must still have. Returns an
+        outcome for each file, or the reason why none was committed. Raises as
+        `foreign_commit.commit_foreign_together`; after OutcomeUnknown the state is unknown.
         """
         self.require_active()
         self.registration.make()
@@ -432,6 +473,7 @@ class Transaction:
         parts: Collection[PartSummary],
         user_metadata: str | None,
     ) -> Proposal:
+        """Return the proposed commit of one table; `parts` are the summaries of all tables."""
         changes = self._names.changes
         return part.proposal(
             txn_id=self.id,
@@ -446,20 +488,27 @@ class Transaction:
         return self.engine.plane.row_probe(partial(self.engine.work, handle, part.base))
 
     def rollback(self) -> None:
-        """Undo all changes; VACUUM removes the files that were written."""
+        """Undo all changes; VACUUM removes the files that were written.
+
+        Do nothing to a transaction that has ended, except release what an interrupted end left.
+        """
         if self.state in {State.ACTIVE, State.FAILED}:
             self._end(State.ROLLED_BACK)
         elif self.registration.is_made:  # its end was interrupted
             self._end(self.state)
 
     def _end(self, state: State) -> None:
+        """Set the final state, and release the transaction's entry and locks in the catalog."""
         self.state = state
         if self.explicit and state in {State.ROLLED_BACK, State.FAILED}:
             self.engine.note_undone(self.id)
         self.registration.end()
 
     def _note(self, error: BaseException) -> None:
-        """Record a conflict in the lake's journal."""
+        """Record an error that is a Conflict in the lake's journal and metrics; ignore others.
+
+        Its evidence gets this transaction's operation.
+        """
         if isinstance(error, Conflict):
             facts = error.evidence
             if facts is not None:
@@ -475,6 +524,7 @@ class Transaction:
             self.engine.catalog.journal.record(self.id, self.session_number(), error)
 
     def _fail_as(self, state: State, error: BaseException) -> None:
+        """Record a conflict, then end in a state, even if the record fails."""
         self.state = state
         try:
             self._note(error)
@@ -482,7 +532,10 @@ class Transaction:
             self._end(state)
 
     def fail(self, cause: BaseException) -> None:
-        """Fail the transaction because a statement failed: it can only be rolled back."""
+        """Fail an active transaction because a statement failed; its locks are released.
+
+        It can only be rolled back then. In any other state do nothing.
+        """
         if self.state is State.ACTIVE:
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__
@@ -491,6 +544,7 @@ class Transaction:
 
 
 def _not_alone(first: str, second: str) -> InvalidRequest:
+    """Return the error for a path table that would be written together with something else."""
     return InvalidRequest(
         f"this transaction would write {first} and {second}: a table named by its place is "
         "committed alone; attach it to the lake (lake.attach), or commit them one after the other"

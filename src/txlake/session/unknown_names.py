@@ -16,7 +16,10 @@ _ADVICE = "SHOW TABLES lists them, and a table outside the lake is named delta.`
 def unknown_table(
     engine: Engine, transaction: Transaction | None, database: str, table: TableName
 ) -> InvalidRequest:
-    """Return the error for a name that means no table, with the most similar names."""
+    """Return the error for a name that means no table, with the most similar names.
+
+    An error of the catalog on the way is ignored, and no similar names are given.
+    """
     if not engine.catalog.has_names:
         return InvalidRequest(
             f"there is no table {str(table)!r} in database {database!r}; {_ADVICE}"
@@ -29,7 +32,10 @@ def unknown_table(
 
 
 def tables_in(engine: Engine, transaction: Transaction | None, database: str) -> list[TableEntry]:
-    """Return a database's tables by name, as the transaction sees them."""
+    """Return a database's tables sorted by name, as the transaction sees them with its own changes.
+
+    Raises InvalidRequest if there is no such database.
+    """
     found = engine.catalog.tables(database)
     own = {} if transaction is None else transaction.names.in_database(database)
     kept = [entry for entry in found if entry.name.lower() not in own]
@@ -40,7 +46,11 @@ def tables_in(engine: Engine, transaction: Transaction | None, database: str) ->
 def _near(
     engine: Engine, transaction: Transaction | None, table: TableName, owner: str, name: str
 ) -> list[str]:
-    """Return the most similar tables' and views' names, relative to the statement's database."""
+    """Return the names of the most similar tables, and for a qualified name also of system views.
+
+    A table of another database than the name's is given with its database. Empty if the catalog
+    fails.
+    """
     try:
         entries = [
             entry
@@ -63,6 +73,7 @@ def _near(
 
 
 def _has_database(engine: Engine, name: str) -> bool:
+    """Return whether the database exists; True if the catalog fails."""
     try:
         return engine.catalog.database(name) is not None
     except TxlakeError:

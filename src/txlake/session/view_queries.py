@@ -52,7 +52,10 @@ class Viewed:
 
 
 def viewed_entry(entry: ViewEntry, reader: QueryReader) -> Viewed:
-    """Return a view of the lake. `reader` parses a query that is valid in Spark alone."""
+    """Return a view of the lake. `reader` parses a query that is valid in Spark alone.
+
+    Raises InvalidRequest if the stored text is no query.
+    """
     return Viewed(
         name=str(TableName((entry.database, entry.name))),
         database=entry.database,
@@ -64,6 +67,7 @@ def viewed_entry(entry: ViewEntry, reader: QueryReader) -> Viewed:
 
 
 def _query(text: str, reader: QueryReader) -> SqlText:
+    """Return the query of a stored view text. Raises InvalidRequest if it is no query."""
     try:
         [statement] = _parsed(text)
     except InvalidRequest:
@@ -98,7 +102,11 @@ class TemporaryViews:
             self._views[view.name.lower()] = (mark, view)
 
     def find(self, plane: DataPlane, name: TableName) -> Viewed | None:
-        """Return the view of a name, unless Spark has replaced or dropped it since."""
+        """Return the view of a name; None without one, or if Spark has replaced or dropped it
+        since.
+
+        The record of a view that Spark no longer has is removed.
+        """
         key = str(name).lower()
         with self._lock:
             known = self._views.get(key)

@@ -37,8 +37,8 @@ from txlake.sql.statements import TableName, TablePath, table_of
 def attach(session: Session, location: str, name: str | None) -> str:
     """Attach the table at a place, under `name` or its folder's name; return its full name.
 
-    Raises InvalidRequest if the table is attached already, the database doesn't exist, or as
-    `attach_path_table`.
+    The files stay where they are. Raises InvalidRequest for a path as name, if the place is
+    attached already, if the database doesn't exist, and as `attach_path_table`.
     """
     engine = session.engine
     place = table_of(location)
@@ -69,8 +69,9 @@ def attach(session: Session, location: str, name: str | None) -> str:
 
 
 def detach(session: Session, name: str) -> str:
-    """Detach a table, whose files stay, and return its place. Raises InvalidRequest if it isn't a
-    table of the lake.
+    """Detach a table, whose files stay, and return its place.
+
+    It is a path table then. Raises InvalidRequest for an unknown name or a path table.
     """
     table = table_of(name)
     with session.alone([(table, LockMode.SCH_M)]) as context:
@@ -85,7 +86,9 @@ def detach(session: Session, name: str) -> str:
 def new_entry(
     engine: Engine, database: str, name: str, location: str, *, managed: bool
 ) -> TableEntry:
-    """Return an entry for a table that the catalog doesn't have yet. Raises InvalidRequest if the
+    """Return an entry for a table that the catalog doesn't have yet, with a new id and number.
+
+    The catalog isn't changed, except that the number is used up. Raises InvalidRequest if the
     database doesn't exist.
     """
     catalog, now_ms = engine.catalog.of_lake(), engine.system.now_ms()
@@ -121,8 +124,9 @@ def attach_path_table(
     First the owner is written into the table's log: from then on no other engine writes the table.
     Then the table is added to the catalog. Attaching again finishes an interrupted attachment.
 
-    Raises InvalidRequest if the table belongs to another lake or was dropped, or the name is taken;
-    Conflict if another writer changed the table's settings meanwhile.
+    Raises InvalidRequest if the table belongs to another lake or was dropped, or a table or view
+    has the name; UnsupportedFeature if another catalog decides its versions; Conflict if another
+    writer changed the table's settings meanwhile.
     """
     catalog = engine.catalog.of_lake()
     if catalog.find(database, name) is not None:
@@ -150,7 +154,10 @@ def attach_path_table(
 def _add_to_lake(
     engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
 ) -> TableEntry:
-    """Write the owner into the table's log, add the table to the catalog and return its entry."""
+    """Write the owner into the table's log, add the table to the catalog, and return its entry.
+
+    A table that names this lake already keeps its id, and its log gets the new name.
+    """
     catalog, latest = engine.catalog.of_lake(), handle.log.latest()
     own = owner_of(engine, handle.store.url, latest)
     name = str(TableName((entry.database, entry.name)))
@@ -192,7 +199,8 @@ def stage_owner(
 ) -> None:
     """Stage a commit that writes a lake table's owner and name into its log.
 
-    `opens`: other engines may write the table too, through the lake's server.
+    `operation` is the commit's operation in the history. `opens`: other engines may write the table
+    too, through the lake's server.
     """
     entry = handle_entry(handle)
     owner = Membership(

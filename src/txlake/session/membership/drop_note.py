@@ -51,7 +51,10 @@ def parse_retention(text: str) -> int:
 
 
 def retention_ms(catalog: Catalog, settings: Settings, database: str) -> int:
-    """Return how long a table that is dropped from a database now is retained."""
+    """Return for how many milliseconds a table that is dropped now from a database is retained.
+
+    The database's property counts before the settings. Raises InvalidRequest if it is no interval.
+    """
     entry = catalog.database(database)
     text = None if entry is None else entry.properties.get(PROPERTY)
     return settings.dropped_table_retention_ms if text is None else parse_retention(text)
@@ -66,8 +69,9 @@ def note_path(table_id: str) -> str:
 
 
 def read_drop_note(store: Store, table_id: str) -> DropNote | None:
-    """Return the drop note of a table in a folder; None if there is none, or the folder is being
-    removed.
+    """Return the drop note of a table in a folder.
+
+    None if there is none, if the folder is being removed, or if the file is invalid.
     """
     try:
         text = store.get(note_path(table_id))

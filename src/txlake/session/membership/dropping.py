@@ -35,10 +35,11 @@ _logger = logging.getLogger(__name__)
 
 
 def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> None:
-    """Drop a table; the folder of a managed table is removed, after the retention.
+    """Stage the drop of a table; a managed table's folder is removed when its retention has ended.
 
-    Without `purge` the table can be undropped during the retention. Raises InvalidRequest if a
-    managed table's folder is reached through a symbolic link, as its files aren't the lake's.
+    A managed table can be undropped until then; with `purge` the folder goes right after the
+    commit. An external table's files stay, as a path table. Raises InvalidRequest if a managed
+    table's folder is reached through a symbolic link, as its files aren't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
     if not engine.catalog.is_lake:  # the other system's catalog removes the folder or keeps it
@@ -57,10 +58,12 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
 def remove_table(
     transaction: Transaction, handle: Handle, *, keeps_files: bool, retention_ms: int = 0
 ) -> None:
-    """Remove a table from the lake; with `keeps_files` it is a path table from then on.
+    """Stage the removal of a table; with `keeps_files` it is a path table from then on.
 
-    `retention_ms`: how long the table can be undropped. Raises CorruptTable for a log that is ahead
-    of the catalog: the name may be another table's now.
+    `retention_ms` is how long the table can be undropped; with 0 the folder is removed after the
+    commit unless `keeps_files`. A log whose files are gone can't record the removal, which is
+    logged. Raises CorruptTable for a log that is ahead of the catalog: the name may be another
+    table's now.
     """
     entry = handle_entry(handle)
     handle.log.exists()  # raises if the log is ahead
@@ -107,8 +110,9 @@ def _retain_folder(engine: Engine, handle: Handle) -> None:
 
 
 def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None:
-    """Remove a dropped table's folder and row; a step that fails is logged, and done again when
-    the lake is opened.
+    """Remove a dropped table's folder, unless `keeps_files`, and its row in the catalog.
+
+    A step that fails is logged, and done again when the lake is opened.
     """
     engine.forget(handle)
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
@@ -127,7 +131,7 @@ def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None
 def finish_interrupted(engine: Engine) -> None:
     """Publish the commits, and finish the drops, of processes that were killed.
 
-    Also removes dropped tables whose retention has ended. A table for which this fails is logged
+    Also removes dropped tables whose retention has ended. A table for which a step fails is logged
     and skipped: statements on it raise the error.
     """
     ledger = engine.catalog.of_lake().ledger
@@ -148,7 +152,7 @@ def finish_interrupted(engine: Engine) -> None:
 
 
 def _finish_removal(engine: Engine, table: PendingTable) -> None:
-    """Remove a dropped table's folder and its row in the catalog; log if that fails."""
+    """Remove a dropped table's folder, if the lake owns it, and its row; log if that fails."""
     ledger = engine.catalog.of_lake().ledger
     try:
         if table.managed and ledger.note_clearing(table.table_id):
@@ -208,8 +212,9 @@ def _expire_dropped(engine: Engine) -> set[str]:
 
 
 def _note_matches(store: Store, dropped: DroppedEntry) -> bool:
-    """Return whether a folder's drop note is the catalog's and no commit came after it, or the
-    folder has no log any more.
+    """Return whether a folder may be removed as a dropped table's.
+
+    That is so if its drop note is the catalog's and no commit came after it, or it has no log.
     """
     note = DropNote.of(dropped)
     if read_drop_note(store, dropped.entry.id) == note:
@@ -246,8 +251,9 @@ def _forget_replaced(engine: Engine) -> set[str]:
 
 
 def _has_its_folder(engine: Engine, table: PendingTable) -> bool:
-    """Return whether the folder at a dropped table's location is still the table's, as its log or
-    a drop note shows.
+    """Return whether the folder at a dropped table's location is still that table's.
+
+    Its drop note or its log shows that; False if the log can't be read.
     """
     if engine.store_at(table.location).head(note_path(table.table_id)) is not None:
         return True
@@ -282,6 +288,7 @@ def _delete_files(engine: Engine, store: Store, table_id: str) -> None:
     """Delete a table's folder: data files, then the log, then the drop note.
 
     The log and the note name the table, so that another process can finish an interrupted deletion.
+    Raises InvalidRequest if a symbolic link leads to the folder.
     """
     _require_in_warehouse(engine, store, store.url)
     note = note_path(table_id)

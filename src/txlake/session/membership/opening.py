@@ -37,11 +37,13 @@ class Marker:
 def open_lake(session: Session) -> None:
     """Prepare a session's lake for statements.
 
-    If the catalog has to be recovered first, `engine.recovery_required` is set: statements are
-    refused then.
+    A warehouse without a marker gets one. If the catalog has to be recovered first,
+    `engine.recovery_required` is set, by which statements are refused, and nothing else is done.
+    Otherwise drops, publications and attachments that were interrupted are finished.
 
-    Raises InvalidRequest if the warehouse is another lake's or was copied, Unavailable if the
-    warehouse or the catalog can't be reached.
+    Raises InvalidRequest if the warehouse is another lake's or was copied, CorruptTable for an
+    invalid marker, OutcomeUnknown if writing it got no answer, and Unavailable if the warehouse or
+    the catalog can't be reached.
     """
     engine = session.engine
     catalog = engine.catalog.of_lake()

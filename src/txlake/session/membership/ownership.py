@@ -25,7 +25,11 @@ def place_with_id(engine: Engine, database: str, name: str, table_id: str) -> st
 
 
 def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
-    """Return the owner of the table at a place; None if `membership_of` finds none either."""
+    """Return the owner of the table at a place; None for a table of no lake.
+
+    It is in the log, or for an open table, from which another engine dropped it, in the name of the
+    folder.
+    """
     own = membership_of(latest)
     if own is not None or not is_open(latest.protocol):
         return own
@@ -39,9 +43,7 @@ def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
 
 
 def _name_of_place(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
-    """Return the database and the name for which `place_with_id` returns this place; None if there
-    are none.
-    """
+    """Return the database and the name for which `place_with_id` returns this place, else None."""
     warehouse = engine.warehouse
     if warehouse is None or len(table_id) != _ID_LENGTH:
         return None

@@ -64,11 +64,12 @@ class Recovered:
 def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     """Reconcile the catalog with the logs of the tables in the warehouse and at `locations`.
 
-    Other processes are fenced off from the beginning on: they have to connect again. If catalog and
-    logs agree, nothing is changed.
+    If they agree, nothing is changed. Otherwise other processes are fenced off from the beginning
+    on, and have to connect again. A table that can't be recovered is reported as unknown.
 
-    Raises InvalidRequest if the catalog is another lake's, Unavailable if the catalog or a store
-    can't be reached, or another process recovers it at the same time.
+    Raises InvalidRequest if the catalog is another lake's, CorruptTable for an invalid marker of
+    the warehouse, Unavailable if the catalog or a store can't be reached, or another process
+    recovers it at the same time.
     """
     engine = session.engine
     catalog, warehouse = engine.catalog.of_lake(), engine.warehouse
@@ -119,7 +120,7 @@ class _Report:
 
     @contextmanager
     def collecting_errors(self, place: str) -> Iterator[None]:
-        """Report the block's error instead of raising it: the other tables are recovered."""
+        """Report a TxlakeError or a missing file of the block as unknown, instead of raising it."""
         try:
             yield
         except (TxlakeError, FileNotFoundError) as error:
@@ -135,7 +136,7 @@ class _Report:
 
 
 def _tables_below(warehouse: Store) -> list[str]:
-    """Return the URLs of the folders in the warehouse that have a log."""
+    """Return the URLs of the folders in the warehouse that have a log, sorted by path."""
     infix = f"/{LOG_FOLDER}/"
     folders = {
         stored.path.partition(infix)[0] for stored in warehouse.list("") if infix in stored.path
@@ -179,8 +180,9 @@ def _current_note(store: Store, table_id: str) -> DropNote | None:
 
 
 def _is_dropped_in_folder_only(engine: Engine, state: TableState) -> bool:
-    """Return whether a table has a drop note and isn't dropped in the catalog, which is from a
-    backup then.
+    """Return whether a table has a drop note and isn't dropped in the catalog.
+
+    The catalog is from a backup then.
     """
     entry = state.entry
     if _current_note(engine.store_at(entry.location), entry.id) is None:
@@ -207,8 +209,11 @@ def _sound_snapshot(log: TableLog) -> Snapshot | None:
 
 
 def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> bool:
-    """Return whether a log has other versions than the catalog, or a lake table is missing from
-    the catalog.
+    """Return whether the catalog has to be changed for some table.
+
+    Its log has other versions than the catalog, it is dropped in only one of them, or a table of
+    this lake is missing from the catalog. Tables whose logs can't be read are reported or ignored.
+    Nothing is changed.
     """
     catalog = engine.catalog.of_lake()
     # Commits go on meanwhile: a log that is read before the catalog isn't ahead of it for that.
@@ -246,7 +251,11 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
 
 
 def _has_other_versions(engine: Engine, state: TableState, newest: int) -> bool:
-    """Return whether a table's log has other versions than the catalog (`differs_from_catalog`)."""
+    """Return whether a table's log has other versions than the catalog (`differs_from_catalog`).
+
+    `newest` is the log's newest version before the catalog was read. False for a table that was
+    dropped meanwhile. Raises CorruptTable as `differs_from_catalog`.
+    """
     store = _log_at(engine, state.entry.location).store
     try:
         return differs_from_catalog(
@@ -300,6 +309,7 @@ def _drop_again(session: Session, state: TableState, note: DropNote) -> None:
 
 
 def _dropped_message(place: str, own: Membership) -> str:
+    """Return the report's sentence about a table that was dropped, as its folder says."""
     return (
         f"{place} was {own.name}, and was dropped, as the folder says: lake.attach takes it in "
         "again; remove that folder if the table isn't wanted back"
@@ -307,6 +317,7 @@ def _dropped_message(place: str, own: Membership) -> str:
 
 
 def _other_lake_message(place: str, own: Membership) -> str:
+    """Return the report's sentence about a table of another lake."""
     return (
         f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
         f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
@@ -319,7 +330,8 @@ def _attach_unknown(
 ) -> None:
     """Add a lake table that the catalog doesn't have, under the name that its log has.
 
-    Tables that can't be added are reported as unknown.
+    A table that can't be added is reported as unknown, and a dropped one isn't added. Staged
+    commits that may have been ratified are reported too.
     """
     engine, log = session.engine, _log_at(session.engine, place)
     catalog = engine.catalog.of_lake()

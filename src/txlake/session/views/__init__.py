@@ -65,7 +65,7 @@ def view_named(parts: tuple[str, ...]) -> View | None:
 
 
 def rows_of(parts: tuple[str, ...], entries: EntrySource) -> Rows | None:
-    """Return the present rows of the view of a name, given as its parts; None if there is none."""
+    """Return the present rows of the system view of a name, in parts; None if there is none."""
     view = view_named(parts)
     return None if view is None else view.read(entries)
 

@@ -99,7 +99,7 @@ class Rows:
     rows: Sequence[tuple[object, ...]]
 
     def table(self) -> pa.Table:
-        """Return the result as an Arrow table."""
+        """Return the result as an Arrow table, with the types that Delta's have in Arrow."""
         schema = to_arrow_schema(self.schema)
         columns = zip(*self.rows) if self.rows else ((),) * len(schema)
         return pa.Table.from_arrays(
@@ -113,7 +113,7 @@ def describe(
     """Return the result of a statement that inspects one table.
 
     `is_managed`: the lake chose the table's location. Raises InvalidRequest for the partitions of
-    an unpartitioned table, and for an unknown column.
+    an unpartitioned table, and for an unknown or nested column.
     """
     location = log.store.url
     match statement:
@@ -149,6 +149,7 @@ def history(rows: Sequence[HistoryRow]) -> Rows:
 
 
 def _history_value(value: object, item: Field) -> object:
+    """Return a value of a history row: milliseconds as a datetime in UTC, a mapping as a tuple."""
     if item.name == "timestamp":
         assert isinstance(value, int)
         return _utc_time(value)
@@ -164,7 +165,10 @@ def _utc_time(milliseconds: int) -> datetime.datetime:
 
 
 def detail(table: Snapshot, *, location: str) -> Rows:
-    """Return the result of DESCRIBE DETAIL: one row with Delta Spark's columns."""
+    """Return the result of DESCRIBE DETAIL: one row with Delta Spark's columns.
+
+    `name` is None for a path table.
+    """
     metadata, protocol = table.metadata, table.protocol
     clustered = clustered_by(table.schema, table.domains, table=table.table)
     sizes = table.files.columns("size")["size"].to_pylist()
@@ -190,7 +194,10 @@ def detail(table: Snapshot, *, location: str) -> Rows:
 
 
 def all_properties(table: Snapshot) -> dict[str, str]:
-    """Return the table's properties and those implied by its protocol, sorted by key."""
+    """Return the table's properties and those implied by its protocol, sorted by key.
+
+    The clustering columns are among them, as JSON, as in Delta Spark.
+    """
     protocol = table.protocol
     features = (*(protocol.reader_features or ()), *(protocol.writer_features or ()))
     merged = {
@@ -206,7 +213,10 @@ def all_properties(table: Snapshot) -> dict[str, str]:
 
 
 def properties(table: Snapshot, key: str | None) -> Rows:
-    """Return the result of SHOW TBLPROPERTIES, for all keys, or for `key`."""
+    """Return the result of SHOW TBLPROPERTIES, for all keys, or for `key`.
+
+    As in Spark the value of a missing key is a text that says so.
+    """
     pairs = all_properties(table)
     if key is not None:
         pairs = {key: pairs.get(key, f"Table {table.table} does not have property: {key}")}
@@ -216,7 +226,7 @@ def properties(table: Snapshot, key: str | None) -> Rows:
 def partitions(table: Snapshot) -> Rows:
     """Return the result of SHOW PARTITIONS: typed partition columns, a row for each partition.
 
-    Raises InvalidRequest for an unpartitioned table.
+    The rows are sorted, null before any value. Raises InvalidRequest for an unpartitioned table.
     """
     if not table.partition_columns:
         raise InvalidRequest(
@@ -247,7 +257,7 @@ def _partition_fields(table: Snapshot) -> list[Field]:
 def columns(table: Snapshot, *, location: str | None = None) -> Rows:
     """Return the result of DESCRIBE: columns, partitioning and clustering.
 
-    With a location, as DESCRIBE EXTENDED, also the table's details.
+    With a location, as DESCRIBE EXTENDED, also the table's details, its keys and defaults.
     """
     rows: list[tuple[object, ...]] = [_column_row(item) for item in table.schema]
     heading = ("# col_name", "data_type", "comment")
@@ -274,10 +284,12 @@ def columns(table: Snapshot, *, location: str | None = None) -> Rows:
 
 
 def _column_row(item: Field) -> tuple[object, ...]:
+    """Return a column's name, type and comment (None without one)."""
     return (item.name, short_text(declared_type(item)), item.metadata.get(COMMENT))
 
 
 def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
+    """Yield the rows that DESCRIBE EXTENDED adds: the table's details, its keys, its defaults."""
     pairs = ",".join(f"{key}={value}" for key, value in all_properties(table).items())
     yield ("", "", "")
     yield ("# Detailed Table Information", "", "")
@@ -358,6 +370,7 @@ def create_statement(table: Snapshot, *, location: str, is_managed: bool = False
 
 
 def _definition(item: Field, table: str) -> str:
+    """Return a column's definition for CREATE TABLE. `table` names the table in errors."""
     parts = [quoted_name(item.name), sql_text(declared_type(item))]
     if not item.nullable:
         parts.append("NOT NULL")

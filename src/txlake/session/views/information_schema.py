@@ -25,6 +25,7 @@ _TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
 
 
 def _schemata(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each database."""
     for entry in entries.databases():
         yield {
             "catalog_name": CATALOG,
@@ -35,6 +36,7 @@ def _schemata(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table, then for each view."""
     for entry in entries.tables():
         yield {
             "table_catalog": CATALOG,
@@ -63,6 +65,7 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _views(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each view."""
     for entry in entries.views():
         yield {
             "table_catalog": CATALOG,
@@ -77,6 +80,7 @@ def _views(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _columns(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each column of each table, whose log is read; none for views."""
     for table in entries.tables():
         layout = entries.layout(table)
         if layout is None:
@@ -107,6 +111,7 @@ def _columns(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _identity(item: Field, table: str) -> RowValues:
+    """Return the values of the identity columns; a column with invalid metadata has only YES."""
     if not is_identity(item):
         return {"is_identity": "NO"}
     try:
@@ -127,6 +132,7 @@ def _identity(item: Field, table: str) -> RowValues:
 
 
 def _simple_name(kind: DataType) -> str:
+    """Return a type's name without parameters and element types, in capitals: `DECIMAL`."""
     match kind:
         case Struct():
             return "STRUCT"
@@ -139,6 +145,7 @@ def _simple_name(kind: DataType) -> str:
 
 
 def _numbers(kind: DataType) -> RowValues:
+    """Return a type's precision, radix and scale in digits or bits; empty for nested types."""
     if not isinstance(kind, Primitive):
         return {}
     if kind.decimal is not None:

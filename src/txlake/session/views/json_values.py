@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 
 def json_value(value: object) -> object:
-    """Return a value for `json.dumps`: decimals and times become texts, bytes base64.
+    """Return a value for `json.dumps`; the keys of mappings become texts.
 
-    A float without a JSON number becomes the text "NaN", "Infinity" or "-Infinity".
+    Decimals and times become texts, bytes base64, tuples lists, and values of other types their
+    `str`. A float without a JSON number becomes the text "NaN", "Infinity" or "-Infinity".
     """
     match value:
         case None | bool() | int() | str():

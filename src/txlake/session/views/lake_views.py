@@ -9,6 +9,7 @@ from txlake.session.views.view import EntrySource, RowValues, utc_time, view
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each recent conflict, the oldest first."""
     for entry in reversed(entries.conflicts()):
         common = {
             "time": utc_time(entry.time_ms),
@@ -39,6 +40,7 @@ def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _transactions(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each open transaction that a user began."""
     for entry in entries.transactions():
         if entry.explicit:
             yield {
@@ -58,6 +60,7 @@ def _transactions(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _commits(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each recent version, in the order of ratification."""
     for entry in reversed(entries.commits()):
         yield {
             "sequence": entry.sequence,

@@ -19,7 +19,10 @@ def card(
     columns: Sequence[str] = (),
     rows: Sequence[Sequence[object]] = (),
 ) -> str:
-    """Return escaped HTML of a title, named facts, and the first 20 rows of a table."""
+    """Return escaped HTML of a title, the facts that aren't None, and up to 20 rows of a table.
+
+    A line says how many more rows there are.
+    """
     parts = [f"<div><b>{escape(title)}</b>"]
     known = [(name, value) for name, value in facts if value is not None]
     if known:
@@ -38,7 +41,7 @@ def card(
 
 
 def card_or_error(title: str, make_card: Callable[[], str]) -> str:
-    """Return the card of `make_card`, or a card with its error."""
+    """Return the card of `make_card`, or a card with the TxlakeError that it raises."""
     try:
         return make_card()
     except TxlakeError as error:

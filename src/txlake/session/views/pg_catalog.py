@@ -15,6 +15,7 @@ from txlake.session.views.view import EntrySource, RowValues, objects_of, view
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table."""
     for entry in entries.tables():
         yield {
             "schemaname": entry.database.lower(),
@@ -26,6 +27,7 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _views(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each view, with its query."""
     for entry in entries.views():
         yield {
             "schemaname": entry.database.lower(),
@@ -35,6 +37,7 @@ def _views(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _classes(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table, then for each view."""
     for entry in objects_of(entries):
         yield {
             "oid": entry.number,
@@ -56,6 +59,7 @@ def _namespaces(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _databases(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each database."""
     for entry in entries.databases():
         yield {
             "oid": entry.number,

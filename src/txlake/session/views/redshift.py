@@ -37,6 +37,7 @@ _READS = frozenset({LockMode.SCH_S, LockMode.IS, LockMode.S})
 
 
 def _isolation_levels(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each database, with the level that it requires or the default."""
     for entry in entries.databases():
         yield {
             "db_id": entry.number,
@@ -46,6 +47,7 @@ def _isolation_levels(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _database_infos(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each database; its `datconfig` is NULL at WriteSerializable."""
     for entry in entries.databases():
         model = _MODELS.get(_level(entry))
         yield {
@@ -93,6 +95,7 @@ def _transactions(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table, then for each view."""
     for entry in entries.tables():
         yield {
             "table_catalog": CATALOG,
@@ -111,7 +114,10 @@ def _tables(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _locks(entries: EntrySource) -> Iterator[RowValues]:
-    """Yield a row for each table that a transaction writes, or waits to write."""
+    """Yield a row for each table that a transaction writes, or waits to write.
+
+    A transaction has a row for each of its locks on the table that isn't only for reading.
+    """
     transactions = {entry.id: entry for entry in entries.transactions()}
     ids = {entry.number: entry.id for entry in entries.tables()}
     committed: dict[str, int] = {}
@@ -134,6 +140,7 @@ def _locks(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each recent conflict, the oldest first; no table without evidence."""
     numbers = {f"{entry.database}.{entry.name}".lower(): entry.number for entry in entries.tables()}
     for entry in reversed(entries.conflicts()):
         table = "" if entry.evidence is None else entry.evidence.table.lower()

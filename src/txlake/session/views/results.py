@@ -53,7 +53,7 @@ _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double",
 def frame_result(frame: DataFrame, rows_max: int | None = None) -> Result:
     """Return the rows of a DataFrame, at most `rows_max`; count them all if there are more.
 
-    Raises Spark's errors.
+    The query runs once, and again for the count. Raises Spark's errors.
     """
     schema = frame.schema
     types = [field.dataType for field in schema]
@@ -69,7 +69,7 @@ def frame_result(frame: DataFrame, rows_max: int | None = None) -> Result:
 
 
 def rows_result(rows: Rows, rows_max: int | None = None) -> Result:
-    """Return a result that was computed without Spark, at most `rows_max` rows."""
+    """Return a result computed without Spark, at most `rows_max` rows; `total` counts all."""
     types = [item.type for item in rows.schema]
     if not types:
         return Result(columns=(), rows=(), total=0)
@@ -121,7 +121,7 @@ def mappings_result(columns: Mapping[str, str], rows: Sequence[Mapping[str, obje
 
 
 def _columns(names_and_types: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
-    """Return the columns; repeated names get a number: `id`, `id_2`."""
+    """Return the columns; repeated names get a number: `id`, `id_2`. Their `json` is empty."""
     all_names = {name for name, _ in names_and_types}
     used: set[str] = set()
     columns = []

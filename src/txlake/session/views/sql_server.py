@@ -29,6 +29,7 @@ _NOT_STARTED, _ACTIVE, _ROLLING_BACK = 1, 2, 7
 
 
 def _locks(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each lock that is granted or requested, in the order of arrival."""
     for entry in entries.locks():
         is_database = entry.resource.type is ResourceType.DATABASE
         # A deadlock victim counts as waiting until its session gets the error.
@@ -51,6 +52,7 @@ def _locks(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _active_transactions(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each open transaction, of autocommit statements too."""
     for entry in entries.transactions():
         yield {
             "transaction_id": entry.number,
@@ -62,12 +64,14 @@ def _active_transactions(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _state(entry: TransactionEntry) -> int:
+    """Return SQL Server's code: 7 if ended by another session, 1 before its first read, else 2."""
     if entry.state != "active":
         return _ROLLING_BACK
     return _NOT_STARTED if entry.sequence is None else _ACTIVE
 
 
 def _object(entry: TableEntry | ViewEntry) -> dict[str, object]:
+    """Return the columns of sys.objects for a table or view."""
     kind = ("U", "USER_TABLE") if isinstance(entry, TableEntry) else ("V", "VIEW")
     return {
         "name": entry.name,
@@ -93,6 +97,7 @@ def _views(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _tables(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each table."""
     for entry in entries.tables():
         yield {
             **_object(entry),
@@ -160,6 +165,7 @@ def _sql_type(kind: DataType) -> _SqlType | None:
 
 
 def _columns(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each column of each table, whose log is read; none for views."""
     for table in entries.tables():
         layout = entries.layout(table)
         for position, item in enumerate(layout.schema if layout else (), 1):
@@ -201,6 +207,7 @@ def _columns(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _databases(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each database, all online and with snapshot isolation."""
     for entry in entries.databases():
         yield {
             "name": entry.name,

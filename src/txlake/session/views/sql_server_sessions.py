@@ -24,6 +24,11 @@ _RUNNING, _SUSPENDED = "running", "suspended"
 
 
 def _sessions(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each live session.
+
+    `status` is "running" for one that is known to run a statement, else NULL. Reading the view may
+    register the reading session.
+    """
     own = entries.own_session()  # before `sessions`: this call may create the session's row
     sessions = entries.sessions()
     locks = entries.locks()
@@ -51,6 +56,11 @@ def _sessions(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _requests(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each statement that is known to run, the one that reads the view included.
+
+    It waits for a lock ("suspended") or has a transaction of its own. `request_id` counts within a
+    session from 0.
+    """
     own = entries.own_session()
     transactions = {entry.id: entry for entry in entries.transactions()}
     begun = Counter(entry.session_id for entry in transactions.values() if entry.explicit)
@@ -58,6 +68,7 @@ def _requests(entries: EntrySource) -> Iterator[RowValues]:
     numbers: Counter[int] = Counter()
 
     def request(session: int) -> dict[str, object]:
+        """Return the columns of a session's next request."""
         numbers[session] += 1
         return {
             "session_id": session,
@@ -89,6 +100,7 @@ def _waits(lock: LockEntry) -> bool:
 
 
 def _wait(lock: LockEntry | None) -> RowValues:
+    """Return the columns of a request that waits for a lock; none for None."""
     if lock is None:
         return {}
     return {
@@ -101,6 +113,7 @@ def _wait(lock: LockEntry | None) -> RowValues:
 
 
 def _resource(resource: Resource) -> str:
+    """Return a lock's resource as `wait_resource` has it: type, database and object numbers."""
     match resource.type:
         case ResourceType.DATABASE:
             return f"DATABASE: {resource.database}"
@@ -111,6 +124,7 @@ def _resource(resource: Resource) -> str:
 
 
 def _session_transactions(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each open transaction; `enlist_count` is 1 if a statement is known to run."""
     transactions = entries.transactions()
     begun = Counter(entry.session_id for entry in transactions if entry.explicit)
     waiting = {entry.transaction_id for entry in entries.locks() if _waits(entry)}

@@ -67,6 +67,7 @@ def _word(value: bool) -> str:
 
 
 def _name(kind: DataType) -> str:
+    """Return a type's name in the tree; a nested type has only `struct`, `array` or `map`."""
     if isinstance(kind, Primitive):
         return kind.name
     return type(kind).__name__.lower()

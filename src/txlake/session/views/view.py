@@ -150,7 +150,7 @@ class View:
     rows: Callable[[EntrySource], Iterable[RowValues]]
 
     def read(self, entries: EntrySource) -> Rows:
-        """Return the view's present rows."""
+        """Return the view's present rows, with NULL for columns without a value."""
         names = self.schema.names
         rows = []
         for values in self.rows(entries):

@@ -117,6 +117,7 @@ def _add(cursor: Cursor, table: Table) -> Statement:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
 
     def added_column() -> AddedColumn:
+        """Parse path type [clauses] [FIRST | AFTER c]."""
         path = cursor.path("a column's name")
         spec = definition(cursor, path[-1])
         return AddedColumn(column=spec, parent=path[:-1], position=position(cursor))

@@ -157,6 +157,7 @@ def _insert(cursor: Cursor, scope: Scope) -> tuple[Assignment, ...] | Star:
     assigned: set[tuple[str, ...]] = set()
 
     def column() -> tuple[str, ...]:
+        """Parse a column, which may be a field of a struct."""
         start = cursor.token
         path = cursor.path()
         check_assigned_once(cursor, path, assigned, start)

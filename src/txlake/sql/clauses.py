@@ -91,6 +91,7 @@ def assignments(cursor: Cursor, scope: Scope, stops: Collection[str]) -> tuple[A
     assigned: set[tuple[str, ...]] = set()
 
     def assignment() -> Assignment:
+        """Parse column = value."""
         start = cursor.token
         column = cursor.path()
         cursor.expect("=")
@@ -138,6 +139,7 @@ def properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     pairs: dict[str, str] = {}
 
     def pair() -> None:
+        """Parse one property into `pairs`. Raises InvalidRequest for a key given twice."""
         start = cursor.token
         key = property_key(cursor)
         cursor.accept("=")

@@ -90,7 +90,11 @@ class ApiError(Exception):
 
 
 def api_error_of(error: TxlakeError) -> ApiError:
-    """Return the API's error for one of txlake's errors."""
+    """Return the API's error for one of txlake's errors, with the same message.
+
+    Conflicts become 409, locks that aren't free 429, an unavailable catalog or store 503, an
+    unknown outcome and damage 500, and requests that can't be carried out 400.
+    """
     match error:
         case LockTimeout():
             return ApiError("TooManyRequestsException", str(error))

@@ -118,7 +118,7 @@ def application(served_lake: ServedLake, tokens: Tokens) -> Starlette:
 
 
 class _Dispatcher:
-    """Admits requests, and runs each in a thread."""
+    """The admission of requests, and the threads that run them."""
 
     def __init__(self, served_lake: ServedLake, tokens: Tokens) -> None:
         self._served_lake = served_lake
@@ -151,6 +151,7 @@ class _Dispatcher:
         """Return the function that starlette calls for an endpoint."""
 
         async def answer(request: Request) -> Response:
+            """Answer a request, with an error's response where it fails."""
             try:
                 return await self._dispatch(endpoint, request)
             except ApiError as error:
@@ -159,6 +160,12 @@ class _Dispatcher:
         return answer
 
     async def _dispatch(self, endpoint: Endpoint, request: Request) -> Response:
+        """Admit a request, run its handler in a thread, and return the handler's response.
+
+        Raises ApiError: the caller is unknown or may only read, the server is busy, a limit of size
+        or time is exceeded, or as the handler. A request that timed out occupies its thread until
+        its handler ends.
+        """
         now_ms = self._served_lake.engine.system.now_ms()
         caller = self._tokens.caller(request.headers.get("authorization"), now_ms)
         if endpoint.changes and caller.read_only:
@@ -180,6 +187,7 @@ class _Dispatcher:
                 self._in_flight -= 1
 
     def _request_ended(self, work: asyncio.Future[ApiResponse]) -> None:
+        """Count a request as ended, in the event loop's thread."""
         self._in_flight -= 1
         if not work.cancelled():
             work.exception()  # retrieved: the response, if it is awaited still, carries it
@@ -210,6 +218,10 @@ class _Dispatcher:
     async def _response_in_time(
         self, work: asyncio.Future[ApiResponse], endpoint: Endpoint
     ) -> Response:
+        """Return the response of a running handler.
+
+        Raises ApiError as the handler does, and after the time limit, while the handler goes on.
+        """
         timeout_s = self._limits.request_s
         if endpoint.runs_sql:
             timeout_s = max(timeout_s, self._limits.statement_s + _CANCELLATION_S)
@@ -228,7 +240,10 @@ class _Dispatcher:
     def _run_handler(
         self, endpoint: Endpoint, caller: Caller, request: Request, content: bytes
     ) -> ApiResponse:
-        """Run the handler, in a thread of the pool."""
+        """Run the handler, in a thread of the pool, with a session to itself.
+
+        Raises ApiError for any error; one that isn't txlake's is logged, and its text isn't sent.
+        """
         path: Mapping[str, str] = request.path_params
         try:
             with self._served_lake.sessions.borrow() as session:
@@ -256,6 +271,10 @@ class _Dispatcher:
 
 
 def _error_response(error: ApiError, request: Request) -> Response:
+    """Return an error as a response, in the form of the API that the path belongs to.
+
+    With a Retry-After of one second where a later try may succeed.
+    """
     headers = {"retry-after": "1"} if error.status in (429, 503) else {}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -265,6 +284,7 @@ def _error_response(error: ApiError, request: Request) -> Response:
 
 
 def _json_response(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response of JSON; without content where the body is None."""
     content = b"" if body is None else msgspec.json.encode(body)
     media = None if body is None else "application/json"
     return Response(content, status, headers=dict(headers or {}), media_type=media)
@@ -281,6 +301,7 @@ async def _no_such_route(request: Request, error: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
+    """Log an error that nothing else caught, and return its response without its text."""
     _log.error("%s %s", request.method, request.url.path, exc_info=error)
     api_error = ApiError("InternalServerErrorException", "the server failed; its log says why")
     return _error_response(api_error, request)

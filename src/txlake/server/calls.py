@@ -81,7 +81,7 @@ class ServedLake:
         object.__setattr__(self, "client_sessions", client_sessions)
 
     def close(self) -> None:
-        """Close all sessions."""
+        """Close all sessions; a client session in use is waited for."""
         self.client_sessions.close()
         self.sessions.close()
 
@@ -118,11 +118,14 @@ class SessionPool:
             self._idle.put(session)
 
     def create(self) -> Session:
-        """Return a new session outside the pool; the caller closes it."""
+        """Return a new session outside the pool, with the default lock timeout.
+
+        The caller closes it.
+        """
         return self._make()
 
     def close(self) -> None:
-        """Close the idle sessions."""
+        """Close the idle sessions; borrowed ones stay open."""
         while True:
             try:
                 self._idle.get_nowait().close()
@@ -195,7 +198,11 @@ class Call:
         return entry.name
 
     def page(self, total: int) -> tuple[int, int, str | None]:
-        """Return the bounds of the listing's page, end exclusive, and the next page's token."""
+        """Return the bounds of the listing's page, end exclusive, and the next page's token.
+
+        Without a limit the page has all, and the last page's token is None. Raises ApiError for
+        invalid parameters.
+        """
         try:
             start = int(self.query.get("page_token") or 0)
             size = int(self.query.get("max_results") or 0) or total
@@ -237,5 +244,5 @@ def check_new_name(name: str) -> None:
 
 
 def invalid_name(error: InvalidRequest) -> ApiError:
-    """Return the error for an invalid name."""
+    """Return the API's error for an invalid name."""
     return ApiError("InvalidParameterValueException", str(error))

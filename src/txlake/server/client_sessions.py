@@ -100,7 +100,10 @@ class ClientSessions:
             entry.lock.release()
 
     def sweep(self) -> None:
-        """Close the sessions that are idle."""
+        """Close the sessions that are idle, and roll back their transactions.
+
+        A session in use by a request stays open.
+        """
         oldest = self._now_ms() - self._idle_ms
         with self._lock:
             idle = [
@@ -116,7 +119,7 @@ class ClientSessions:
             entry.lock.release()
 
     def close(self) -> None:
-        """Close all sessions."""
+        """Close all sessions, each after the request that uses it."""
         with self._lock:
             remaining = list(self._open.values())
             self._open.clear()
@@ -125,6 +128,7 @@ class ClientSessions:
                 entry.session.close()
 
     def _find(self, session_id: str, owner: str) -> _ClientSession:
+        """Return the session of an id. Raises ApiError if it is closed, or another caller's."""
         entry = self._open.get(session_id)
         if entry is None or entry.owner != owner:
             raise _no_such_session()
@@ -132,6 +136,7 @@ class ClientSessions:
 
 
 def _no_such_session() -> ApiError:
+    """Return the error for an id without an open session of the caller."""
     return ApiError(
         "NotFoundException",
         "there is no such session: it was ended, or was idle for too long; its open transaction "
@@ -140,6 +145,7 @@ def _no_such_session() -> ApiError:
 
 
 def _busy() -> ApiError:
+    """Return the error for a session that another request uses."""
     return ApiError(
         "ResourceExhaustedException",
         "the session carries out another request; send one after the other",

@@ -61,7 +61,10 @@ _STAGED_FILE_NAME = re.compile(
 
 
 def update(call: Call) -> ApiResponse:
-    """Change a table: all changes of the request, or none."""
+    """Change a table: all changes of the request, or none.
+
+    Raises ApiError where nothing is changed. A commit that was made already counts as made.
+    """
     handle = requested_table(call)
     body = call.body(UpdateTable)
     updates = _by_action(body.updates)
@@ -152,6 +155,7 @@ def _check_requirements(
 
 
 def _check_etag(table: TableState, required: Requirement | None) -> None:
+    """Raise ApiError if the table's etag isn't the required one; None requires nothing."""
     etag = definition_etag(table)
     if required is not None and required.etag != etag:
         raise ApiError(
@@ -162,9 +166,9 @@ def _check_etag(table: TableState, required: Requirement | None) -> None:
 
 
 def transact(call: Call) -> ApiResponse:
-    """Commit several tables at one instant, all or none. Used by txlake's own client.
+    """Commit several tables at one instant, all or none; used by txlake's own client.
 
-    Each table's definition is taken from its commit.
+    Each table's definition is taken from its commit. Raises ApiError where nothing was committed.
     """
     body = call.body(TransactionBody)
     if not body.tables:
@@ -189,6 +193,10 @@ def transact(call: Call) -> ApiResponse:
 
 
 def _referenced_table(call: Call, reference: TableReference) -> Handle:
+    """Return the table that a request names.
+
+    Raises ApiError if there is no such table, or it has another id.
+    """
     handle = find_table(call, reference.schema, reference.table)
     if handle.key != reference.uuid.lower():
         raise ApiError(
@@ -200,6 +208,11 @@ def _referenced_table(call: Call, reference: TableReference) -> Handle:
 
 
 def _commit(call: Call, handle: Handle, update: Update) -> TableState:
+    """Commit one staged commit, and return the table with it.
+
+    A commit that was made already gives the table as it is now. Raises ApiError where nothing was
+    committed.
+    """
     commit = update.commit
     if commit is None:
         raise ApiError("InvalidParameterValueException", f"{_ADD_COMMIT}: expected a commit")
@@ -219,7 +232,7 @@ def _commit_together(
     commits: Sequence[tuple[Handle, StagedCommit]],
     unchanged: Mapping[str, tuple[Handle, int]],
 ) -> Sequence[Accepted | AlreadyCommitted]:
-    """Commit the staged commits, all or none.
+    """Commit the staged commits, all or none, and return the outcomes in their order.
 
     `unchanged` maps a table's id to the table and the version that it must still be at. Raises
     ApiError where nothing was committed.
@@ -269,6 +282,7 @@ def _commit_together(
 
 
 def _name(handle: Handle) -> TableName:
+    """Return the name of a table of the lake, with its database."""
     entry = handle.entry
     assert entry is not None
     return TableName((entry.database, entry.name))
@@ -302,6 +316,7 @@ def _staged(commit: StagedCommit) -> StagedFile:
 
 
 def _commit_fields(commit: StagedCommit) -> dict[str, object]:
+    """Return a commit in the form of the Delta API."""
     return {
         "version": commit.version,
         "timestamp": commit.timestamp,

@@ -61,7 +61,10 @@ def parse_table_id(text: str) -> str | None:
 
 
 def stage(call: Call) -> ApiResponse:
-    """Return an id and a location for a new table, and what its first commit must hold."""
+    """Return an id and a location for a new table, and what its first commit must hold.
+
+    Nothing is kept of it. Raises ApiError where the name is taken or invalid.
+    """
     database = call.schema()
     name = call.body(StagingTable).name
     _check_free(call, database, name)
@@ -99,7 +102,11 @@ def stage(call: Call) -> ApiResponse:
 
 
 def create(call: Call) -> ApiResponse:
-    """Name a table in the lake whose first commit a client wrote."""
+    """Name a table in the lake whose first commit a client wrote.
+
+    A repeated request returns the table that it named before. Raises ApiError for a name that is
+    taken, a location not given out here, and an invalid first commit.
+    """
     database = call.schema()
     body = call.body(NewTableBody)
     if body.table_type != "MANAGED":
@@ -223,4 +230,5 @@ def _check_first_commit(
 
 
 def _invalid_table(handle: Handle, reason: str) -> ApiError:
+    """Return the error for a first commit that can't become a table of the lake."""
     return ApiError("InvalidParameterValueException", f"{handle.store.url}: {reason}")

@@ -59,6 +59,10 @@ def definition_version(
 
 
 def _search_log(log: TableLog, newest: int, cached: _CacheEntry | None) -> DefinitionVersion | None:
+    """Return the newest version up to `newest` that changed the definition.
+
+    None where neither such a version nor the cached search is among the versions looked at.
+    """
     for version in range(newest, max(-1, newest - _COMMITS_MAX), -1):
         if cached is not None and version == cached.version:
             return cached.definition

@@ -84,25 +84,28 @@ def config(call: Call) -> ApiResponse:
 
 
 def load(call: Call) -> ApiResponse:
-    """Return the table as it is now."""
+    """Return the table as it is now. Raises ApiError without such a table."""
     return ApiResponse(200, load_response(table_state(call.engine, requested_table(call))))
 
 
 def exists(call: Call) -> ApiResponse:
-    """Answer whether the table exists."""
+    """Answer 204 if the table exists. Raises ApiError without such a table."""
     requested_table(call)
     return ApiResponse(204)
 
 
 def delete(call: Call) -> ApiResponse:
-    """Drop the table. It can be undropped, like a table that SQL dropped."""
+    """Drop the table, which can be undropped like a table that SQL dropped."""
     name = _name(requested_table(call))
     call.session.answer_in(None, DropTable(table=name, if_exists=False))
     return ApiResponse(204)
 
 
 def rename(call: Call) -> ApiResponse:
-    """Rename the table within its schema."""
+    """Rename the table within its schema.
+
+    Raises ApiError for a name that is taken, and InvalidRequest for an invalid one.
+    """
     handle = requested_table(call)
     entry = handle.entry
     assert entry is not None
@@ -142,13 +145,19 @@ def metrics(call: Call) -> ApiResponse:
 
 
 def credentials(call: Call) -> ApiResponse:
-    """Return what a client needs to read or write a table's files."""
+    """Return what a client needs to read or write a table's files.
+
+    Raises ApiError as `_credentials`.
+    """
     handle = requested_table(call)
     return _credentials(call, handle.store.url, _operation(call))
 
 
 def staging_credentials(call: Call) -> ApiResponse:
-    """Return what a client needs to write a new table's first commit."""
+    """Return what a client needs to write a new table's first commit.
+
+    It is for the whole warehouse, as the id isn't kept. Raises ApiError as `_credentials`.
+    """
     table_id = parse_table_id(call.path["table_id"])
     if table_id is None:
         raise ApiError("NoSuchTableException", f"{call.path['table_id']!r:.80} is no table's id")
@@ -158,7 +167,10 @@ def staging_credentials(call: Call) -> ApiResponse:
 
 
 def path_credentials(call: Call) -> ApiResponse:
-    """Return what a client needs at a location in the lake's warehouse."""
+    """Return what a client needs at a location in the lake's warehouse.
+
+    Raises ApiError for a location elsewhere, and as `_credentials`.
+    """
     warehouse = call.engine.warehouse
     assert warehouse is not None
     try:
@@ -187,7 +199,8 @@ def check_operation(operation: str) -> str:
 def _credentials(call: Call, location: str, operation: str) -> ApiResponse:
     """Return a location's credentials: none for folders, elsewhere the lake's own.
 
-    The lake's own can't be narrowed to reading, so a read-only caller gets none of them.
+    The lake's own can't be narrowed to reading, so a read-only caller gets none of them. Raises
+    ApiError where a caller asks for more than it may do, and where the server lends none.
     """
     if call.caller.read_only and operation != "READ":
         raise ApiError(

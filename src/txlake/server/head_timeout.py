@@ -23,6 +23,7 @@ def protocol_with_head_timeout(head_s: float) -> type[H11Protocol]:
             self._start_timer()
 
         def data_received(self, data: bytes) -> None:
+            """Stop the timer once a request's head is complete, and start it for the next one."""
             super().data_received(data)
             if self.conn.their_state is not h11.IDLE:
                 self._stop_timer()
@@ -37,11 +38,13 @@ def protocol_with_head_timeout(head_s: float) -> type[H11Protocol]:
             self._timer = self.loop.call_later(head_s, self._close)
 
         def _stop_timer(self) -> None:
+            """Cancel the timer, if it is running."""
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
 
         def _close(self) -> None:
+            """Close the connection on which no head arrived in time."""
             self._timer = None
             if not self.transport.is_closing():
                 self.transport.close()

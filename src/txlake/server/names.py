@@ -26,12 +26,13 @@ def catalogs(call: Call) -> ApiResponse:
 
 
 def catalog(call: Call) -> ApiResponse:
-    """Return the lake's catalog."""
+    """Return the lake's catalog. Raises ApiError for another name."""
     call.check_catalog(call.path["name"])
     return ApiResponse(200, _catalog(call))
 
 
 def _catalog(call: Call) -> dict[str, object]:
+    """Return the lake as a catalog of the older API."""
     return {
         "name": call.served_lake.catalog_name,
         "id": call.engine.catalog.of_lake().lake_id,
@@ -40,7 +41,7 @@ def _catalog(call: Call) -> dict[str, object]:
 
 
 def schemas(call: Call) -> ApiResponse:
-    """Return the databases."""
+    """Return a page of the databases."""
     call.check_catalog(call.required("catalog_name"))
     entries = list(call.engine.catalog.databases())
     start, end, next_token = call.page(len(entries))
@@ -49,12 +50,12 @@ def schemas(call: Call) -> ApiResponse:
 
 
 def schema(call: Call) -> ApiResponse:
-    """Return a database."""
+    """Return a database. Raises ApiError without such a database."""
     return ApiResponse(200, _schema(call, _database(call)))
 
 
 def create_schema(call: Call) -> ApiResponse:
-    """Create a database."""
+    """Create a database. Raises ApiError if it exists, or its name is invalid."""
     body = call.body(NewSchema)
     call.check_catalog(body.catalog_name)
     check_new_name(body.name)
@@ -79,6 +80,10 @@ def delete_schema(call: Call) -> ApiResponse:
 
 
 def _database(call: Call) -> DatabaseEntry:
+    """Return the database that the path names.
+
+    Raises ApiError for a name that isn't catalog.schema, and without such a database.
+    """
     owner, name = _split_schema_name(call.path["full_name"])
     call.check_catalog(owner)
     entry = call.engine.catalog.database(name)
@@ -88,6 +93,7 @@ def _database(call: Call) -> DatabaseEntry:
 
 
 def _schema(call: Call, entry: DatabaseEntry) -> dict[str, object]:
+    """Return a database as a schema of the older API."""
     catalog = call.served_lake.catalog_name
     return {
         "name": entry.name,
@@ -102,7 +108,7 @@ def _schema(call: Call, entry: DatabaseEntry) -> dict[str, object]:
 
 
 def tables(call: Call) -> ApiResponse:
-    """Return a database's tables."""
+    """Return a page of a database's tables, without those that are just being created."""
     call.check_catalog(call.required("catalog_name"))
     database = call.database(call.required("schema_name"))
     entries = [entry for entry in call.engine.catalog.tables(database) if entry.head is not None]
@@ -126,7 +132,7 @@ def create_table(call: Call) -> ApiResponse:
 
 
 def table(call: Call) -> ApiResponse:
-    """Return a table."""
+    """Return a table. Raises ApiError without such a table."""
     state = table_state(call.engine, find_table(call, *_table_names(call)))
     return ApiResponse(200, table_info(call.served_lake.catalog_name, state))
 
@@ -141,7 +147,10 @@ def delete_table(call: Call) -> ApiResponse:
 
 
 def table_credentials(call: Call) -> ApiResponse:
-    """Return no credentials: a client needs none to read or write a table's files in a folder."""
+    """Return no credentials: a client needs none to read or write a table's files in a folder.
+
+    Raises ApiError for an unknown table or operation, and where a read-only caller asks to write.
+    """
     body = call.body(TableCredentials)
     check_operation(body.operation)
     if call.caller.read_only and body.operation != "READ":
@@ -154,6 +163,10 @@ def table_credentials(call: Call) -> ApiResponse:
 
 
 def _table_names(call: Call) -> tuple[str, str]:
+    """Return the database and the table that the path names.
+
+    Raises ApiError for a name that isn't catalog.schema.table, and without such a database.
+    """
     parts = call.path["full_name"].split(".")
     if len(parts) != 3:
         raise ApiError(
@@ -165,6 +178,7 @@ def _table_names(call: Call) -> tuple[str, str]:
 
 
 def _split_schema_name(full_name: str) -> tuple[str, str]:
+    """Return the names of the catalog and the schema. Raises ApiError for another form."""
     owner, dot, name = full_name.partition(".")
     if not dot or not name or "." in name:
         raise ApiError(

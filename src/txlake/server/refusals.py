@@ -47,6 +47,7 @@ def is_write(part: object) -> bool:
 
 
 def _part_refusal_reason(part: object) -> str | None:
+    """Return why a script with this part is refused; None for a part that is served."""
     kind = type(part)
     if kind in _SETTING_VARIABLES:
         return "variables aren't served: they are of Spark's session, which all callers share"

@@ -63,6 +63,10 @@ def table_state(engine: Engine, handle: Handle) -> TableState:
 
 
 def _pending(handle: Handle, commit: TableCommit) -> dict[str, object]:
+    """Return an unpublished commit in the form of the Delta API.
+
+    Raises Unavailable if it has no staged file.
+    """
     stored = None if commit.staged is None else handle.store.head(staged_path(commit.staged))
     if stored is None:
         raise Unavailable(
@@ -135,7 +139,7 @@ def _clustering(snapshot: Snapshot) -> dict[str, str]:
 
 
 def load_response(table: TableState) -> dict[str, object]:
-    """Return the Delta API's response about a table."""
+    """Return the Delta API's response about a table, commits that its log lacks included."""
     entry, snapshot = table.entry, table.snapshot
     metadata: dict[str, object] = {
         "etag": definition_etag(table),

@@ -37,17 +37,21 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def run(call: Call) -> ApiResponse:
-    """Run a script, and return its last statement's result."""
+    """Run a script, and return its last statement's result.
+
+    Raises ApiError for every error, with the txlake error's class and codes.
+    """
     script = call.body(Script)
     with _errors_with_class(), _session_for(call, script.session) as session:
         return _run_script(call, session, script)
 
 
 def begin_session(call: Call) -> ApiResponse:
-    """Open a session that is kept until it is ended or idle."""
+    """Open a session that is kept until it is ended or idle, and return its id."""
     settings = call.body(NewSession) if call.content.strip() else NewSession()
 
     def prepare(session: Session) -> None:
+        """Apply the request's settings to the session. Raises InvalidRequest for an invalid one."""
         session.lock_timeout_ms = call.served_lake.limits.sql_lock_ms
         if settings.isolation is not None:
             session.level = parse_level(settings.isolation)
@@ -69,7 +73,7 @@ def end_session(call: Call) -> ApiResponse:
 
 @contextmanager
 def _errors_with_class() -> Iterator[None]:
-    """Add to a txlake error its class and codes, and to a conflict its evidence."""
+    """Raise a txlake error as an ApiError with its class and codes, and a conflict's evidence."""
     try:
         yield
     except TxlakeError as error:
@@ -81,6 +85,7 @@ def _errors_with_class() -> Iterator[None]:
 
 
 def _session_for(call: Call, session_id: str | None) -> AbstractContextManager[Session]:
+    """Return the session for a script: the caller's by its id, or one for this request alone."""
     if session_id is not None:
         return call.served_lake.client_sessions.acquire(session_id, call.caller.name)
     return _request_session(call)
@@ -106,6 +111,10 @@ def _request_session(call: Call) -> Iterator[Session]:
 
 
 def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
+    """Check and run a script, and return its result as JSON or, if accepted, as Arrow.
+
+    An error fails the session's open transaction, as a failed statement does.
+    """
     with _statement_timeout(call, session):
         try:
             rules = session.engine.plane.text_rules  # of a Spark that may have ended
@@ -139,6 +148,7 @@ def _result(rows: DataFrame | Rows, rows_max: int) -> Result:
 
 
 def _json_rows(session: Session, result: Result) -> dict[str, object]:
+    """Return the result as JSON values, with the open transaction's id."""
     return {
         "columns": [{"name": column.name, "type": column.type} for column in result.columns],
         "rows": [[json_value(value) for value in row] for row in result.rows],
@@ -178,6 +188,7 @@ def _check(call: Call, statements: Sequence[Statement]) -> None:
 
 
 def _check_part(call: Call, part: object) -> None:
+    """Raise ApiError for a write by a read-only caller, and for a lock timeout out of bounds."""
     if call.caller.read_only and is_write(part):
         raise ApiError(
             "PermissionDeniedException",

@@ -134,7 +134,7 @@ class _Server(uvicorn.Server):
 
 
 def load_tokens(settings: ServerSettings) -> Tokens:
-    """Return the token file's tokens.
+    """Return the token file's tokens; without a file none, so that everybody may call.
 
     Raises InvalidRequest where it can't be read, or is missing although other hosts could call.
     """

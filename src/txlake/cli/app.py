@@ -107,6 +107,7 @@ def options(
 
 
 def _show_version(*, requested: bool) -> None:
+    """Print the release and end the command, if it was requested."""
     if requested:
         typer.echo(f"txlake {VERSION}")
         raise typer.Exit
@@ -386,6 +387,10 @@ def _run_server(
 def _run_script(
     connection: ConnectionSettings, text: str, args: Mapping[str, str], output: Output, retries: int
 ) -> None:
+    """Run a script and write its results; an error ends the command with its exit code.
+
+    The whole script is parsed before anything runs.
+    """
     from txlake.cli.export import ExportOutput
     from txlake.cli.lakes import lake_worker
     from txlake.cli.scripts import ScriptRunner
@@ -409,6 +414,7 @@ def _run_script(
 
 
 def _print_listing(as_json: bool, fetch: Callable[[], Result]) -> None:
+    """Print the rows that `fetch` returns; an error ends the command with its exit code."""
     output = _output(as_json, 0)
     with _exit_on_error(output):
         output.listing(fetch())
@@ -418,7 +424,10 @@ def _print_listing(as_json: bool, fetch: Callable[[], Result]) -> None:
 def _exit_on_error(
     output: Output, current: Callable[[], ScriptStatement | None] = lambda: None
 ) -> Iterator[None]:
-    """Print an error of the block, and exit with its code."""
+    """Print a txlake error or an interrupt of the block, and end the command with its exit code.
+
+    A broken pipe ends the command silently. Other errors pass.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -432,13 +441,17 @@ def _exit_on_error(
 
 
 def _output(as_json: bool, rows: int) -> Output:
+    """Return JSON lines, or tables for people with at most `rows` rows, 0 for all."""
     from txlake.cli.output import JsonOutput, TableOutput
 
     return JsonOutput() if as_json else TableOutput(rows or None)
 
 
 def _output_for(form: Kind | None, as_json: bool, rows: int) -> Output:
-    """Return the output for the results of SQL. Raises BadParameter."""
+    """Return the output for the results of SQL.
+
+    Raises BadParameter for formats that contradict each other, and for Parquet to a terminal.
+    """
     if as_json and form not in {None, "json"}:
         raise typer.BadParameter(f"--json is --format json; found --format {form} as well")
     if form == "csv" or form == "parquet":
@@ -451,7 +464,10 @@ def _output_for(form: Kind | None, as_json: bool, rows: int) -> Output:
 
 
 def _script_text(statements: str | None, file: Path | None) -> str | None:
-    """Return the script; None for a prompt."""
+    """Return the script: the given text, the file or standard input; None for a prompt.
+
+    Raises BadParameter for a file that can't be read.
+    """
     if statements is not None:
         return statements
     if file is not None and str(file) != "-":

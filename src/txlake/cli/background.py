@@ -27,7 +27,7 @@ def _exit_process() -> None:
 
 
 class BackgroundThread:
-    """Runs one function at a time in a thread of its own.
+    """A thread that runs one function at a time, while the main thread waits.
 
     Args:
         cancel: called in the main thread, repeatedly, until the cancelled function has ended.
@@ -67,6 +67,7 @@ class BackgroundThread:
         raise KeyboardInterrupt("it was cancelled, and nothing of it is kept") from error
 
     def _cancel_until_done(self, outcome: Future[Value]) -> None:
+        """Cancel the work every half second until it has ended; Ctrl-C ends the process."""
         try:
             while not outcome.done():
                 with suppress(Exception):  # without a cancellation the work ends later
@@ -81,6 +82,7 @@ class BackgroundThread:
 
 
 def _complete(outcome: Future[Value], work: Callable[[], Value]) -> None:
+    """Run the work, and set its result or error as the outcome."""
     try:
         outcome.set_result(work())
     except BaseException as error:

@@ -25,7 +25,7 @@ _WORD_BEFORE_CURSOR = re.compile(r"[\w.]+$")
 
 
 class SqlCompleter(Completer):
-    """Completes the word at the cursor. `names` returns the lake's current names."""
+    """The completion of the word at the cursor. `names` returns the lake's current names."""
 
     def __init__(self, names: Callable[[], Sequence[str]]) -> None:
         self._names = names
@@ -33,6 +33,10 @@ class SqlCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
+        """Yield the names, and after them the keywords, that begin with the typed word.
+
+        Keywords are in lower case if the word is.
+        """
         match = _WORD_BEFORE_CURSOR.search(document.text_before_cursor)
         if match is None:
             return

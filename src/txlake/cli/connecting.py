@@ -60,7 +60,11 @@ def connection_of(
 
 
 def parse_pairs(texts: Sequence[str] | None, expected: str) -> dict[str, str]:
-    """Return NAME=VALUE texts by their names. No message has a value, which may be a secret."""
+    """Return NAME=VALUE texts by their names.
+
+    Raises BadParameter for another form, and for a name given twice. No message has a value, which
+    may be a secret.
+    """
     pairs: dict[str, str] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")

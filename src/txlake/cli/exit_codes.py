@@ -48,7 +48,11 @@ def _kind(error: BaseException) -> type[TxlakeError] | None:
 
 
 def error_facts(error: BaseException) -> dict[str, object]:
-    """Return an error's kind and name, message, other systems' codes, and evidence."""
+    """Return an error's kind and name, message, other systems' codes, exit code, and a conflict's
+    evidence.
+
+    The kind is None for an error that isn't txlake's.
+    """
     kind = _kind(error)
     facts: dict[str, object] = {
         "kind": None if kind is None else kind.__name__,

@@ -30,7 +30,7 @@ _NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')
 
 
 class ExportOutput(MessageOutput):
-    """Keeps the rows of the script's one query until `write`."""
+    """An output that keeps the rows of the script's one query until `write`."""
 
     rows_max: int | None = None
 
@@ -55,6 +55,7 @@ class ExportOutput(MessageOutput):
             )
 
     def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
+        """Keep the result of a query; note any other statement's on standard error."""
         if _is_query(piece.statement):
             self._result = result
             return
@@ -70,7 +71,10 @@ class ExportOutput(MessageOutput):
         self._result = result
 
     def write(self) -> None:
-        """Write the rows. Raises InvalidRequest for a type that a Parquet file can't have."""
+        """Write the rows to standard output, all at once.
+
+        Raises InvalidRequest for a type that a Parquet file can't have.
+        """
         assert self._result is not None, "the script has been checked"
         content = csv_file(self._result) if self._format == "csv" else parquet_file(self._result)
         out = self._out or sys.stdout.buffer
@@ -94,6 +98,7 @@ def csv_file(result: Result) -> bytes:
 
 
 def _csv_value(value: object) -> str:
+    """Return a value as a field of CSV, in quotes where it needs them; NULL is an empty field."""
     if value is None:
         return ""
     plain = json_value(value)
@@ -102,7 +107,10 @@ def _csv_value(value: object) -> str:
 
 
 def parquet_file(result: Result) -> bytes:
-    """Return the rows as a Parquet file, with the types of the query's columns."""
+    """Return the rows as a Parquet file, with the types of the query's columns.
+
+    Raises InvalidRequest for a type that can't be written.
+    """
     arrays = [
         _array(column, [row[index] for row in result.rows])
         for index, column in enumerate(result.columns)
@@ -114,6 +122,7 @@ def parquet_file(result: Result) -> bytes:
 
 
 def _array(column: Column, values: Sequence[object]) -> pa.Array:
+    """Return a column's values as Arrow. Raises InvalidRequest for a type that can't be written."""
     try:
         kind = parse_type(column.json)
         return pa.array([_arrow_value(value, kind) for value in values], to_arrow_type(kind))

@@ -80,9 +80,11 @@ class ServerArguments:
 def open_lake(
     connection: ConnectionSettings, spark_settings: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Lake, Session]]:
-    """Return the lake and its default session, whose open transaction is rolled back at the end.
+    """Open the lake, and yield it with its default session, whose open transaction is rolled back
+    at the end.
 
-    `spark_settings`: further settings that Spark is started with.
+    `spark_settings`: further settings that Spark is started with. Raises InvalidRequest if no lake
+    is named.
     """
     from txlake.catalog.unity import is_unity
     from txlake.lake.lake import Lake, open_session
@@ -107,7 +109,7 @@ def open_lake(
 def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, Session]]:
     """Open a lake that exists, so that a mistyped location creates none.
 
-    Raises InvalidRequest if there is no lake.
+    Yields what `open_lake` does. Raises InvalidRequest if there is no lake.
     """
     from txlake.session.membership.opening import MARKER, read_marker
 
@@ -129,6 +131,7 @@ def _warehouse(connection: ConnectionSettings) -> Store | None:
 
 
 def _lake_missing(url: str, reason: str) -> InvalidRequest:
+    """Return the error for a location without a lake."""
     return InvalidRequest(
         f"there is no lake at {url}, which {reason}; name the lake's own folder or URL, or make "
         "one "
@@ -154,14 +157,14 @@ def quiet_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 @contextmanager
 def lake_catalog(connection: ConnectionSettings) -> Iterator[Catalog]:
-    """Return the lake's catalog."""
+    """Open the lake, which must exist, and yield its catalog."""
     with open_existing_lake(connection) as (_, session):
         yield session.engine.catalog.of_lake()
 
 
 @contextmanager
 def lake_worker(connection: ConnectionSettings) -> Iterator[LakeWorker]:
-    """Return a worker on the lake."""
+    """Open the lake, and yield a worker on it."""
     with open_lake(connection) as (lake, session):
         yield LakeWorker(lake, session)
 
@@ -174,7 +177,10 @@ def is_table_path(table: str) -> bool:
 
 
 def history(connection: ConnectionSettings, table: str, limit: int | None) -> Result:
-    """Return a table's commits, newest first, from its log alone. Starts no Spark."""
+    """Return a table's commits, newest first, from its log alone.
+
+    Starts no Spark. Raises InvalidRequest if there is no such table.
+    """
     from txlake.lake.log import Log
     from txlake.session.catalog_access import refuse_lost
     from txlake.session.unknown_names import unknown_table
@@ -204,7 +210,10 @@ def locks(connection: ConnectionSettings) -> Result:
 
 
 def transactions(connection: ConnectionSettings) -> Result:
-    """Return the open transactions of all processes: `txlake.transactions`. Starts no Spark."""
+    """Return the open transactions of all processes, oldest first: `txlake.transactions`.
+
+    Starts no Spark.
+    """
     return _read_view(connection, "txlake.transactions")
 
 
@@ -284,6 +293,7 @@ def serve_console(
 
 
 def _missing_extra(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
+    """Return the error for a package of an extra that isn't installed."""
     return InvalidRequest(
         f"the {extra} needs the package {error.name}, which isn't installed: "
         f'pip install "txlake[{extra}]" installs it'
@@ -296,6 +306,10 @@ def _run_server(
     serve_lake: Callable[..., None],
     on_started: Callable[[str], None],
 ) -> None:
+    """Open the lake and run a server on it until the process is stopped.
+
+    Raises InvalidRequest or CorruptTable if the lake's catalog isn't recovered yet.
+    """
     from txlake.server.calls import Limits
     from txlake.server.serving import ServerSettings
     from txlake.session.catalog_access import refuse_lost
@@ -325,6 +339,7 @@ def _read_view(connection: ConnectionSettings, name: str) -> Result:
 
 
 def _to_datetime(time_ms: object) -> datetime.datetime | None:
+    """Return milliseconds since the epoch as a time in UTC; None for no whole number."""
     if not isinstance(time_ms, int):
         return None
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)

@@ -53,6 +53,7 @@ class JsonOutput:
         self._err = err or sys.stderr
 
     def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
+        """Print the statement, its result's columns and rows, and its time as one object."""
         names = [column.name for column in result.columns]
         self._print(
             {
@@ -67,6 +68,7 @@ class JsonOutput:
         )
 
     def listing(self, result: Result) -> None:
+        """Print each row as an object."""
         names = [column.name for column in result.columns]
         for row in result.rows:
             self._print(dict(zip(names, row)))
@@ -75,6 +77,7 @@ class JsonOutput:
         self._print_message({"note": text})
 
     def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
+        """Print the error's facts, with its statement and line, to standard error."""
         facts = error_facts(error)
         if piece is not None:
             facts |= {"statement": piece.text, "line": piece.line}
@@ -102,6 +105,7 @@ class MessageOutput:
         self._err.print(Text(text, "yellow"))
 
     def error(self, error: BaseException, piece: ScriptStatement | None = None) -> None:
+        """Print the error's class, line and message."""
         where = f" (line {piece.line})" if piece is not None and not self.is_interactive else ""
         name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
         message = f": {error}" if str(error) else ""
@@ -126,11 +130,13 @@ class TableOutput(MessageOutput):
         self._out = _console(out or sys.stdout)
 
     def answer(self, result: Result, piece: ScriptStatement, elapsed_ms: float) -> None:
+        """Print the rows, if the statement has a result, and how many they are."""
         if result.columns:
             self._out.print(_table(result, self._out.is_terminal))
         self._out.print(Text(_summary(result, elapsed_ms if self.shows_times else None), "dim"))
 
     def listing(self, result: Result) -> None:
+        """Print the rows without empty columns, and how many they are."""
         filled_columns = [
             index
             for index in range(len(result.columns))
@@ -153,6 +159,7 @@ class _Console(Console):
 
 
 def _console(file: TextIO) -> Console:
+    """Return rich's console for a file, which folds no lines unless it is a terminal."""
     console = _Console(file=file, highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
@@ -160,6 +167,7 @@ def _console(file: TextIO) -> Console:
 
 
 def _table(result: Result, is_terminal: bool) -> Table:
+    """Return the result as rich's table, in ASCII unless for a terminal."""
     table = Table(box=box.ROUNDED if is_terminal else box.ASCII2, header_style="bold")
     for column in result.columns:
         table.add_column(
@@ -171,6 +179,7 @@ def _table(result: Result, is_terminal: bool) -> Table:
 
 
 def _summary(result: Result, elapsed_ms: float | None) -> str:
+    """Return how many rows are shown, or OK without columns, and the time if it is given."""
     shown = len(result.rows)
     if not result.columns:
         text = "OK"

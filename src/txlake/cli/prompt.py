@@ -43,7 +43,7 @@ _WORD_COMMANDS = {"help", "quit", "exit"}
 
 
 class Prompt:
-    """Reads statements from a terminal and runs them, until the user quits."""
+    """A prompt that reads statements from a terminal and runs them, until the user quits."""
 
     def __init__(
         self,
@@ -105,7 +105,10 @@ class Prompt:
             self._output.note("the transaction was rolled back; end it with ROLLBACK")
 
     def _sql(self, text: str) -> str:
-        """Return the typed SQL, or that of the prompt's own command."""
+        """Return the typed SQL, or that of the prompt's own command.
+
+        Empty for a command without SQL, which is carried out, and for an unknown one.
+        """
         stripped = text.strip()
         if not is_command(stripped):
             return text
@@ -128,6 +131,7 @@ class Prompt:
         return ""
 
     def _toggle_timing(self) -> None:
+        """Show from now on how long statements take, or no longer; nothing for JSON."""
         if isinstance(self._output, TableOutput):
             self._output.shows_times = not self._output.shows_times
             self._output.note(f"timing is {'on' if self._output.shows_times else 'off'}")
@@ -144,6 +148,7 @@ class Prompt:
         return "txlake?> " if state is None else prompt_text(state)
 
     def _names(self) -> Sequence[str]:
+        """Return the names for completion; none while the catalog is unavailable."""
         try:
             return self._worker.names()
         except TxlakeError:

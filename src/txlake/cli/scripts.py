@@ -30,7 +30,7 @@ class _StatementResult:
 
 @dataclass(kw_only=True)
 class ScriptRunner:
-    """Runs statements on a worker and shows their results.
+    """A runner of statements on a worker, which shows their results.
 
     Attributes:
         retries: how often each transaction, or autocommit statement, is repeated after a conflict.
@@ -96,6 +96,7 @@ class ScriptRunner:
             self._show_results()
 
     def _run(self, piece: ScriptStatement) -> None:
+        """Run a statement, and keep its result to be shown."""
         self.current = piece
         start_ms = self.system.monotonic_ms()
         result = self.worker.run(piece.text, self.output.rows_max)
@@ -104,12 +105,15 @@ class ScriptRunner:
         )
 
     def _show_results(self) -> None:
+        """Show the kept results, in order, and drop them."""
         for pending in self._pending_results:
             self.output.answer(pending.result, pending.piece, pending.elapsed_ms)
         self._pending_results.clear()
 
     def _is_unrepeatable(self, pieces: Sequence[ScriptStatement]) -> bool:
-        """Return whether a second run would find a changed Spark session."""
+        """Return whether a second run would find a changed Spark session, after a note that says
+        so.
+        """
         for piece in pieces:
             if _changes_spark(piece.statement):
                 self.output.note(
@@ -120,6 +124,9 @@ class ScriptRunner:
         return False
 
     def _wait(self, conflict: Conflict, losses: int, first: ScriptStatement) -> None:
+        """Note that statements run again, and wait: twice as long after each loss, up to a
+        limit.
+        """
         self.output.note(
             f"{type(conflict).__name__}: run again from line {first.line} "
             f"({losses} of {self.retries})"
@@ -129,6 +136,9 @@ class ScriptRunner:
 
 
 def _changes_spark(statement: object) -> bool:
+    """Return whether a statement may change Spark's session: settings, variables, temporary
+    views.
+    """
     match statement:
         case SparkCommand(command):
             return not command.text.lstrip().upper().startswith("EXPLAIN")

@@ -63,7 +63,7 @@ class Worker(Protocol):
 
 
 class LakeWorker:
-    """A worker on a lake."""
+    """A worker on a lake, whose statements run on a thread of their own."""
 
     def __init__(self, lake: Lake, session: Session) -> None:
         self._lake = lake
@@ -71,6 +71,7 @@ class LakeWorker:
         self._background = BackgroundThread(self._cancel)
 
     def run(self, text: str, rows_max: int | None) -> Result:
+        """Run one statement, with a progress line on a terminal."""
         from txlake.cli.progress import progress
         from txlake.session.command import AsRows
 
@@ -78,11 +79,14 @@ class LakeWorker:
             return self.fetch(lambda: self._lake._run_sql(text, None, AsRows()), rows_max)
 
     def fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
-        """Return the rows of a call of the lake. An error fails the open transaction."""
+        """Return the rows of a call of the lake, at most `rows_max`.
+
+        An error fails the open transaction. Ctrl-C cancels the call, as in `BackgroundThread.run`.
+        """
         return self._background.run(lambda: self._fetch(call, rows_max))
 
     def _cancel(self) -> None:
-        """Cancel Spark's work for this process."""
+        """Cancel all of Spark's work for this process; nothing if Spark hasn't started."""
         from txlake.spark.spark_sessions import is_connect
 
         engine = self._session.engine
@@ -92,6 +96,9 @@ class LakeWorker:
             engine.spark.sparkContext.cancelAllJobs()
 
     def _fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None) -> Result:
+        """Return the rows of a call, with Spark's errors as txlake's; an error fails the
+        transaction.
+        """
         from txlake.spark.spark_errors import spark_errors
 
         rows = call()
@@ -108,6 +115,9 @@ class LakeWorker:
         self._session.fail(error)
 
     def state(self) -> SessionState:
+        """Return the session's state; the level is the stricter one of the database's and its
+        own.
+        """
         from txlake.conflict.levels import parse_level, strictest
         from txlake.session.transaction import State
 
@@ -128,6 +138,7 @@ class LakeWorker:
         self._session.database = database
 
     def rollback(self) -> bool:
+        """Roll back the open transaction. Returns whether there was one."""
         from txlake.sql.statements import Rollback
 
         if self._session.current is None:
@@ -136,6 +147,7 @@ class LakeWorker:
         return True
 
     def names(self) -> Sequence[str]:
+        """Return the current database's tables, then each database with its tables' full names."""
         catalog = self._session.engine.catalog
         names: list[str] = []
         for database in catalog.databases():

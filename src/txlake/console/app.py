@@ -115,7 +115,7 @@ def application(
 
 
 class _ResponseHeaders:
-    """Adds the security and caching headers to every response."""
+    """A wrapper that adds the security and caching headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -124,6 +124,7 @@ class _ResponseHeaders:
         is_file = scope["type"] == "http" and scope["path"].startswith("/static/")
 
         async def send_with_headers(message: Message) -> None:
+            """Send a message, with the headers if it begins a response."""
             if message["type"] == "http.response.start":
                 caching = "max-age=3600" if is_file else "no-store"
                 headers = {**HEADERS, "cache-control": caching}
@@ -137,7 +138,7 @@ class _ResponseHeaders:
 
 
 class _App:
-    """Admits browsers' requests, and renders their pages."""
+    """The application: it admits browsers' requests, and renders their pages."""
 
     def __init__(
         self, engine: Engine, tokens: Tokens, host: str, limits: Limits, sections: Sequence[Section]
@@ -200,6 +201,7 @@ class _App:
         """Return the function that starlette calls for a path."""
 
         async def answer(request: Request) -> Response:
+            """Answer a request with a page, a redirection to the login, or a form's result."""
             visitor = self._visitors.visitor(request.cookies.get(COOKIE))
             if not has_valid_host(request, self._host):
                 return self._error_page(visitor, 421, "This server doesn't have that name.")
@@ -214,7 +216,7 @@ class _App:
         return answer
 
     async def _submit_form(self, request: Request, visitor: Visitor, form: Form) -> Response:
-        """Run a form's action, if it is permitted."""
+        """Run a form's action, if it is permitted; an error page says why it isn't."""
         try:
             fields = parse_form(await self._read_body(request))
         except InvalidRequest as error:
@@ -231,6 +233,7 @@ class _App:
         return await self._in_thread(self._run_action, request, visitor, form, fields)
 
     def _read_only(self, visitor: Visitor) -> str:
+        """Return why the visitor may not change the lake."""
         if self._requires_tokens:
             assert visitor.caller is not None
             return f"The token of {visitor.caller.name!r} is read-only."
@@ -257,7 +260,11 @@ class _App:
     async def _in_thread(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """Run the work in a thread, up to a limit. A page that times out isn't waited for."""
+        """Run the work in a thread, up to a limit, and return its response.
+
+        Too many requests at once, and one that times out, get an error page. The work of the latter
+        goes on.
+        """
         if self._in_flight >= self._limits.workers + self._limits.waiting_max:
             return self._error_page(
                 visitor, 503, "Too many requests at once. Try again in a moment."
@@ -295,6 +302,7 @@ class _App:
             return self._error_page(visitor, 500, "The console failed; its log says why.")
 
     def _render_page(self, request: Request, visitor: Visitor, page: Page) -> Response:
+        """Return the rendered page, in a thread, with a session of the lake."""
         with self._sessions.borrow() as session:
             page_request = PageRequest(
                 session=session,
@@ -309,6 +317,7 @@ class _App:
     def _run_action(
         self, request: Request, visitor: Visitor, form: Form, fields: dict[str, str]
     ) -> Response:
+        """Carry out a form, in a thread with a session, and return the redirection to its path."""
         with self._sessions.borrow() as session:
             page_request = PageRequest(
                 session=session, visitor=visitor, path=request.path_params, form=fields
@@ -342,7 +351,9 @@ class _App:
         return answer
 
     async def _logout(self, request: Request) -> Response:
-        """End the login."""
+        """End the login, and redirect to the login page; an error page for a form from
+        elsewhere.
+        """
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         try:
             fields = parse_form(await self._read_body(request))
@@ -368,6 +379,7 @@ class _App:
         return self._error_page(visitor, status, "There is no such page.")
 
     async def _internal_error(self, request: Request, error: Exception) -> Response:
+        """Log an error that nothing else caught, and return an error page without its text."""
         _log.error("%s %s", request.method, request.url.path, exc_info=error)
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         return self._error_page(visitor, 500, "The console failed; its log says why.")
@@ -378,6 +390,7 @@ class _App:
     def _render(
         self, template: str, visitor: Visitor, status: int, *, at: str = "", **values: object
     ) -> Response:
+        """Return a template rendered for a visitor. `at` is the page's path, for the menu."""
         warehouse = self._engine.warehouse
         text = self._templates.get_template(template).render(
             lake="" if warehouse is None else warehouse.url,

@@ -44,7 +44,7 @@ class HeatMap:
     counts: Mapping[tuple[str, tuple[str, str]], int]
 
     def step(self, table: str, pair: tuple[str, str]) -> int:
-        """Return the step of the colour scale, from 0 to 4."""
+        """Return the step of the colour scale, from 0 for no conflict to 4 for the most."""
         count = self.counts.get((table, pair), 0)
         most = max(self.counts.values(), default=1)
         return 0 if count == 0 else max(1, round(_HEAT_STEPS * count / most))
@@ -79,7 +79,10 @@ class Explanation:
 
 
 def list_page(request: PageRequest) -> TemplateValues:
-    """Return the list and the heat map; `table` and `error` filter the list."""
+    """Return a page of the conflicts, newest first, and the heat map of all of them.
+
+    `table` and `error` filter the list.
+    """
     conflicts = request.engine.catalog.of_lake().journal.conflicts()
     table, error = request.query.get("table", ""), request.query.get("error", "")
     matching = [
@@ -101,7 +104,10 @@ def list_page(request: PageRequest) -> TemplateValues:
 
 
 def conflict_page(request: PageRequest) -> TemplateValues:
-    """Return a conflict; with `statement` also what EXPLAIN CONFLICTS says about it."""
+    """Return a conflict; with `statement` also what EXPLAIN CONFLICTS says about it.
+
+    Raises InvalidRequest if the lake has no such conflict.
+    """
     number = request.path["number"]
     conflict = request.engine.catalog.of_lake().journal.conflict(number)
     if conflict is None:
@@ -119,7 +125,7 @@ def conflict_page(request: PageRequest) -> TemplateValues:
 
 
 def heat_map(conflicts: Sequence[ConflictEntry]) -> HeatMap:
-    """Return the heat map of the conflicts."""
+    """Return the heat map of the conflicts; an operation without evidence is `unknown`."""
     counts: Counter[tuple[str, tuple[str, str]]] = Counter()
     for conflict in conflicts:
         evidence = conflict.evidence
@@ -138,6 +144,9 @@ def _table(conflict: ConflictEntry) -> str:
 
 
 def _timeline(conflict: ConflictEntry) -> ConflictTimeline:
+    """Return the times of a conflict, as milliseconds and as positions between the first and the
+    last.
+    """
     commit = None if conflict.evidence is None else conflict.evidence.winning_timestamp_ms
     times = [time for time in (conflict.begin_ms, commit, conflict.time_ms) if time is not None]
     first, last = min(times), max(times)
@@ -157,7 +166,10 @@ def _timeline(conflict: ConflictEntry) -> ConflictTimeline:
 
 
 def _winner(request: PageRequest, evidence: Evidence | None) -> Sequence[tuple[str, str]]:
-    """Return what the winner's commit records of its operation, conditions included."""
+    """Return what the winner's commit records of its operation, conditions included.
+
+    Empty if it isn't known any more.
+    """
     if evidence is None or evidence.winning_version < 0:
         return []
     try:
@@ -168,6 +180,7 @@ def _winner(request: PageRequest, evidence: Evidence | None) -> Sequence[tuple[s
 
 
 def _parameters(info: CommitInfo | None) -> list[tuple[str, str]]:
+    """Return the names and values of a commit's operation parameters, without empty ones."""
     parameters = None if info is None else info.values.get("operationParameters")
     if not isinstance(parameters, Mapping):
         return []
@@ -197,6 +210,7 @@ def _suggested_statement(request: PageRequest, evidence: Evidence | None) -> str
 
 
 def _explain(request: PageRequest, statement: str) -> Explanation:
+    """Return what EXPLAIN CONFLICTS says about a statement, or why it says nothing."""
     try:
         if len(statement) > _TEXT_MAX:
             raise InvalidRequest(f"expected at most {_TEXT_MAX} characters")

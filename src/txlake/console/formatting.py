@@ -31,7 +31,7 @@ def time_text(time_ms: int | None) -> str:
 
 
 def span_text(span_ms: float) -> str:
-    """Return a duration in milliseconds with its unit."""
+    """Return a duration in milliseconds with its unit; 0 for a negative one."""
     seconds = max(0.0, span_ms / 1000)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -44,7 +44,7 @@ def span_text(span_ms: float) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """Return a number with thousands separators."""
+    """Return a number with thousands separators; `not known` for None."""
     return "not known" if count is None else f"{count:,}"
 
 
@@ -54,7 +54,7 @@ def share_text(share: float) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a row's value, cut to 200 characters."""
+    """Return a row's value, cut to 200 characters; bytes in hexadecimal."""
     if value is None:
         return "NULL"
     text = value.hex() if isinstance(value, bytes) else str(value)

@@ -88,7 +88,10 @@ class Instant:
 
 
 def page(request: PageRequest) -> TemplateValues:
-    """Return the commits of a time range, `from` to `to` in milliseconds; without, the newest."""
+    """Return the commits of a time range, `from` to `to` in milliseconds; without, the newest.
+
+    Raises InvalidRequest for an invalid range.
+    """
     catalog = request.engine.catalog.of_lake()
     start, end = _time_range(catalog, request)
     commits = catalog.ledger.commits_between(start, end, _READ_MAX)
@@ -110,6 +113,10 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
+    """Return the requested range, at least a second, or that of the newest commits.
+
+    The last hour in a lake without commits. Raises InvalidRequest for an end before the start.
+    """
     if "from" in request.query or "to" in request.query:
         start, end = request.number("from"), request.number("to")
         if end < start:
@@ -157,7 +164,10 @@ def _path(start: int, end: int, page: int = 0) -> str:
 
 
 def draw_lanes(entries: Sequence[CommitEntry], start: int, end: int) -> Lanes | None:
-    """Return the commits in the lanes of the busiest tables; None without commits."""
+    """Return the commits in the lanes of the busiest tables; None without commits.
+
+    Very many commits are summed in dots by time, and the lines between lanes are left out then.
+    """
     if not entries:
         return None
     counts = Counter(entry.table or _DROPPED_TABLES for entry in entries)
@@ -196,6 +206,7 @@ def _y(lane: int) -> float:
 
 
 def _commit_dot(entry: CommitEntry, x: float, y: float) -> Dot:
+    """Return the dot of one commit, which opens its instant."""
     description = f"{entry.operation or 'commit'} {entry.table or ''} version {entry.version}"
     return Dot(
         x=x,
@@ -214,6 +225,10 @@ def _summed_dots(
     lane_of: Callable[[CommitEntry], int],
     x_of: Callable[[float], float],
 ) -> list[Dot]:
+    """Return a dot for the commits of each lane in each of equal parts of the time range.
+
+    Its area grows with their number; a click opens that part.
+    """
     width = (end - start) / _BUCKETS
     counts = Counter(
         (min(_BUCKETS - 1, int((entry.time_ms - start) / width)), lane_of(entry))

@@ -101,7 +101,7 @@ class LakeReport:
 
 
 class Inspector:
-    """Inspects one lake; `sessions` are the sessions that it reports."""
+    """The inspection of one lake; `sessions` are the sessions that it reports."""
 
     def __init__(self, engine: Engine, sessions: Iterable[SessionThread]) -> None:
         self._engine = engine
@@ -114,7 +114,7 @@ class Inspector:
         return frozenset(_waiting_requests(self._catalog.locks.entries()))
 
     def inspect(self) -> LakeReport:
-        """Return the lake's current state."""
+        """Return the lake's current state, of the first eight tables only."""
         databases = self._catalog.databases()
         tables = [table for database in databases for table in self._catalog.tables(database.name)]
         state = _CatalogState(
@@ -131,6 +131,7 @@ class Inspector:
         )
 
     def _session_report(self, thread: SessionThread, state: _CatalogState) -> SessionReport:
+        """Return a session's state; of a transaction that has failed only the error."""
         session, lock = thread.session, state.waits.get(thread.number)
         current = session.current
         if thread.running is not None:
@@ -164,6 +165,7 @@ class Inspector:
         return f"{lock.mode.value} on {state.resources.name_of(lock.resource)}, after {blocker}"
 
     def _lock_report(self, lock: LockEntry, state: _CatalogState) -> LockReport:
+        """Return a lock with names for its numbers; a victim's request counts as waiting."""
         status = LockStatus.WAIT if lock.status is LockStatus.VICTIM else lock.status
         return LockReport(
             session=self._session_name(lock.session_id),
@@ -175,13 +177,17 @@ class Inspector:
         )
 
     def _session_name(self, number: int | None) -> str:
+        """Return a session's name; its number for one that isn't reported, empty for None."""
         if number is None:
             return ""
         names = (thread.name for thread in self._sessions if thread.number == number)
         return next(names, f"session {number}")
 
     def _table_report(self, entry: TableEntry) -> TableReport | None:
-        """Return a table's committed state, read without a lock; None if it was dropped."""
+        """Return a table's committed state, read without a lock; None if it can't be read.
+
+        Kept as long as the table's version stays.
+        """
         cached = self._tables.get(entry.id)
         name = _short(f"{entry.database}.{entry.name}")
         if cached is not None and (cached.name, cached.version) == (name, entry.head):

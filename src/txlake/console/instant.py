@@ -61,7 +61,11 @@ class CommittedVersion:
 
 
 def page(request: PageRequest) -> TemplateValues:
-    """Return the values of the page."""
+    """Return the values of the page, for the first twenty tables of the instant.
+
+    Raises InvalidRequest for an instant that wrote no table or doesn't exist, Unavailable for one
+    that the catalog no longer has.
+    """
     sequence = request.path["sequence"]
     entries = request.engine.catalog.of_lake().ledger.commits_at(sequence)
     if not entries:
@@ -105,7 +109,9 @@ def committed_version(engine: Engine, commit_entry: CommitEntry) -> CommittedVer
 def _version_from_commit(
     engine: Engine, handle: Handle, name: str, commit: Commit
 ) -> CommittedVersion:
-    """Return the version with what its commit file records."""
+    """Return the version with its commit's facts, metrics and first files, and some changed
+    rows.
+    """
     changes = [action for action in commit.actions if isinstance(action, Add | Remove)]
     files = [_file(action) for action in changes]
     read_version = None if commit.info is None else commit.info.number("readVersion")
@@ -127,6 +133,7 @@ def _version_from_commit(
 
 
 def _file(action: Add | Remove) -> FileChange:
+    """Return a file of a commit as the page shows it."""
     vector = action.deletion_vector
     return FileChange(
         sign="+" if isinstance(action, Add) else "−",
@@ -137,6 +144,7 @@ def _file(action: Add | Remove) -> FileChange:
 
 
 def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
+    """Return the facts and operation parameters of a commit, without empty ones."""
     if info is None:
         return []
     values = [(title, info.values.get(key)) for key, title in _FACT_TITLES.items()]
@@ -152,6 +160,7 @@ def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
 
 
 def _metrics(info: CommitInfo | None) -> list[tuple[str, str]]:
+    """Return the operation metrics of a commit, without zeros."""
     metrics = None if info is None else info.values.get("operationMetrics")
     if not isinstance(metrics, Mapping):
         return []

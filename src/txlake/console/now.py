@@ -104,7 +104,10 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def kill_page(request: PageRequest) -> TemplateValues:
-    """Return the values of the page that asks to confirm a KILL."""
+    """Return the values of the page that asks to confirm a KILL.
+
+    Raises InvalidRequest if the session has no open transaction.
+    """
     number = request.number("session")
     transactions = [
         transaction
@@ -117,19 +120,21 @@ def kill_page(request: PageRequest) -> TemplateValues:
 
 
 def kill(request: PageRequest) -> str:
-    """End the open transactions of a session."""
+    """End the open transactions of a session, and return the path to redirect to."""
     number = request.number("session")
     kill_session(request.engine.catalog.of_lake(), request.session.number(), number)
     return f"/?killed={quote(str(number))}"
 
 
 def _open_transactions(request: PageRequest) -> Sequence[OpenTransaction]:
+    """Return the open transactions, oldest first."""
     catalog = request.engine.catalog.of_lake()
     now_ms = request.engine.system.now_ms()
     return _transactions(catalog, catalog.locks.entries(), _resource_names(catalog), now_ms)
 
 
 def _resource_names(catalog: Catalog) -> ResourceNames:
+    """Return the names of the lake's current databases and tables."""
     databases = catalog.databases()
     return ResourceNames(
         databases, (table for database in databases for table in catalog.tables(database.name))
@@ -137,6 +142,7 @@ def _resource_names(catalog: Catalog) -> ResourceNames:
 
 
 def _lock_row(lock: LockEntry, names: ResourceNames, now_ms: int) -> LockRow:
+    """Return a lock as the page shows it."""
     return LockRow(
         resource=names.name_of(lock.resource),
         mode=lock.mode.value,
@@ -153,6 +159,7 @@ def _transactions(
     names: ResourceNames,
     now_ms: int,
 ) -> list[OpenTransaction]:
+    """Return the open transactions, oldest first, with the tables that their locks name."""
     by_transaction: dict[str, list[LockEntry]] = {}
     for lock in locks:
         if lock.transaction_id is not None and lock.resource.type is not ResourceType.DATABASE:
@@ -196,7 +203,10 @@ _DEADLOCK = Deadlock.__name__
 
 
 def graph(lock_rows: Sequence[LockRow]) -> Graph | None:
-    """Return the waiting sessions and those that they wait for; None if no session waits."""
+    """Return the waiting sessions and those that they wait for; None if no session waits.
+
+    Each session is once in it, in the column after the first session that blocks it.
+    """
     waiting = [lock for lock in lock_rows if lock.waits and lock.blocker is not None]
     if not waiting:
         return None

@@ -37,7 +37,10 @@ class PageRequest:
         return self.session.engine
 
     def number(self, name: str, *, default: int | None = None) -> int:
-        """Return a parameter or field as a number. Raises InvalidRequest for another text."""
+        """Return a field or parameter as a number from 0 on.
+
+        `default` is for a missing one. Raises InvalidRequest for another text.
+        """
         text = self.form.get(name, self.query.get(name, ""))
         if not text and default is not None:
             return default
@@ -46,7 +49,10 @@ class PageRequest:
         return int(text)
 
     def text(self, name: str) -> str:
-        """Return a field that isn't empty. Raises InvalidRequest."""
+        """Return a field without spaces around it.
+
+        Raises InvalidRequest if it is empty or too long.
+        """
         text = self.form.get(name, "").strip()
         if not text or len(text) > _TEXT_MAX:
             raise InvalidRequest(f"{name}: expected a text of 1 to {_TEXT_MAX} characters")

@@ -84,6 +84,7 @@ class HistoryEntry:
 
     @property
     def status(self) -> StatementStatus:
+        """The statement's current status."""
         if self.refusal is not None:
             return StatementStatus.REFUSED
         if self.statement is None:
@@ -94,12 +95,14 @@ class HistoryEntry:
 
     @property
     def result(self) -> StatementResult | None:
+        """The statement's result; None before it has ended, and if it failed."""
         return (
             None if self.statement is None or not self.statement.is_done else self.statement.result
         )
 
     @property
     def error(self) -> StatementError | None:
+        """The statement's error; None before it has ended, and if it succeeded."""
         return (
             None if self.statement is None or not self.statement.is_done else self.statement.error
         )
@@ -144,18 +147,22 @@ class Playground:
         self._lake = _PlaygroundLake(*_find_timeline(timeline, level))
 
     def step(self) -> None:
-        """Submit the timeline's next step to its session, without waiting for locks.
+        """Submit the timeline's next step to its session.
 
-        A step of a session that has lost its transaction is skipped.
+        Returns once every session is idle or waits for a lock, after five seconds at the latest. A
+        step of a session that has lost its transaction is skipped.
 
-        Raises InvalidRequest: there are no more steps, too many statements were submitted, or the
-        session is still waiting.
+        Raises InvalidRequest: there are no more steps, too many statements were submitted, the
+        session is still waiting, or the playground was closed.
         """
         with self._open() as lake:
             lake.step()
 
     def finish(self) -> None:
-        """Run all remaining steps, or those before a step whose session waits for a lock."""
+        """Run all remaining steps, or those before a step whose session waits for a lock.
+
+        Raises InvalidRequest as `step`.
+        """
         with self._open() as lake:
             while not lake.is_ended and not lake.next_is_blocked:
                 lake.step()
@@ -182,7 +189,7 @@ class Playground:
             lake.close()
 
     def state(self) -> PlaygroundState:
-        """Return the current state."""
+        """Return the current state. Raises InvalidRequest if the playground was closed."""
         with self._open() as lake:
             return lake.state()
 
@@ -200,7 +207,10 @@ class Playground:
 
     @contextmanager
     def _open(self) -> Iterator[_PlaygroundLake]:
-        """Return the lake, for one caller at a time."""
+        """Yield the lake, for one caller at a time.
+
+        Raises InvalidRequest if the playground was closed.
+        """
         with self._lock:
             if self._is_closed:
                 raise InvalidRequest("this playground was idle and has ended; begin again")
@@ -229,7 +239,10 @@ class Playgrounds:
         self._sweeper: threading.Thread | None = None
 
     def find(self, key: str) -> Playground | None:
-        """Return a browser's playground; None if it has none, or it was closed."""
+        """Return a browser's playground, which counts as used now.
+
+        None if it has none, or it was closed.
+        """
         self.sweep()
         with self._lock:
             playground = self._open.get(key)
@@ -272,6 +285,7 @@ class Playgrounds:
             self._check_capacity_locked()
 
     def _check_capacity_locked(self) -> None:
+        """Raise InvalidRequest if no more playgrounds may begin; the caller holds the lock."""
         if self._ended.is_set():
             raise InvalidRequest("the console is about to end")
         if len(self._open) >= self._count_max:
@@ -304,6 +318,7 @@ class Playgrounds:
 
 
 def _find_timeline(timeline: str, level: str) -> tuple[Timeline, str]:
+    """Return the timeline of a name, and the level. Raises InvalidRequest for an unknown one."""
     choice = TIMELINES.get(timeline)
     if choice is None:
         raise InvalidRequest(
@@ -363,6 +378,7 @@ class _PlaygroundLake:
         return None if self.is_ended else self.timeline.steps[self._steps_done]
 
     def step(self) -> None:
+        """Submit or skip the next step, as `Playground.step`."""
         self._check_capacity()
         next_step = self._next_step()
         if next_step is None:
@@ -380,6 +396,7 @@ class _PlaygroundLake:
         self._record(entry)
 
     def run(self, session: str, sql: str) -> None:
+        """Submit a statement, or refuse it in its entry, as `Playground.run`."""
         self._check_capacity()
         thread = self._threads.get(session)
         if thread is None:
@@ -399,6 +416,7 @@ class _PlaygroundLake:
         self._record(entry)
 
     def _check_capacity(self) -> None:
+        """Raise InvalidRequest if too many statements were submitted."""
         if len(self._entries) >= STATEMENTS_MAX:
             raise InvalidRequest(
                 f"{STATEMENTS_MAX} statements were run in this lake, and no more may be; begin "
@@ -406,12 +424,16 @@ class _PlaygroundLake:
             )
 
     def _record(self, entry: HistoryEntry) -> None:
+        """Add an entry, wait until the sessions have settled, and note the lake's state in it."""
         self._entries.append(entry)
         self._wait_until_settled()
         entry.after = self._inspect()
 
     def _wait_until_settled(self) -> None:
-        """Wait until each session is idle, or waits for a lock that another one holds."""
+        """Wait until each session is idle, or waits for a lock that another one holds.
+
+        Gives up after five seconds.
+        """
         deadline_ms = self._system.monotonic_ms() + _SETTLE_TIMEOUT_MS
         pending = list(self._busy())
         while pending and self._system.monotonic_ms() < deadline_ms:
@@ -441,6 +463,7 @@ class _PlaygroundLake:
     # State
 
     def state(self) -> PlaygroundState:
+        """Return the current state, and note which statements have ended."""
         report = self._inspect()
         outcome = self.timeline.outcomes[self.level]
         return PlaygroundState(
@@ -455,6 +478,10 @@ class _PlaygroundLake:
         )
 
     def _is_expected(self, outcome: Outcome, report: LakeReport) -> bool | None:
+        """Return whether errors, waits and rows are those of the outcome.
+
+        None before the end, and if the visitor ran own statements.
+        """
         has_own_statements = any(entry.step is None for entry in self._entries)
         if (
             has_own_statements

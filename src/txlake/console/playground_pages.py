@@ -126,6 +126,7 @@ def submit(playgrounds: Playgrounds, key: str, form: Mapping[str, str]) -> str:
 
 
 def _state_of(playground: Playground) -> PlaygroundState | None:
+    """Return a playground's state; None if it was closed meanwhile."""
     try:
         return playground.state()
     except InvalidRequest:
@@ -142,6 +143,7 @@ def _default_level(timeline: str, previous: str) -> str:
 
 
 def _families() -> Mapping[str, Sequence[Timeline]]:
+    """Return the timelines by their family, both in the order of the menu."""
     families: dict[str, list[Timeline]] = {}
     for timeline in TIMELINES.values():
         families.setdefault(timeline.family, []).append(timeline)
@@ -149,6 +151,7 @@ def _families() -> Mapping[str, Sequence[Timeline]]:
 
 
 def _remaining_rows(timeline: Timeline, done: int, next_step: int | None) -> list[GridRow]:
+    """Return the rows of the timeline's steps after the first `done` ones."""
     return [
         GridRow(
             session=step.session,
@@ -167,6 +170,7 @@ def _remaining_rows(timeline: Timeline, done: int, next_step: int | None) -> lis
 
 
 def _row_of(entry: HistoryEntry) -> GridRow:
+    """Return the row of a statement; a failed one's badge is its error's class."""
     status = entry.status
     kind = {
         StatementStatus.DONE: "done",

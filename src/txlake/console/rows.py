@@ -59,7 +59,7 @@ _NEEDS_SPARK = (
 
 
 def sample(engine: Engine, handle: Handle, snapshot: Snapshot) -> RowSample:
-    """Return the first rows of a version."""
+    """Return the first rows of a version, or why there are none."""
     try:
         adds = list(itertools.islice(snapshot.files.adds(), _FILES_MAX))
         files = _files_for_sample(adds)
@@ -91,7 +91,7 @@ def _files_for_sample(adds: Sequence[Add]) -> list[Add]:
 
 
 def changed_rows(engine: Engine, handle: Handle, commit: Commit) -> RowSample:
-    """Return the rows that a version added and deleted."""
+    """Return the first rows that a version deleted and added, or why there are none."""
     log = handle.log
     try:
         after = log.snapshot(version=commit.version)
@@ -112,7 +112,10 @@ class _Unreadable(Exception):
 def _rows(
     engine: Engine, handle: Handle, after: Snapshot, changes: Sequence[FeedFile]
 ) -> Iterator[tuple[str, Sequence[object]]]:
-    """Yield the deleted rows first."""
+    """Yield the signs and values of the changed rows of the first files, deleted rows first.
+
+    Raises _Unreadable.
+    """
     data, change_data = engine.work(handle, after), engine.work(handle, as_recorded(after))
     names = after.schema.names
     for change in sorted(changes, key=lambda part: part.change_type != DELETE)[:_FILES_MAX]:
@@ -125,6 +128,7 @@ def _rows(
 
 
 def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
+    """Return a file's first rows by their columns' names. Raises _Unreadable."""
     result: pa.Table | None = work.plain_rows(files_table([add]), None, ROWS_MAX + 1)
     if result is None:
         raise _Unreadable
@@ -133,7 +137,10 @@ def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
 
 
 def _only_changed_rows(work: TableData, change: FeedFile) -> Add:
-    """Return the file with a deletion vector that hides all rows but the changed ones."""
+    """Return the file with a deletion vector that hides all rows but the changed ones.
+
+    Reads the file's footer if its statistics don't count the rows.
+    """
     if change.only is None:
         return change.file
     count = FileStatistics.from_json(change.file.stats).num_records

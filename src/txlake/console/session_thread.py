@@ -126,6 +126,7 @@ class SessionThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        """Execute the submitted statements one by one until `stop`, then close the session."""
         while (statement := self._queue.get()) is not None:
             self._execute(statement)
             self.last_error = statement.error
@@ -136,6 +137,7 @@ class SessionThread:
             _log.warning("%s: its transaction ends when its lease does: %s", self.name, error)
 
     def _execute(self, statement: SubmittedStatement) -> None:
+        """Execute a statement, and set its result or error; an error fails the transaction."""
         try:
             rows = LakeSession(self.session)._run_sql(statement.text, None, AsRows())
             assert isinstance(rows, Rows), "there is no Spark that could have made a DataFrame"

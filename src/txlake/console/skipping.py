@@ -32,7 +32,10 @@ class ColumnSkipping:
 
 
 def skipping_of(snapshot: Snapshot) -> Sequence[ColumnSkipping]:
-    """Return each clustering column in order; empty for a table without clustering."""
+    """Return each clustering column in order; empty for a table without clustering.
+
+    Only the first 5,000 files are looked at.
+    """
     try:
         paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
     except CorruptTable:
@@ -60,6 +63,7 @@ def _physical_path(path: Sequence[str], schema: Struct) -> Sequence[str]:
 def _column_skipping(
     path: Sequence[str], physical: Sequence[str], statistics: Sequence[FileStatistics]
 ) -> ColumnSkipping:
+    """Return the skipping by one column, from the bounds of the files' statistics."""
     bounds = [
         (_value_at(file.min_values, physical), _value_at(file.max_values, physical))
         for file in statistics
@@ -81,6 +85,9 @@ def _column_skipping(
 
 
 def _value_at(values: object, path: Sequence[str]) -> float | str | None:
+    """Return the bound at a path of names; None for a missing one, and for other types than numbers
+    and texts.
+    """
     for name in path:
         if not isinstance(values, dict):
             return None

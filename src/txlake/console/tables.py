@@ -45,9 +45,11 @@ class FileLayout:
     """The sizes and deleted rows of a version's files.
 
     Attributes:
+        files: the number of all files; the other numbers are of those that were read.
         rows: the live rows; None where statistics are missing.
-        is_sampled: whether only the first files were read. compactable, compacted_into: the number
-            of files that OPTIMIZE would compact, and of the resulting ones.
+        is_sampled: whether only the first files were read.
+        compactable, compacted_into: the number of files that OPTIMIZE would compact, and of the
+            resulting ones.
     """
 
     files: int
@@ -91,7 +93,10 @@ class VacuumPreview:
 
 
 def list_page(request: PageRequest) -> TemplateValues:
-    """Return all tables by name, without reading their logs."""
+    """Return a page of the tables, by database and name, without reading their logs.
+
+    `name` filters them by a part of the full name.
+    """
     catalog = request.engine.catalog.of_lake()
     unpublished = Counter(
         {table.table_id: len(table.pending) for table in catalog.ledger.pending_tables()}
@@ -124,7 +129,10 @@ def list_page(request: PageRequest) -> TemplateValues:
 
 
 def table_page(request: PageRequest) -> TemplateValues:
-    """Return a table, now or at a `version`; with `vacuum` also what VACUUM would delete."""
+    """Return a table, now or at a `version`; with `vacuum` also what VACUUM would delete.
+
+    Raises InvalidRequest if there is no such table or version.
+    """
     handle = request.handle(request.path["name"])
     newest = handle.log.latest()
     snapshot = newest
@@ -157,6 +165,7 @@ def _comment(metadata: Mapping[str, object]) -> str:
 
 
 def _level(snapshot: Snapshot) -> str:
+    """Return the isolation level that the table's property sets, WriteSerializable without one."""
     return snapshot.metadata.configuration.get(
         "delta.isolationLevel", Level.WRITE_SERIALIZABLE.value
     )
@@ -196,6 +205,7 @@ def layout(snapshot: Snapshot, target_bytes: int) -> FileLayout:
 
 
 def _size_bars(sizes: Sequence[int]) -> list[Bar]:
+    """Return the number of files in each range of sizes that has some."""
     bars = []
     lower = 0
     for upper in (*_SIZE_LIMITS, None):
@@ -208,7 +218,9 @@ def _size_bars(sizes: Sequence[int]) -> list[Bar]:
 
 
 def _share_bars(shares: Sequence[float]) -> list[Bar]:
-    """Return the number of files by the share of their rows that is deleted."""
+    """Return the number of files by the share of their rows that is deleted, without empty
+    ranges.
+    """
     bars = []
     lower = -1.0
     for upper, title in (*_SHARE_LIMITS, (1.0, "more")):
@@ -220,7 +232,10 @@ def _share_bars(shares: Sequence[float]) -> list[Bar]:
 
 
 def health(handle: Handle, newest: Snapshot) -> LogHealth:
-    """Return how far the log is published and checkpointed."""
+    """Return how far the log is published and checkpointed.
+
+    Only the newest 101 versions are looked at for unpublished ones.
+    """
     listing = handle.log.listing()
     unpublished = [
         version
@@ -277,7 +292,10 @@ def restore_page(request: PageRequest) -> TemplateValues:
 
 
 def restore(request: PageRequest) -> str:
-    """Carry out RESTORE, unless the table has changed since the confirmation was requested."""
+    """Carry out RESTORE, and return the path to redirect to.
+
+    Raises InvalidRequest if the table has changed since the confirmation was requested.
+    """
     handle = request.handle(request.path["name"])
     version, newest = request.number("version"), request.number("newest")
     current = handle.log.latest().version

@@ -86,6 +86,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
     """Return the steps of lines `session: SQL`."""
 
     def read() -> Iterator[Step]:
+        """Yield the step of each line."""
         for line in text.strip().splitlines():
             session, _, sql = line.strip().partition(": ")
             yield Step(session, sql)

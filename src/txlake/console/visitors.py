@@ -94,7 +94,10 @@ class Visitors:
         )
 
     def login(self, token: str) -> str:
-        """Log in by a token, and return the new cookie. Raises ApiError."""
+        """Log in by a token, and return the new cookie.
+
+        Beyond a thousand logins the oldest one ends. Raises ApiError for a token that isn't valid.
+        """
         digest = digest_of(token.strip())
         self._tokens.caller_of_digest(digest, self._now_ms())
         key = secrets.token_urlsafe(_ID_BYTES)
@@ -110,6 +113,10 @@ class Visitors:
             self._logins.pop(key, None)
 
     def _caller(self, key: str) -> Caller | None:
+        """Return the caller who logged in with this cookie; None without a login.
+
+        A login that has expired, or whose token has, ends.
+        """
         if not self._tokens.are_required:
             return ANYONE
         login, now_ms = self._logins.get(key), self._now_ms()
@@ -139,7 +146,10 @@ def has_valid_host(request: Request, host: str) -> bool:
 
 
 def is_same_origin_form(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
-    """Return whether a form was sent from a page of this server, made for this browser."""
+    """Return whether a form was sent from a page of this server, made for this browser.
+
+    Without an Origin header the proof in the form has to suffice.
+    """
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         return False
@@ -147,7 +157,10 @@ def is_same_origin_form(request: Request, form: Mapping[str, str], visitor: Visi
 
 
 def parse_form(content: bytes) -> Mapping[str, str]:
-    """Return the fields of a form, each once. Raises InvalidRequest for an invalid body."""
+    """Return the fields of a form; of a field that is there twice, the last one.
+
+    Raises InvalidRequest for an invalid body, and for too many fields.
+    """
     try:
         pairs = parse_qsl(
             content.decode("ascii"),

@@ -90,7 +90,12 @@ class CompactTask:
                 yield report(self.compact_bin(bin_row, name))
 
     def compact_bin(self, bin_row: Mapping[str, Any], name: str) -> list[dict[str, object]]:
-        """Write one bin to a file whose name starts with `name`; return `write_task`'s report."""
+        """Write one bin to files whose names start with `name`; return the rows of `write_task`'s
+        report.
+
+        A file that can't be copied exactly is reported as skipped, and none of its rows are
+        written. No file stays if an error is raised; CorruptTable for one that can't be read.
+        """
         schema = pa.ipc.read_schema(pa.py_buffer(self.write.schema))
         columns = Columns(schema, by_id=self.by_id)
         output = Output(self.write, name)
@@ -116,7 +121,9 @@ class CompactTask:
         return [*({**file, "group": number} for file in files), *skipped, moved]
 
     def deleted_positions(self, vector: Mapping[str, Any] | None) -> np.ndarray:
-        """Return the deleted positions, sorted."""
+        """Return the deleted positions of a row of `_VECTOR`, sorted; none for None. Raises
+        CorruptTable.
+        """
         if vector is None:
             return np.empty(0, np.int64)
         return StoredVector(**vector).positions(self.options).astype(np.int64)
@@ -140,7 +147,11 @@ class _Source:
         self.skip_reason: str | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the live rows, in order; none if the file stays as it is."""
+        """Yield the live rows, in order; none if the file stays as it is.
+
+        Sets `skip_reason` before the first batch, and counts in `moved`. Raises CorruptTable for a
+        file that can't be decoded, and FileNotFoundError.
+        """
         url = self._file["url"]
         deleted_positions = self._task.deleted_positions(self._file["vector"])
         with open_file(url, self._task.options) as source, corrupt_table_errors(url):
@@ -151,6 +162,7 @@ class _Source:
                 yield from self._live(file, deleted_positions)
 
     def _obstacle(self, file: pq.ParquetFile) -> str | None:
+        """Return why the file can't be copied exactly; None if it can. May read the whole file."""
         if any(is_shredded(item.type) for item in file.schema_arrow):
             return SHREDDED
         return OLD_TIMES if has_old_times(file) else None
@@ -158,6 +170,10 @@ class _Source:
     def _live(
         self, file: pq.ParquetFile, deleted_positions: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the file's live rows as the table's columns, with row ids and versions filled in.
+
+        `deleted_positions` are sorted. A batch may be empty.
+        """
         start = 0
         for rows in iter_rows(file, self._columns):
             end = start + rows.num_rows
@@ -169,7 +185,11 @@ class _Source:
             start = end
 
     def _with_row_ids(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """Return the rows with the row ids and versions that follow from their positions."""
+        """Return the rows with the row ids and versions that follow from their positions, `start`
+        first.
+
+        Stored ids and versions stay; columns and bases that don't exist are left alone.
+        """
         base, version = self._file["base_row_id"], self._file["row_version"]
         if self._task.row_id is not None and base is not None:
             ids = pa.array(np.arange(base + start, base + start + rows.num_rows))
@@ -180,14 +200,16 @@ class _Source:
 
 
 def _fill_nulls(rows: pa.RecordBatch, name: str, values: pa.Array | pa.Scalar) -> pa.RecordBatch:
-    """Return the rows with a column's nulls replaced by `values`."""
+    """Return the rows with a column's nulls replaced by `values`: one, or one for each row."""
     place = rows.schema.get_field_index(name)
     column = pc.coalesce(rows.column(place), values)
     return rows.set_column(place, rows.schema.field(place), column)
 
 
 def _merge_small_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in fewer batches, where batches are small."""
+    """Yield the same rows in fewer batches: each has at least 65,536 rows or 32 MiB, but
+    the last.
+    """
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -202,7 +224,10 @@ def _merge_small_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _live_mask(deleted_positions: np.ndarray, start: int, count: int) -> pa.Array | None:
-    """Return a mask of a batch's live rows; None if all are live."""
+    """Return a mask of a batch's live rows; None if all are live.
+
+    `deleted_positions` are positions in the file inside the batch, which begins at `start`.
+    """
     if not len(deleted_positions):
         return None
     live = np.ones(count, dtype=bool)

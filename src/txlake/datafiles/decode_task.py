@@ -44,6 +44,11 @@ class DecodeTask:
                     yield pa.RecordBatch.from_arrays([*rows.columns, *positions], schema=schema)
 
     def _rows(self, url: str, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """Yield a file's rows in order, deleted ones too, as the columns of the table that are
+        read.
+
+        Raises FileNotFoundError, and CorruptTable for a file that can't be decoded.
+        """
         with open_file(url, self.options) as source, corrupt_table_errors(url):
             file = open_parquet(source)
             columns.find(file)

@@ -52,7 +52,9 @@ _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
 
 
 def chunks_with_zero(footer: pq.FileMetaData) -> set[Chunk]:
-    """Return the dictionary-encoded floating-point chunks that may hold a zero."""
+    """Return the dictionary-encoded floating-point chunks that may hold a zero; unknown
+    bounds may.
+    """
     return {
         place
         for place, chunk in _fractions(footer)
@@ -61,7 +63,9 @@ def chunks_with_zero(footer: pq.FileMetaData) -> set[Chunk]:
 
 
 def _chunks_of_zeros(footer: pq.FileMetaData) -> set[Chunk]:
-    """Return the floating-point chunks that hold only zeros, by their bounds."""
+    """Return the floating-point chunks whose values are all zeros, of either sign, by
+    their bounds.
+    """
     return {
         place
         for place, chunk in _fractions(footer)
@@ -72,6 +76,7 @@ def _chunks_of_zeros(footer: pq.FileMetaData) -> set[Chunk]:
 
 
 def _chunks_bounded_by_nan(footer: pq.FileMetaData) -> set[Chunk]:
+    """Return the floating-point chunks of which a bound is NaN."""
     return {
         place
         for place, chunk in _fractions(footer)
@@ -82,6 +87,7 @@ def _chunks_bounded_by_nan(footer: pq.FileMetaData) -> set[Chunk]:
 
 
 def _fractions(footer: pq.FileMetaData) -> Iterator[tuple[Chunk, pq.ColumnChunkMetaData]]:
+    """Yield the chunks of float and double columns by row group and leaf, with their metadata."""
     for group in range(footer.num_row_groups):
         chunks = footer.row_group(group)
         for column in range(footer.num_columns):
@@ -96,7 +102,10 @@ def _may_hold_zero(bounds: pq.Statistics | None) -> bool:
 
 
 def leaves_with_nan(column: pa.Array, first: int) -> Iterator[int]:
-    """Yield the indexes of a column's Parquet leaves that hold a NaN, starting at `first`."""
+    """Yield the indexes of a column's Parquet leaves that hold a NaN.
+
+    `first` is the index of the column's first leaf.
+    """
     data_type = column.type
     if pa.types.is_floating(data_type):
         if pc.any(pc.is_nan(column)).as_py():
@@ -113,7 +122,7 @@ def leaves_with_nan(column: pa.Array, first: int) -> Iterator[int]:
 
 
 def leaf_count(data_type: pa.DataType) -> int:
-    """Return how many Parquet leaf columns a type has."""
+    """Return how many Parquet leaf columns an Arrow type has."""
     if not pa.types.is_nested(data_type):
         return 1
     return sum(leaf_count(data_type.field(at).type) for at in range(data_type.num_fields))
@@ -130,12 +139,12 @@ def needs_change(footer: pq.FileMetaData, with_nan: Collection[Chunk] = ()) -> b
 
 
 def change_footer(file: BinaryIO, with_nan: Collection[Chunk] = ()) -> tuple[pq.FileMetaData, int]:
-    """Correct the footer of a Parquet file in place.
+    """Correct the footer of a Parquet file in place, which is open for reading and writing.
 
-    Return the footer for statistics, and the file's size in bytes. That footer has all bounds that
-    are right, those of zeros too. Everything else in the file stays, unknown fields included.
-    `with_nan`: the chunks that hold a NaN. Raises ValueError, or what Arrow raises, for a file that
-    isn't Parquet.
+    Returns the footer for statistics, and the file's size in bytes. That footer has all bounds that
+    are right, the ones of zeros too, which the file's own footer lacks. Everything else in the file
+    stays, unknown fields included. `with_nan`: the chunks that hold a NaN. Raises ValueError, or
+    what Arrow raises, for a file that isn't Parquet.
     """
     file.seek(-_FRAME_BYTES, os.SEEK_END)
     length = int.from_bytes(file.read(4), "little")
@@ -155,6 +164,7 @@ def change_footer(file: BinaryIO, with_nan: Collection[Chunk] = ()) -> tuple[pq.
 
 
 def _read(footer: bytes) -> pq.FileMetaData:
+    """Return the metadata of a footer, given as its Thrift bytes alone."""
     framed = (MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC)
     return pq.read_metadata(pa.BufferReader(b"".join(framed)))
 
@@ -162,6 +172,9 @@ def _read(footer: bytes) -> pq.FileMetaData:
 def _in_groups(
     parts: Collection[Part], unbounded: Collection[Chunk], with_zero: Collection[Chunk]
 ) -> Iterator[Part]:
+    """Yield the fields of a FileMetaData, without the bounds of the chunks `unbounded`, and with no
+    claim to dictionaries alone for the chunks `with_zero`.
+    """
     for part in parts:
         if part.number != _ROW_GROUPS:
             yield part
@@ -178,6 +191,9 @@ def _in_groups(
 def _in_columns(
     parts: Collection[Part], unbounded: Collection[int], with_zero: Collection[int]
 ) -> Iterator[Part]:
+    """Yield the fields of a RowGroup changed as in `_in_groups`; chunks are given by
+    their column.
+    """
     for part in parts:
         if part.number != _COLUMNS:
             yield part
@@ -192,6 +208,7 @@ def _in_columns(
 
 
 def _in_column(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> Iterator[Part]:
+    """Yield the fields of a ColumnChunk with its metadata changed as in `_in_groups`."""
     for part in parts:
         if part.number != _META_DATA:
             yield part
@@ -203,6 +220,11 @@ def _in_column(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> 
 
 
 def _in_meta_data(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> Iterator[Part]:
+    """Yield the fields of a ColumnMetaData.
+
+    Without `has_bounds` the statistics keep only their counts. With `has_zero` PLAIN is added to
+    the encodings, and the counts of pages by encoding are left out.
+    """
     for part in parts:
         if part.number == _STATISTICS and not has_bounds:
             inner, _ = read_parts(part.data)

@@ -23,7 +23,11 @@ Options = Mapping[str, str]
 
 
 def create(url: str) -> pa.NativeFile:
-    """Return the sink for a new file; `finish` completes the file. Creates missing folders."""
+    """Return the sink for a new file; `finish` completes the file.
+
+    On this machine missing folders are created, and an existing file is emptied at once. For other
+    stores the sink holds the bytes in memory.
+    """
     path = local_path(url)
     if path is None:
         return pa.BufferOutputStream()
@@ -39,7 +43,8 @@ def finish(
 ) -> None:
     """Make a written file durable, and visible in a bucket or in HDFS.
 
-    `change` is called before with the whole file, open for reading and writing.
+    `change` is called before with the whole file, open for reading and writing. Closes the sink of
+    a local file. Raises what the store raises.
     """
     path = local_path(url)
     if path is None:
@@ -58,7 +63,7 @@ def finish(
 
 
 def remove(url: str, options: Options) -> None:
-    """Remove a file. A failure is ignored: the file is then an orphan for VACUUM."""
+    """Remove a file. A TxlakeError is ignored: the file is then an orphan for VACUUM."""
     try:
         store, name = store_and_name(url, options)
         store.delete([name])
@@ -67,7 +72,10 @@ def remove(url: str, options: Options) -> None:
 
 
 def open_file(url: str, options: Options) -> pa.NativeFile:
-    """Open a file for random reads. Raises FileNotFoundError."""
+    """Open a file for random reads; of other stores than this machine it is read whole.
+
+    Raises FileNotFoundError.
+    """
     path = local_path(url)
     if path is not None:
         return pa.OSFile(path, "rb")
@@ -82,7 +90,9 @@ def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
 
 
 def store_and_name(url: str, options: Options) -> tuple[Store, str]:
-    """Return the store of a file's folder, and the file's name in it, decoded."""
+    """Return the store of a file's folder, given by its encoded URL, and the file's name,
+    decoded.
+    """
     folder, _, name = url.rpartition("/")
     return open_store(folder, options), unquote(name, errors="surrogateescape")
 

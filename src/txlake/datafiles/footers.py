@@ -40,7 +40,8 @@ _INEXACT = frozenset({"float", "double", "date", "timestamp"})
 def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
     """Return the footer of a file of `size_bytes`. `read` returns bytes by offset and length.
 
-    Raises pyarrow.ArrowInvalid if it isn't a Parquet file.
+    Reads the last 64 KiB, and a longer footer again as a whole. Raises pyarrow.ArrowInvalid if it
+    isn't a Parquet file, and what `read` raises.
     """
     start = max(0, size_bytes - _TAIL_BYTES)
     tail = read(start, size_bytes - start)
@@ -60,7 +61,8 @@ def statistics_of(
 ) -> FileStatistics:
     """Return the statistics of a file that holds `schema` without its partition columns, in order.
 
-    Times that may be of the calendar before 1582 get no bounds.
+    Only indexed columns have some. Columns in lists and maps have none, and booleans, binary and
+    variants no bounds. Times that may be of the calendar before 1582 get no bounds.
 
     `with_nan`: physical paths of leaf columns that may hold a NaN where the footer has bounds. They
     get no bounds, since NaN is greater than the maximum of the rest.
@@ -97,10 +99,10 @@ def statistics_of(
 def filter_safe_tags(
     footer: pq.FileMetaData, schema: Struct, partition_columns: Collection[str]
 ) -> Mapping[str, str]:
-    """Return SAFE_FOR_FILTERS if Spark's filters lose no row of a txlake file, else no tag.
+    """Return SAFE_FOR_FILTERS if Spark's filters lose no row of a txlake file, else {}.
 
     The arguments are as in `statistics_of`; `exact_footers` has corrected the footer. A file whose
-    columns never mislead a filter needs no tag.
+    columns never mislead a filter needs no tag, and gets none.
     """
     columns = [item for item in schema if item.name not in partition_columns]
     is_needed = False
@@ -123,7 +125,10 @@ def is_filter_safe(add: Add) -> bool:
 
 
 def _is_modern(value: object) -> bool:
-    """Return whether java.sql.Date and Timestamp keep this time, and all later ones, unchanged."""
+    """Return whether java.sql.Date and Timestamp keep this time, and all later ones, unchanged.
+
+    False for anything but a date or datetime; one without a zone is taken as UTC.
+    """
     match value:
         case datetime():
             return value.replace(tzinfo=value.tzinfo or UTC) >= _SAME_IN_JAVA_SQL_FROM
@@ -133,7 +138,11 @@ def _is_modern(value: object) -> bool:
 
 
 def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tuple[str, ...]]:
-    """Return the leaf columns, as logical paths, that the table's properties give statistics to."""
+    """Return the leaf columns, as logical paths, that the table's properties give statistics to.
+
+    `delta.dataSkippingStatsColumns` names columns or whole structs, in any letter case; else the
+    first `delta.dataSkippingNumIndexedCols` count, all if it is negative.
+    """
     paths = [logical for path, logical, _ in leaves(columns) if path is not None]
     names = properties.data_skipping_stats_columns
     if names is not None:
@@ -149,7 +158,11 @@ def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tu
 
 @dataclass(slots=True)
 class ChunkBounds:
-    """The statistics of one leaf column; the bounds are None when any row group has none."""
+    """The statistics of one leaf column.
+
+    The bounds are None if a row group with values has none, or no row group has values; the count
+    is None if a row group has none.
+    """
 
     minimum: Any = None
     maximum: Any = None
@@ -157,7 +170,9 @@ class ChunkBounds:
 
 
 def chunk_bounds(footer: pq.FileMetaData, index: int) -> ChunkBounds:
-    """Return the statistics of one leaf column over all row groups."""
+    """Return the statistics of one leaf column over all row groups; those that hold only nulls have
+    no part in the bounds.
+    """
     bounds = ChunkBounds()
     has_bounds = True
     for group in range(footer.num_row_groups):
@@ -181,7 +196,11 @@ def chunk_bounds(footer: pq.FileMetaData, index: int) -> ChunkBounds:
 
 
 def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
-    """Return a row group's bounds; None where it has none, or a bound is NaN."""
+    """Return a row group's bounds; None if it has none, one is NaN, or a time is beyond Python's
+    range.
+
+    A lower bound of zero is -0.0, an upper one 0.0.
+    """
     if statistics is None or not statistics.has_min_max:
         return None
     try:
@@ -197,7 +216,10 @@ def _bounds_of(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pya
 
 
 def is_old_time(value: object) -> bool:
-    """Return whether a time is so early that the old and today's calendar tell it apart."""
+    """Return whether a time is so early that the old and today's calendar tell it apart.
+
+    Dates before 1582-10-15, timestamps before 1900; False for anything else.
+    """
     match value:
         case datetime():
             return value.replace(tzinfo=value.tzinfo or UTC) < _SAME_TIMES_FROM
@@ -207,7 +229,7 @@ def is_old_time(value: object) -> bool:
 
 
 def set_leaf(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
-    """Set a leaf in nested dicts."""
+    """Set a leaf in nested dicts, creating the ones that are missing on the path."""
     for part in path[:-1]:
         inner = values.setdefault(part, {})
         assert isinstance(inner, dict)
@@ -221,7 +243,8 @@ _Leaf = tuple[tuple[str, ...] | None, tuple[str, ...], DataType]
 def leaves(columns: list[Field]) -> Iterator[_Leaf]:
     """Yield the Parquet leaves in file order: physical path, logical path, type.
 
-    The physical path is None inside a list or map.
+    The physical path is None inside a list or map, whose elements add no name to the logical path.
+    A variant has two leaves: without a physical path its value, then its metadata.
     """
     for item in columns:
         yield from _leaves_of(item.type, (item.physical_name,), (item.name,))
@@ -230,6 +253,7 @@ def leaves(columns: list[Field]) -> Iterator[_Leaf]:
 def _leaves_of(
     data_type: DataType, path: tuple[str, ...] | None, logical: tuple[str, ...]
 ) -> Iterator[_Leaf]:
+    """Yield the leaves of a type at a path, as `leaves` does."""
     match data_type:
         case Struct(fields):
             for item in fields:

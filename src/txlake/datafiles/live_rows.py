@@ -45,7 +45,11 @@ class LiveRowFilter:
             yield pa.array(live)
 
     def _deleted(self, ordinal: int, cache: dict[int, np.ndarray]) -> np.ndarray:
-        """Return a file's deleted positions, through `cache`."""
+        """Return a file's deleted positions, sorted, through `cache`, which keeps the last 8 files
+        read.
+
+        Raises CorruptTable if the vector can't be read.
+        """
         if ordinal not in cache:
             if len(cache) >= _CACHED_VECTORS_MAX:
                 cache.pop(next(iter(cache)))
@@ -56,7 +60,7 @@ class LiveRowFilter:
 
 
 def contained_in(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each of `values` whether the sorted array contains it."""
+    """Return for each of `values` whether the sorted array, which isn't empty, contains it."""
     indexes = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
     result: np.ndarray = ordered[indexes] == values
     return result

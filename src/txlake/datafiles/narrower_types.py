@@ -16,7 +16,7 @@ from txlake.protocol.types import Field, to_arrow_type
 
 
 def widened_columns(snapshot: Snapshot) -> list[Field]:
-    """Return the columns whose type, or that of a nested field, was widened."""
+    """Return the top-level columns whose type, or that of a nested field, was ever widened."""
     return [item for item in snapshot.schema if _is_widened(item)]
 
 
@@ -28,7 +28,8 @@ def _is_widened(item: Field) -> bool:
 def holds_narrower_types(footer: pq.FileMetaData, columns: list[Field], *, by_id: bool) -> bool:
     """Return whether a column has another type in a file than in the table's schema.
 
-    True where the footer doesn't say.
+    A column that the file lacks doesn't count. True where the footer doesn't say, because Arrow has
+    no such type or several names differ only in letter case.
     """
     try:
         fields = list(footer.schema.to_arrow_schema())
@@ -38,6 +39,9 @@ def holds_narrower_types(footer: pq.FileMetaData, columns: list[Field], *, by_id
 
 
 def _differs(fields: list[pa.Field], item: Field, by_id: bool) -> bool:
+    """Return whether the file has the column, in another type. Raises ValueError as
+    `find_field`.
+    """
     identity = None if item.column_id is None else {"PARQUET:field_id": str(item.column_id)}
     expected_type = to_arrow_type(item.type, physical=True)
     expected = pa.field(item.physical_name, expected_type, True, identity)
@@ -46,7 +50,9 @@ def _differs(fields: list[pa.Field], item: Field, by_id: bool) -> bool:
 
 
 def _same(actual: pa.DataType, expected: pa.DataType) -> bool:
-    """Return whether two types are equal; structs may lack fields, which are compared by name."""
+    """Return whether two types are equal but for nullability; structs may lack fields, which are
+    compared by name.
+    """
     if pa.types.is_struct(expected):
         if not pa.types.is_struct(actual):
             return False

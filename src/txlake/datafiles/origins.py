@@ -19,7 +19,8 @@ NO_FILE = -1
 
 
 def pack_origins(files: Ordinals, rows: Positions) -> bytes:
-    """Return file ordinals (NO_FILE for none) and positions, one of each per row, as bytes.
+    """Return file ordinals (NO_FILE for none) and positions, one of each per row, as compressed
+    bytes.
 
     Rows mostly come in the order of their sources, so the differences of positions compress well.
     """

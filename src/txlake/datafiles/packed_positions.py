@@ -6,7 +6,10 @@ import numpy as np
 
 
 def pack_positions(positions: np.ndarray) -> bytes:
-    """Return sorted distinct positions as bytes: `p` and 64-bit numbers, or `b` and packed bits."""
+    """Return sorted distinct positions as bytes, in the shorter of two forms.
+
+    `p` and 64-bit numbers, or `b` and a bit for each position up to the last one.
+    """
     highest = int(positions[-1]) if len(positions) else 0
     if len(positions) * 64 <= highest:
         return b"p" + positions.astype("<i8").tobytes()

@@ -39,7 +39,8 @@ _BATCH_ROWS_MIN = 64
 def corrupt_table_errors(url: str) -> Iterator[None]:
     """Raise CorruptTable naming the file for errors that its content causes inside the block.
 
-    Errors of the operating system (with an errno) are raised as they are.
+    They are ArrowException, ValueError and OSError without an errno; other errors pass, also the
+    ones of the operating system (with an errno).
     """
     try:
         yield
@@ -50,7 +51,10 @@ def corrupt_table_errors(url: str) -> Iterator[None]:
 
 
 def open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """Open a file; INT96 times are read in microseconds. Raises pyarrow's errors."""
+    """Open a file; INT96 times are read in microseconds. Raises pyarrow's errors.
+
+    Closing `source` is left to the caller.
+    """
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=False)
 
 
@@ -77,7 +81,11 @@ class Columns:
         self.names: list[str] = []
 
     def find(self, file: pq.ParquetFile) -> None:
-        """Find the columns in a file. Raises ValueError for an ambiguous or refused column."""
+        """Find the columns in a file, for `of` and the attributes.
+
+        Raises ValueError for an ambiguous column, or with `exact` one that Spark may read
+        otherwise; UnsupportedFeature for shredded variants.
+        """
         file_schema = file.schema_arrow
         if self._file_schema is None or not file_schema.equals(
             self._file_schema, check_metadata=True
@@ -110,7 +118,11 @@ class Columns:
                 raise ValueError(f"column {name!r} may be in the calendar of old Spark versions")
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch that was read from the file as the table's columns."""
+        """Return a batch that was read from the file as the table's columns.
+
+        Columns that the file lacks are null. Raises pyarrow's errors for a value that doesn't fit,
+        and ValueError for one that is null but required.
+        """
         indexes = {name: index for index, name in enumerate(batch.schema.names)}
         columns = [
             pa.nulls(batch.num_rows, field.type)
@@ -124,10 +136,12 @@ class Columns:
 def iter_rows(
     file: pq.ParquetFile, columns: Columns, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, or of some of its row groups, in batches of a bounded size.
+    """Yield the rows of a file, or of some of its row groups, in order, in batches of a bounded
+    size.
 
     `columns`: already found in this file. Raises ValueError for times that pyarrow and Spark read
-    differently, and if the number of rows differs from the footer's.
+    differently, and after the last batch if the number of rows differs from the footer's; else what
+    `Columns.of` raises.
     """
     footer = file.metadata
     numbers = range(footer.num_row_groups) if groups is None else groups
@@ -167,7 +181,10 @@ OLD_TIMES = "it holds times before 1900 in the calendar of old Spark versions"
 
 
 def has_old_times(file: pq.ParquetFile) -> bool:
-    """Return whether a file holds times that pyarrow reads with wrong values."""
+    """Return whether a file holds times that pyarrow reads with wrong values.
+
+    Reads the whole file if an old version of Spark wrote it.
+    """
     if not is_legacy(file.metadata.metadata):
         return False
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -177,7 +194,8 @@ def has_old_times(file: pq.ParquetFile) -> bool:
 
 
 def is_legacy(footer: Mapping[bytes, bytes] | None) -> bool:
-    """Return whether a file may have times of the old calendar: old Spark versions wrote it.
+    """Return whether a file may have times of the old calendar: Spark before 3.1 wrote it, an
+    unknown version, or one told to keep the old calendar.
 
     `footer`: the footer's keys and values.
     """
@@ -191,7 +209,10 @@ def is_legacy(footer: Mapping[bytes, bytes] | None) -> bool:
 
 
 def batch_rows(groups: Iterable[pq.RowGroupMetaData], fields: Iterable[pa.Field]) -> int:
-    """Return how many rows of these columns take about as much memory as a batch may."""
+    """Return how many rows of these columns take about 32 MiB of memory, by the widest row group.
+
+    At least 64 rows, at most 131,072; with text or nested columns 16,384.
+    """
     widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
     is_narrow = all(pa.types.is_primitive(item.type) for item in fields)
     rows_max = _BATCH_ROWS if is_narrow else _TEXT_BATCH_ROWS
@@ -199,10 +220,10 @@ def batch_rows(groups: Iterable[pq.RowGroupMetaData], fields: Iterable[pa.Field]
 
 
 def find_field(fields: Sequence[pa.Field], field: pa.Field, by_id: bool) -> int | None:
-    """Return the index of the field that matches a table's field, by id or by name.
+    """Return the index of the field that matches a table's field, by id or by name; None for none.
 
-    Names match as in Spark. Fields without an id in the table are found by name in either mode.
-    Raises ValueError if several names differ only in case.
+    An exact name comes first, then one in another letter case. Fields without an id in the table
+    are found by name in either mode. Raises ValueError if several names differ only in case.
     """
     identity = _id_of(field) if by_id else None
     if identity is not None:
@@ -223,7 +244,11 @@ def _id_of(item: pa.Field) -> bytes | None:
 
 
 def as_type(array: pa.Array, target: pa.DataType, by_id: bool) -> pa.Array:
-    """Return a file column's values in the table's type; missing struct fields are null."""
+    """Return a file column's values in the table's type; missing struct fields are null.
+
+    Values are widened as well. Raises pyarrow's errors for a value that doesn't fit, and ValueError
+    for a required field of a variant that is null or a field that is ambiguous.
+    """
     if array.type.equals(target) and not _requires(target):
         return array
     if isinstance(array, pa.ExtensionArray):
@@ -246,9 +271,11 @@ def as_type(array: pa.Array, target: pa.DataType, by_id: bool) -> pa.Array:
 
 
 def with_field_names(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the same values in a type that differs only in the names of nested fields.
+    """Return the same values in a type that differs only in the names of nested fields, by
+    position.
 
-    Strings and bytes may have the 64-bit offsets that Spark gives them by a setting.
+    Strings and bytes may have the 64-bit offsets that Spark gives them by a setting. A variant's
+    fields are found by name.
     """
     if array.type.equals(target) and not _requires(target):
         return array
@@ -276,7 +303,10 @@ def with_field_names(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _field(rows: pa.StructArray, field: pa.Field, by_id: bool) -> pa.Array:
-    """Return the struct's child that matches a field, in its type; nulls where there is none."""
+    """Return the struct's child that matches a field, in its type; nulls where there is none.
+
+    Raises as `as_type`.
+    """
     index = find_field(list(rows.type), field, by_id)
     if index is None:
         return pa.nulls(len(rows), field.type)
@@ -293,7 +323,9 @@ def _has_long_offsets(data_type: pa.DataType) -> bool:
 
 
 def _requires(data_type: pa.DataType) -> bool:
-    """Return whether the type contains a required field, as variants do."""
+    """Return whether the type contains a required field, as variants do; the keys of maps don't
+    count.
+    """
     if pa.types.is_map(data_type):
         return _requires(data_type.key_type) or _requires(data_type.item_type)
     if _is_variant(data_type):
@@ -307,7 +339,10 @@ def _is_variant(data_type: pa.DataType) -> bool:
 
 
 def _present(child: pa.Array, field: pa.Field, rows: pa.StructArray) -> pa.Array:
-    """Return a struct's child; a required child is empty where the struct itself is null."""
+    """Return a struct's child; a required child is empty bytes where the struct itself is null.
+
+    Raises ValueError if a required child is null in a struct that isn't.
+    """
     if field.nullable or not child.null_count:
         return child
     if pc.any(pc.and_(child.is_null(), rows.is_valid())).as_py():
@@ -316,14 +351,19 @@ def _present(child: pa.Array, field: pa.Field, rows: pa.StructArray) -> pa.Array
 
 
 def _with_child(array: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
-    """Return the lists or maps with other entries."""
+    """Return the lists or maps with other entries, as the type `target`; `child` has as many."""
     return pa.Array.from_buffers(
         target, len(array), array.buffers()[:2], array.null_count, array.offset, [child]
     )
 
 
 def _is_readable_as(file_type: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether values of a file's type can be read as the table's, unchanged or widened."""
+    """Return whether values of a file's type can be read as the table's: the same type, another
+    Arrow form of it, or a narrower number of its kind.
+
+    Other forms are dictionaries, and text and bytes as views or with 64-bit offsets. Decimals need
+    the same scale. Nested types have to be equal.
+    """
     t = pa.types
     if pa.types.is_dictionary(file_type):
         return _is_readable_as(file_type.value_type, target)
@@ -341,7 +381,11 @@ def _is_readable_as(file_type: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _has_old_time(array: pa.Array) -> bool:
-    """Return whether an array contains a time that the old and today's calendar tell apart."""
+    """Return whether an array contains a time, at any depth, that the old and today's calendar tell
+    apart.
+
+    Dates before 1582-10-15, timestamps before 1900 (UTC).
+    """
     if pa.types.is_date32(array.type):
         first, limit = pc.min(array.cast(pa.int32())).as_py(), SAME_DAYS_FROM
         return first is not None and first < limit

@@ -13,9 +13,9 @@ from txlake.protocol.types import Field
 def partition_values(column: pa.ChunkedArray | pa.Array, item: Field) -> pa.ChunkedArray | pa.Array:
     """Return a partition column's values as the table holds them once the log has them as texts.
 
-    Empty strings and bytes become null, and zero loses its sign. Whatever judges or computes by a
-    partition column has to use these values. `spark.writing.partition_value` does the same in
-    Spark.
+    Empty strings and bytes become null, and -0.0 becomes 0.0; other values stay. Whatever judges or
+    computes by a partition column has to use these values. `spark.writing.partition_value` does the
+    same in Spark.
     """
     data_type = column.type
     if pa.types.is_floating(data_type):
@@ -29,7 +29,7 @@ def partition_values(column: pa.ChunkedArray | pa.Array, item: Field) -> pa.Chun
 def partition_texts(column: pa.Array, item: Field) -> pa.Array:
     """Return a partition column's values as texts, as `spark.writing.partition_text` does in Spark.
 
-    Raises InvalidRequest for bytes that aren't valid UTF-8.
+    A null stays null. Raises InvalidRequest for bytes that aren't valid UTF-8.
     """
     encoded = column.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):

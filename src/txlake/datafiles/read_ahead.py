@@ -20,7 +20,8 @@ def read_ahead(
     """Yield an iterator over the source's batches in order, which a thread reads in advance.
 
     The thread pauses while at least `bytes_max` bytes wait. An error of the source is raised to the
-    consumer after the batches before it. At the end of the block the thread has ended.
+    consumer after the batches before it. At the end of the block the thread has ended, even if the
+    source hasn't.
     """
     buffer = _Buffer(bytes_max)
     thread = threading.Thread(target=buffer.fill, args=(source,), name="read-ahead", daemon=True)
@@ -45,7 +46,10 @@ class _Buffer:
         self._changed = threading.Condition()
 
     def fill(self, source: Iterator[pa.RecordBatch]) -> None:
-        """Read the source into the queue until it ends or the consumer has closed the queue."""
+        """Read the source into the queue until it ends or the consumer has closed the queue.
+
+        An error of the source isn't raised here but in `batches`.
+        """
         error: BaseException | None = None
         try:
             for batch in source:
@@ -66,7 +70,9 @@ class _Buffer:
         return self._is_closed or not self._pending or self._bytes < self._bytes_max
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches. Raises what the source raised."""
+        """Yield the batches, waiting for each. Raises what the source raised, after the batches
+        before.
+        """
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending or self._is_complete)

@@ -47,7 +47,8 @@ def footer_of(
     """Return the footer of a file of the table.
 
     `options` are those of the store, for a file of another table. Raises CorruptTable if the file
-    is missing or isn't a Parquet file.
+    is missing or isn't a Parquet file, and InvalidRequest if it lies in a folder that isn't
+    allowed.
     """
     read = partial(store.get_range, decode_path(add.path))
     if is_absolute(add.path):
@@ -65,8 +66,9 @@ def recomputed_statistics(footer: pq.FileMetaData, add: Add, snapshot: Snapshot)
     """Return a live file's recomputed statistics, for the columns that table properties choose.
 
     A footer doesn't say whether there are NaNs, which are greater than its maximum, so columns of
-    floating-point numbers keep their old bounds. Where columns are found by field ids (column
-    mapping `id`) only the number of rows is taken from the footer.
+    floating-point numbers keep their old bounds. So does a column that isn't found in the file, or
+    whose bound has another type. Where columns are found by field ids (column mapping `id`) only
+    the number of rows is taken from the footer. Counts are of the file's rows, deleted ones too.
     """
     before = FileStatistics.from_json(add.stats)
     if snapshot.column_mapping_mode == "id":
@@ -113,7 +115,8 @@ def recomputed_statistics(footer: pq.FileMetaData, add: Add, snapshot: Snapshot)
 def _leaf_indexes(footer: pq.FileMetaData) -> Mapping[_Path, int]:
     """Return the index of each Parquet leaf outside of lists and maps by its lower-case path.
 
-    Ambiguous paths are left out. Spark matches names without regard to case, too.
+    Ambiguous paths are left out; {} if Arrow has no such types or other leaves. Spark matches names
+    without regard to case, too.
     """
     try:
         paths = [path for item in footer.schema.to_arrow_schema() for path in _paths(item, ())]
@@ -128,6 +131,9 @@ def _leaf_indexes(footer: pq.FileMetaData) -> Mapping[_Path, int]:
 
 
 def _paths(item: pa.Field, parent: _Path | None) -> Iterator[_Path | None]:
+    """Yield the lower-case path of each leaf of a field, in order; None for one inside a list or
+    map.
+    """
     path = None if parent is None else (*parent, item.name.lower())
     if pa.types.is_struct(item.type):
         children, child_parent = _fields(item.type), path
@@ -151,6 +157,7 @@ def _lower(path: _Path) -> _Path:
 
 
 def _bound_at(bounds: Bounds, path: _Path) -> object:
+    """Return the value at a path of nested bounds; None if there is none, or it is a struct's."""
     value: object = bounds
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -158,7 +165,10 @@ def _bound_at(bounds: Bounds, path: _Path) -> object:
 
 
 def _is_bound(value: object, data_type: DataType) -> bool:
-    """Return whether a footer's minimum, and so its maximum, has the column's type."""
+    """Return whether a footer's minimum, and so its maximum, has the column's type.
+
+    False for floating-point numbers, booleans and bytes, of which bounds aren't taken.
+    """
     if value is None or not isinstance(data_type, Primitive) or data_type.name in WITHOUT_BOUNDS:
         return False
     match value:

@@ -63,7 +63,11 @@ class SortTask:
 
 
 class _RowGroupWriter:
-    """Buffers rows and writes them a row group at a time."""
+    """Buffers rows and writes them a row group at a time, one file for each table partition.
+
+    `pieces` has for each set of positions the file's index in the order written, the source file's
+    ordinal and the packed positions.
+    """
 
     def __init__(self, task: WriteTask, output: Output) -> None:
         assert task.layout.file is not None
@@ -96,7 +100,9 @@ class _RowGroupWriter:
             start = end
 
     def _flush(self) -> None:
-        """Write the buffered rows as one row group."""
+        """Write the buffered rows as one row group, by source file and position, and note its
+        pieces.
+        """
         if not self._pending:
             return
         rows = pa.concat_batches(self._pending)

@@ -67,6 +67,11 @@ class StageTask:
         return reports
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the table's columns, named c0, c1, ..., checked.
+
+        Rows of a partitioned table come in runs of about 64 MiB that are sorted by partition.
+        Raises as `_as_table_columns`.
+        """
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
         fitted = (self._as_table_columns(batch, schema) for batch in batches if batch.num_rows)
         keys = [f"c{place}" for place in self.write.layout.partition]
@@ -83,6 +88,11 @@ class StageTask:
             yield from _sorted(pending, keys)
 
     def _as_table_columns(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows with the table's columns, c0, c1, ...; partition values are texts.
+
+        `schema` has the columns' types. Raises InvalidRequest for a null in a NOT NULL column,
+        after empty partition values became null, and for a value that a column can't hold.
+        """
         arrays = []
         for column, item in zip(self.columns, schema, strict=True):
             if column.source is None:
@@ -102,6 +112,9 @@ class StageTask:
         return pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
 
     def _cast(self, array: pa.Array, item: pa.Field, column: StagedColumn) -> pa.Array:
+        """Return the values in the column's type. Raises InvalidRequest for one that isn't exact in
+        it.
+        """
         if array.type.equals(item.type):
             return array
         try:
@@ -114,7 +127,7 @@ class StageTask:
 
 
 def _sorted(batches: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ordered by partition; the order within a partition stays."""
+    """Yield the rows ordered by the columns `keys`, nulls last."""
     rows = pa.Table.from_batches(batches)
     order = pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in keys])
     yield from rows.take(order).combine_chunks().to_batches()

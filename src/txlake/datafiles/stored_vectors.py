@@ -41,7 +41,8 @@ class StoredVector:
     def positions(self, options: Mapping[str, str]) -> np.ndarray:
         """Return the deleted positions, sorted, unsigned 64-bit. `options` are those of the store.
 
-        Raises CorruptTable naming the vector's file if it is missing or damaged.
+        Reads the file at each call, unless the positions are packed. Raises CorruptTable naming the
+        vector's file if it is missing or damaged.
         """
         if self.data is not None:
             return unpack_positions(self.data)
@@ -56,7 +57,10 @@ class StoredVector:
 
 
 def read_range(store: Store, path: str, offset: int, length: int) -> bytes:
-    """Return bytes of a deletion vector file. Raises CorruptTable if the file is missing."""
+    """Return bytes of a deletion vector file. Raises CorruptTable if the file is missing.
+
+    `path` is relative to the store and not encoded.
+    """
     try:
         return store.get_range(path, offset, length)
     except FileNotFoundError as error:

@@ -66,7 +66,10 @@ class StreamTask:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self, files: Sequence[StreamedFile]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files."""
+        """Yield the rows of the files, in order, in batches of `row_schema` that aren't empty.
+
+        Raises CorruptTable for a file that is missing or damaged, or whose deletion vector is.
+        """
         row_schema = pa.ipc.read_schema(pa.py_buffer(self.row_schema))
         columns = Columns(pa.ipc.read_schema(pa.py_buffer(self.schema)), by_id=self.by_id)
         for file in files:
@@ -75,6 +78,12 @@ class StreamTask:
                     yield self._as_rows(batch, file, row_schema)
 
     def _live_batches(self, file: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """Yield the file's live rows, or the rows `only`, with the files' columns; batches may be
+        empty.
+
+        Raises CorruptTable for a file that is missing or damaged, or whose deletion vector is. All
+        rows are read if `only` has no positions.
+        """
         vector = file.vector if file.only is None else file.only
         positions = None if vector is None else vector.positions(self.options)
         try:
@@ -100,6 +109,9 @@ class StreamTask:
     def _as_rows(
         self, batch: pa.RecordBatch, file: StreamedFile, row_schema: pa.Schema
     ) -> pa.RecordBatch:
+        """Return a batch with the columns of `row_schema`, partition values added and
+        texts padded.
+        """
         arrays = []
         for index, (item, source) in enumerate(zip(row_schema, self.sources, strict=True)):
             if source is None:

@@ -67,7 +67,7 @@ def load_vectors(
 ) -> dict[int, BitMap64]:
     """Return the deleted positions of `files`, (ordinal, vector) pairs, by ordinal.
 
-    Reads in parallel. Raises as `load_vector`.
+    Reads up to 8 in parallel. Raises as `load_vector`.
     """
     vectors = list(files)
     if len(vectors) < 2:
@@ -80,7 +80,10 @@ def load_vectors(
 def _locate(
     store: Store, vector: DeletionVector, external: ExternalVectors | None
 ) -> tuple[Store, str]:
-    """Return the store that has a vector's file, and the file's path in it."""
+    """Return the store that has a vector's file, and the file's path in it, decoded.
+
+    Raises as `Reach.vector`: InvalidRequest for a place that isn't allowed, CorruptTable.
+    """
     reach = Reach(store.url) if external is None else external.reach
     path = reach.vector(vector)
     if external is None or not is_absolute(path):
@@ -95,7 +98,10 @@ def union_with_deleted(
     deleted: Mapping[int, BitMap64],
     external: ExternalVectors | None = None,
 ) -> dict[int, BitMap64]:
-    """Return for each file with new deletions all its deleted positions, old and new."""
+    """Return for each file with new deletions all its deleted positions, old and new, by ordinal.
+
+    Files without new deletions are left out. Reads the old vectors. Raises as `load_vector`.
+    """
     old = load_vectors(
         store,
         (
@@ -112,14 +118,17 @@ def union_with_deleted(
 
 
 def bitmap_of_report(data: bytes) -> BitMap64:
-    """Return the positions that a task reported."""
+    """Return the positions that a task reported, packed by `pack_positions`."""
     return BitMap64(array("Q", unpack_positions(data).tobytes()))
 
 
 def write_vectors(
     store: Store, system: System, bitmaps: Sequence[BitMap64]
 ) -> list[DeletionVector]:
-    """Write the bitmaps to one new file of the table; return their descriptors, in order."""
+    """Write the bitmaps to one new file of the table; return their descriptors, in order.
+
+    Writes nothing for no bitmaps.
+    """
     if not bitmaps:
         return []
     name = system.new_id()
@@ -140,20 +149,26 @@ class VectorCache:
         self._known: dict[str, BitMap64] = {}
 
     def of(self, vector: DeletionVector) -> BitMap64:
-        """Return the deleted positions of a descriptor."""
+        """Return the deleted positions of a descriptor. Raises as `load_vector`."""
         key = vector.unique_id
         if key not in self._known:
             self._known[key] = load_vector(self._store, vector, self._external)
         return self._known[key]
 
     def of_id(self, vector_id: str) -> BitMap64:
-        """Return the deleted positions of the vector with this unique id, whose size is unknown."""
+        """Return the deleted positions of the vector with this unique id, whose size is unknown.
+
+        Raises as `load_vector`.
+        """
         if vector_id not in self._known:
             self._known[vector_id] = self._unsized(codec.place_of(vector_id))
         return self._known[vector_id]
 
     def _unsized(self, descriptor: DeletionVector) -> BitMap64:
-        """Read a deletion vector whose descriptor has no reliable size."""
+        """Read a deletion vector whose descriptor has no reliable size, as the file says it.
+
+        Raises as `load_vector`.
+        """
         if descriptor.storage_type == "i":
             return codec.inline_positions(
                 descriptor.path_or_inline_dv, file="inline deletion vector"

@@ -107,7 +107,9 @@ class Materialized:
     types: tuple[DataType, ...]
 
     def columns(self, key: tuple[str | None, ...]) -> list[tuple[pa.Field, pa.Scalar]]:
-        """Return the partition columns' fields and values for the partition with these texts."""
+        """Return the partition columns' fields and values for the partition with these texts, in
+        order.
+        """
         fields = pa.ipc.read_schema(pa.py_buffer(self.schema))
         return [
             (item, parse_column(pa.array([text], pa.string()), data_type).cast(item.type)[0])
@@ -155,7 +157,9 @@ class WriteTask:
 
 
 def folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
-    """Return the folder, encoded, of the partition with these columns and values."""
+    """Return the folder, encoded, of the partition with these columns and values; '' without
+    columns.
+    """
     return encode_path(partition_folder(list(zip(names, values, strict=True))))
 
 
@@ -165,7 +169,12 @@ def change_folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> 
 
 
 def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Write the batches to files whose names start with `name`; yield the report."""
+    """Write the batches to files whose names start with `name`; yield the report, one batch.
+
+    Rows of a partition must come one after the other, or it gets several files. At a violated
+    constraint, the files are removed and only the first violation is reported. No file stays if an
+    error is raised.
+    """
     output = Output(task, name)
     replaced = ReplacedPositions()
     sources: list[np.ndarray] = []
@@ -222,11 +231,14 @@ def report_row(
 
 
 def report(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    """Return report rows as the batch that Spark gets."""
+    """Return report rows as a batch of REPORT_SCHEMA."""
     return pa.RecordBatch.from_pylist(rows, schema=_REPORT)
 
 
 def _violation(batch: pa.RecordBatch, layout: Layout) -> dict[str, object] | None:
+    """Return the report row of the batch's first row that violates a constraint; None if
+    none does.
+    """
     if layout.violation is None or layout.violation_row is None:
         return None
     names = batch.column(layout.violation)
@@ -238,6 +250,7 @@ def _violation(batch: pa.RecordBatch, layout: Layout) -> dict[str, object] | Non
 
 
 def _count_actions(batch: pa.RecordBatch, layout: Layout, actions: dict[int, int]) -> None:
+    """Add the batch's rows by action to `actions`; rows without an action are inserts."""
     if layout.action is None:
         actions[INSERT] = actions.get(INSERT, 0) + batch.num_rows
         return
@@ -246,6 +259,9 @@ def _count_actions(batch: pa.RecordBatch, layout: Layout, actions: dict[int, int
 
 
 def _images(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """Return the rows that are written: those whose action has an image, all without an action
+    column.
+    """
     if layout.action is None:
         return batch
     writes = pc.less(batch.column(layout.action), FIRST_WITHOUT_IMAGE)
@@ -259,7 +275,7 @@ class ReplacedPositions:
         self._positions: dict[int, list[np.ndarray]] = {}
 
     def collect(self, files: pa.Array, rows: pa.Array) -> None:
-        """Add the rows whose file isn't null."""
+        """Add the rows whose file isn't null: their file ordinals and positions."""
         valid = pc.is_valid(files)
         ordinals = files.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
         positions = rows.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -270,7 +286,9 @@ class ReplacedPositions:
             self._positions.setdefault(int(ordinal), []).append(positions[ordinals == ordinal])
 
     def report(self) -> list[dict[str, object]]:
-        """Return a "rows" report row per file, with its packed positions."""
+        """Return a "rows" report row per file: its distinct packed positions, and how many were
+        collected.
+        """
         rows = []
         for ordinal, parts in self._positions.items():
             every = np.concatenate(parts)
@@ -283,7 +301,7 @@ class ReplacedPositions:
 
 
 def _distinct(positions: np.ndarray) -> np.ndarray:
-    """Return the distinct positions in order.
+    """Return the distinct positions, ascending.
 
     Positions mostly come sorted already; numpy's `unique` would hash all of them.
     """
@@ -295,7 +313,9 @@ def _distinct(positions: np.ndarray) -> np.ndarray:
 
 
 class Output:
-    """The files of one task: one is open at a time, and each partition begins a new one."""
+    """The files of one task: one is open at a time, and each change of partition begins a
+    new one.
+    """
 
     def __init__(self, task: WriteTask, name: str) -> None:
         self._task = task
@@ -308,7 +328,9 @@ class Output:
         self._paths: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows in their order."""
+        """Append the rows in their order, each to the file of the partition in its partition
+        columns.
+        """
         if batch.num_rows == 0:
             return
         indexes = self._task.layout.partition
@@ -319,7 +341,10 @@ class Output:
             start = end
 
     def append(self, key: tuple[str | None, ...], batch: pa.RecordBatch) -> None:
-        """Append rows of one partition; `key`: its values as texts."""
+        """Append rows of one partition; `key`: its values as texts.
+
+        Begins a new file if the partition changes, or when `rows_max` is reached.
+        """
         if self._file is not None and key != self._key:
             self._close_file()
         rows_max = self._task.rows_max
@@ -339,6 +364,9 @@ class Output:
                 self._close_file()
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the data columns with the names of the file, nested ones too, and materialized
+        partition columns.
+        """
         # Rename fields as in the file, nested ones too.
         columns = [
             with_field_names(batch.column(i), field.type) for i, field in enumerate(self._schema)
@@ -352,6 +380,9 @@ class Output:
         return pa.schema([*self._schema, *(item for item, _ in self._constants)])
 
     def _open(self, values: tuple[str | None, ...]) -> _OpenFile:
+        """Create the next file of the partition with these values, and note its path for
+        `discard`.
+        """
         folder = self._task.folder_of(values)
         name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
         path = f"{folder}/{name}" if folder else name
@@ -364,12 +395,17 @@ class Output:
             self._file = None
 
     def close(self) -> list[dict[str, object]]:
-        """Finish the last file; return a report row per file, in the order written."""
+        """Finish the last file; return the files' report rows, in the order written: "file", and
+        "origins" if rows were made of others.
+        """
         self._close_file()
         return self._written
 
     def discard(self) -> None:
-        """Remove the files written so far. Files that can't be removed are orphans for VACUUM."""
+        """Abandon the open file and remove the files written so far.
+
+        Files that can't be removed are orphans for VACUUM.
+        """
         if self._file is not None:
             self._file.abandon()
             self._file = None
@@ -378,7 +414,10 @@ class Output:
 
 
 def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
-    """Return the ends of the runs of rows with equal values in the columns `indexes`."""
+    """Return the ends (exclusive) of the runs of rows with equal values in the columns `indexes`.
+
+    Null equals null. The batch has rows; without columns it is one run.
+    """
     if not indexes or batch.num_rows == 1:
         return [batch.num_rows]
     changed = np.zeros(batch.num_rows - 1, dtype=bool)
@@ -416,6 +455,7 @@ class _OpenFile:
         self._writer: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows with the file's columns; a row group is written when it is large enough."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes
@@ -428,7 +468,9 @@ class _OpenFile:
             self._flush()
 
     def add_origins(self, batch: pa.RecordBatch) -> None:
-        """Record the origins of these rows, which have their control columns."""
+        """Record the origins of these rows, which have their control columns; none
+        without those.
+        """
         layout = self._task.layout
         if layout.file is None or layout.row is None:
             return
@@ -442,12 +484,14 @@ class _OpenFile:
         )
 
     def _note_nan(self, batch: pa.RecordBatch) -> None:
+        """Note which leaf columns of the current row group have a NaN."""
         first = 0
         for column in batch.columns:
             self._with_nan.update((self._groups, leaf) for leaf in leaves_with_nan(column, first))
             first += leaf_count(column.type)
 
     def _flush(self) -> None:
+        """Write the pending rows as one row group; creates the writer at the first."""
         if self._pending:
             table = pa.Table.from_batches(self._pending)
             if self._writer is None:
@@ -457,6 +501,7 @@ class _OpenFile:
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def _create_writer(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Return the file's writer; the first row group decides which columns try a dictionary."""
         return pq.ParquetWriter(
             self._sink,
             self._schema,
@@ -468,6 +513,10 @@ class _OpenFile:
         )
 
     def close(self) -> list[dict[str, object]]:
+        """Complete the file, correct its footer and make it durable; return its report rows.
+
+        "file", then "origins" if a row has one. The file has rows.
+        """
         self._flush()
         assert self._writer is not None
         self._writer.close()
@@ -499,6 +548,7 @@ class _OpenFile:
         return reports
 
     def abandon(self) -> None:
+        """Close the file as it is, ignoring errors, for an error is being raised already."""
         for part in (self._writer, self._sink):
             try:
                 if part is not None:
@@ -510,7 +560,8 @@ class _OpenFile:
 def _repetitive_leaves(rows: pa.Table) -> list[str]:
     """Return the Parquet columns that may profit from a dictionary, judged by a sample of the rows.
 
-    Trying a dictionary costs more than writing the values; it is given up when it outgrows a page.
+    All leaves of nested columns are among them. Trying a dictionary costs more than writing the
+    values; it is given up when it outgrows a page.
     """
     step = max(1, rows.num_rows // _SAMPLE_ROWS)
     places = pa.array(np.arange(0, rows.num_rows, step))
@@ -524,6 +575,11 @@ def _repetitive_leaves(rows: pa.Table) -> list[str]:
 
 
 def _is_repetitive(sample: pa.ChunkedArray) -> bool:
+    """Return whether a dictionary may pay: at most 75 % of the values are distinct, and the
+    distinct ones take at most 700,000 bytes.
+
+    Never for booleans, or less than 1,000 floating-point numbers.
+    """
     if pa.types.is_boolean(sample.type):
         return False
     if pa.types.is_floating(sample.type) and len(sample) < _FRACTIONS_MIN:

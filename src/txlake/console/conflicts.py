@@ -32,7 +32,7 @@ _HEAT_STEPS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """How often transactions lost, by table and by both operations.
+    """The number of conflicts, by table and by both operations.
 
     Attributes:
         pairs: (loser's operation, winner's operation).

@@ -24,7 +24,7 @@ _TABLES_MAX = 8
 
 
 class SessionActivity(Enum):
-    """What a session does; the values are its texts for display."""
+    """The activity of a session; the values are its texts for display."""
 
     IDLE = "idle"
     OPEN = "in a transaction"

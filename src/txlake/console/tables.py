@@ -66,7 +66,7 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHealth:
-    """How far the log is published and checkpointed.
+    """The state of a log's publication and checkpoints.
 
     Attributes:
         unpublished: ratified versions whose files aren't in the log yet.
@@ -85,7 +85,7 @@ class LogHealth:
 
 @dataclass(frozen=True, slots=True)
 class VacuumPreview:
-    """What VACUUM would delete. `problem`: why that is unknown."""
+    """The files that VACUUM would delete. `problem`: why they are unknown."""
 
     files: int = 0
     size_bytes: int = 0

@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a timeline ends at one level.
+    """The end of a timeline at one level.
 
     Attributes:
         summary: the outcome in a sentence.

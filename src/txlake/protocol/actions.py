@@ -58,7 +58,10 @@ class Format(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Protocol(ActionStruct, frozen=True, kw_only=True):
-    """What a client must know to read and write the table. Source: "Protocol Evolution"."""
+    """The versions and features that a client must know to read and write the table.
+
+    Source: "Protocol Evolution".
+    """
 
     min_reader_version: SmallCount
     min_writer_version: SmallCount
@@ -80,7 +83,7 @@ class Metadata(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class DeletionVector(ActionStruct, frozen=True, kw_only=True):
-    """Where a file's deleted positions are stored. Source: "Deletion Vector Descriptor Schema".
+    """The place of a file's deleted positions. Source: "Deletion Vector Descriptor Schema".
 
     `storage_type`: `u` relative file by id, `i` inline, `p` absolute path. Sizes in bytes.
     """

@@ -365,7 +365,7 @@ def _has_sibling(name: str, have: Collection[str]) -> bool:
 def _known_name(name: str) -> str:
     """Return a feature's name as the protocol spells it, given in any letter case.
 
-    Raises InvalidRequest.
+    Raises InvalidRequest for an unknown one.
     """
     known = _BY_FOLDED_NAME.get(name.lower())
     if known is None:
@@ -379,7 +379,7 @@ def _known_name(name: str) -> str:
 def _asked_version(configuration: Mapping[str, str], key: str) -> int:
     """Return the protocol version that a property requests, 1 without one.
 
-    Raises InvalidRequest.
+    Raises InvalidRequest for a text that is no version.
     """
     text = configuration.get(key, "1")
     limit = 3 if "Reader" in key else 7

@@ -62,7 +62,7 @@ def schema_by_metadata(metadata: Metadata) -> Struct:
     """Return the schema by the metadata's own mapping mode, whether or not the protocol lets it
     count.
 
-    Raises CorruptTable.
+    Raises CorruptTable for an invalid schema.
     """
     return effective_schema(metadata.schema_string, mode_of(metadata) != "none", file="metaData")
 

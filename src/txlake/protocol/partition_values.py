@@ -159,7 +159,7 @@ def _float(text: str) -> float:
     """Return the number as Spark casts it: `inf`, `NaN` and a final `d` or `f` are accepted; -0.0
     gives 0.0.
 
-    Raises ValueError.
+    Raises ValueError for another text.
     """
     folded = text.strip().lower()
     value = float(_FLOATS.get(folded, folded.rstrip("df") if folded[-1:] in "df" else folded))
@@ -167,7 +167,10 @@ def _float(text: str) -> float:
 
 
 def _boolean(text: str) -> bool:
-    """Return the boolean of `true` or `false` in any letter case. Raises ValueError."""
+    """Return the boolean of `true` or `false` in any letter case.
+
+    Raises ValueError for another text.
+    """
     folded = text.strip().lower()
     if folded not in ("true", "false"):
         raise ValueError(text)

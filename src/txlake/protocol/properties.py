@@ -88,7 +88,10 @@ def interval_ms(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Return a size such as `104857600`, `128mb` or `1g`, in bytes. Raises ValueError."""
+    """Return a size such as `104857600`, `128mb` or `1g`, in bytes.
+
+    Raises ValueError for any other text.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a size: {text!r}")
@@ -138,7 +141,10 @@ def is_true(configuration: Mapping[str, str], key: str) -> bool:
 
 
 def _boolean(text: str) -> bool:
-    """Return the boolean of `true` or `false` in any letter case. Raises ValueError."""
+    """Return the boolean of `true` or `false` in any letter case.
+
+    Raises ValueError for another text.
+    """
     folded = text.strip().lower()
     if folded not in ("true", "false"):
         raise ValueError(f"not a boolean: {text!r}")
@@ -178,7 +184,10 @@ def _feature_request(text: str) -> str:
 
 
 def _format_version(text: str) -> str:
-    """Return the version of Parquet's format, 1.0.0 or 2.x.x. Raises ValueError."""
+    """Return the version of Parquet's format, 1.0.0 or 2.x.x.
+
+    Raises ValueError for another text.
+    """
     if re.fullmatch(r"1\.0\.0|2\.\d+\.\d+", text.strip()) is None:
         raise ValueError(f"not a Parquet format version: {text!r}")
     return text.strip()

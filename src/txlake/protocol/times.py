@@ -90,7 +90,10 @@ def parse_time(text: str) -> ParsedTime:
 
 
 def _offset_s(zone: str) -> int:
-    """Return the seconds by which a zone such as `+02:00` is ahead of UTC. Raises ValueError."""
+    """Return the seconds by which a zone such as `+02:00` is ahead of UTC.
+
+    Raises ValueError for an offset that no zone has.
+    """
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = zone[1:]
@@ -142,7 +145,10 @@ def is_zoned(time: Time) -> bool:
 
 
 def epoch_days(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a date, Gregorian in all years. Raises ValueError."""
+    """Return the days from 1970-01-01 to a date, Gregorian in all years.
+
+    Raises ValueError for a day that doesn't exist.
+    """
     cycle = (year - 2000) // 400
     near = date(year - 400 * cycle, month, day)
     return near.toordinal() - _EPOCH_DAY + cycle * _DAYS_OF_400_YEARS

@@ -142,7 +142,10 @@ class _Reader:
             raise self.error("the end")
 
     def name(self) -> str:
-        """Consume a name, in backquotes or a plain word, and return it. Raises InvalidRequest."""
+        """Consume a name, in backquotes or a plain word, and return it.
+
+        Raises InvalidRequest if none is next.
+        """
         token = self.peek()
         if token is None or (token["quoted"] is None and token["word"] is None):
             raise self.error("a name")
@@ -153,7 +156,7 @@ class _Reader:
     def number(self) -> int:
         """Consume a whole number, with or without a minus sign, and return it.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest if none is next.
         """
         negative = self.take("-")
         token = self.peek()
@@ -165,7 +168,7 @@ class _Reader:
     def text(self) -> str:
         """Consume a text in single or double quotes, and return its value.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest if none is next.
         """
         token = self.peek()
         if token is None or token["text"] is None:
@@ -270,7 +273,7 @@ class _Reader:
     def decimal(self, arguments: list[int]) -> Primitive:
         """Return the decimal of a precision and a scale, 10 and 0 by default.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest for numbers that no decimal has.
         """
         precision, scale = (*arguments, 0)[:2] if arguments else (10, 0)
         if (

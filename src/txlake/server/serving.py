@@ -24,7 +24,7 @@ from txlake.spark.served import ServedPlane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How a lake is served.
+    """The settings of a lake's server.
 
     Attributes:
         token_file: the valid tokens; None: everybody on this host may call.

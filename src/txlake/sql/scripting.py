@@ -153,7 +153,10 @@ class _BlockParser:
         self._rest().expect_end()
 
     def _expect_end(self, label: str | None, *kind: str) -> None:
-        """Consume END, these words, and the label if it is next. Raises InvalidRequest."""
+        """Consume END, these words, and the label if it is next.
+
+        Raises InvalidRequest if END and the words aren't next.
+        """
         self._expect("END", *kind)
         if label is not None and self._word() == label.upper():
             self.index += 1

@@ -111,6 +111,11 @@ def _change_for(statement: AlterStatement, table: Snapshot, environment: Environ
 
 
 def _set_properties(statement: SetProperties, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of SET TBLPROPERTIES; the key `comment` is the table's comment.
+
+    Raises InvalidRequest for a reserved or unknown key, an invalid value, and the clustering
+    feature.
+    """
     metadata = table.metadata
     configuration = dict(metadata.configuration)
     description = metadata.description
@@ -136,6 +141,10 @@ def _set_properties(statement: SetProperties, table: Snapshot, environment: Envi
 def _unset_properties(
     statement: UnsetProperties, table: Snapshot, environment: Environment
 ) -> Change:
+    """Return the change of UNSET TBLPROPERTIES; a key that isn't set is ignored, as in Spark.
+
+    Raises InvalidRequest for a reserved key, a constraint's, and one that only the engine removes.
+    """
     metadata = table.metadata
     configuration = dict(metadata.configuration)
     description = metadata.description
@@ -159,6 +168,12 @@ def _unset_properties(
 
 
 def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of ADD CONSTRAINT, a condition or a key; a condition's rows are checked
+    here.
+
+    Raises InvalidRequest for a name that is taken, a condition that isn't one over a row, and a row
+    that violates it.
+    """
     constraint = statement.constraint
     if isinstance(constraint, KeyConstraint):
         return _add_key(statement.table, constraint, table, environment)
@@ -199,11 +214,17 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
 
 
 def _constraint_key(metadata: Metadata, name: str) -> str | None:
+    """Return the property that holds the constraint or key of this name, in any letter case; else
+    None.
+    """
     keys = {f"{prefix}{name}".lower() for prefix in (CONSTRAINT_PREFIX, KEY_PREFIX)}
     return next((key for key in metadata.configuration if key.lower() in keys), None)
 
 
 def _add_key(name: Table, key: KeyConstraint, table: Snapshot, environment: Environment) -> Change:
+    """Return the change that adds a primary or foreign key. Raises InvalidRequest for a
+    taken name.
+    """
     before = table.metadata.configuration
     configuration = with_keys(before, name, [key])
     [added] = configuration.keys() - before.keys()
@@ -216,6 +237,10 @@ def _add_key(name: Table, key: KeyConstraint, table: Snapshot, environment: Envi
 
 
 def _drop_key(statement: DropKey, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of DROP PRIMARY KEY, or DROP FOREIGN KEY (columns).
+
+    Without such a key there are no actions if `if_exists`, else InvalidRequest is raised.
+    """
     keys = keys_of(table.metadata.configuration)
     key = next((key for key in keys if _matches(key, statement)), None)
     if key is None and statement.if_exists:
@@ -229,6 +254,11 @@ def _drop_key(statement: DropKey, table: Snapshot, environment: Environment) -> 
 
 
 def _matches(key: Key, statement: DropKey) -> bool:
+    """Return whether the statement drops this key: the primary one, or a foreign one of these
+    columns.
+
+    The order of columns counts, their letter case doesn't.
+    """
     if statement.columns is None:
         return key.is_primary
     columns = [name.lower() for name in statement.columns]
@@ -238,6 +268,10 @@ def _matches(key: Key, statement: DropKey) -> bool:
 def _drop_constraint(
     statement: DropConstraint, table: Snapshot, environment: Environment
 ) -> Change:
+    """Return the change that drops a constraint or key by its name, in any letter case.
+
+    Without one there are no actions if `if_exists`, else InvalidRequest is raised.
+    """
     key = _constraint_key(table.metadata, statement.name)
     if key is None:
         if statement.if_exists:
@@ -259,6 +293,11 @@ def _drop_constraint(
 
 
 def _cluster_by(statement: ClusterBy, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of CLUSTER BY (columns) or NONE: the feature and the domain metadata.
+
+    There are no actions if nothing changes. Raises InvalidRequest for a partitioned table, an
+    unsuitable column, and files without statistics of a new clustering column.
+    """
     before = clustered_by(table.schema, table.domains, table=table.table)
     if not statement.columns and FEATURE not in table.features:
         return Change(operation="CLUSTER BY")
@@ -283,6 +322,7 @@ def _cluster_by(statement: ClusterBy, table: Snapshot, environment: Environment)
 
 
 def _set_comment(statement: SetComment, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of COMMENT ON TABLE; None removes the comment."""
     new = msgspec.structs.replace(table.metadata, description=statement.comment)
     actions = metadata_actions(table, new, environment)
     if statement.comment is None:

@@ -74,7 +74,11 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
 def add_columns(statement: AddColumns, table: Snapshot, environment: Environment) -> Change:
-    """Return the change of ADD COLUMNS. Raises InvalidRequest."""
+    """Return the change of ADD COLUMNS.
+
+    Raises InvalidRequest for a column that exists (unless `if_not_exists`), is NOT NULL, generated,
+    an identity, or has a default, and for an unknown parent or position.
+    """
     schema = table.schema
     added: list[dict[str, object]] = []
     for item in statement.columns:
@@ -94,6 +98,10 @@ def add_columns(statement: AddColumns, table: Snapshot, environment: Environment
 
 
 def _new_field(item: AddedColumn) -> Field:
+    """Return the field of an added column.
+
+    Raises InvalidRequest for a default, a generation expression, an identity and a NOT NULL field.
+    """
     spec, text = item.column, column_text((*item.parent, item.column.name))
     if spec.default is not None:
         raise InvalidRequest(
@@ -117,7 +125,12 @@ def _new_field(item: AddedColumn) -> Field:
 
 
 def drop_columns(statement: DropColumns, table: Snapshot, environment: Environment) -> Change:
-    """Return the change of DROP COLUMNS. Raises InvalidRequest."""
+    """Return the change of DROP COLUMNS, which also drops them from the columns with statistics.
+
+    There are no actions if `if_exists` leaves no column. Raises InvalidRequest for an unknown
+    column, a table without column mapping, a partition or clustering column, and one that a
+    constraint or a remaining generated column uses.
+    """
     schema, configuration = table.schema, dict(table.metadata.configuration)
     paths = [
         path
@@ -147,7 +160,11 @@ def drop_columns(statement: DropColumns, table: Snapshot, environment: Environme
 
 
 def rename(statement: RenameColumn, table: Snapshot, environment: Environment) -> Change:
-    """Return the change of RENAME COLUMN. Raises InvalidRequest."""
+    """Return the change of RENAME COLUMN, also in the partitioning and the columns with statistics.
+
+    Raises InvalidRequest for an unknown column, a taken name, a table without column mapping, and a
+    column that a constraint or generated column uses.
+    """
     path, new_name = statement.column, statement.new_name
     _require_mapping(table, "renamed")
     schema = rename_column(table.schema, path, new_name)
@@ -178,7 +195,9 @@ def rename(statement: RenameColumn, table: Snapshot, environment: Environment) -
 def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Environment) -> Change:
     """Return the change of REPLACE COLUMNS: order, comments, types; columns added or dropped.
 
-    Raises InvalidRequest.
+    Raises InvalidRequest for a table with an identity column, columns added and dropped at once,
+    and what ADD COLUMNS, DROP COLUMNS and ALTER COLUMN don't allow; also for NOT NULL of a nullable
+    column.
     """
     for item in table.schema:
         if is_identity(item):
@@ -222,6 +241,9 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
 
 
 def _plain_field(spec: ColumnSpec) -> Field:
+    """Return the field. Raises InvalidRequest for a default, a generation expression or an
+    identity.
+    """
     if spec.default is not None or spec.generated is not None or spec.identity is not None:
         raise InvalidRequest(
             f"column {spec.name}: REPLACE COLUMNS takes names, types, NOT NULL and comments"
@@ -230,6 +252,11 @@ def _plain_field(spec: ColumnSpec) -> Field:
 
 
 def _with_replaced_column(schema: Struct, item: Field, table: Snapshot) -> Struct:
+    """Return the schema in which an existing column has the type and nullability of `item`.
+
+    It gets the comment of `item`, or keeps its own. Raises InvalidRequest for a change that isn't
+    allowed.
+    """
     old = schema.find(item.name)
     assert old is not None
     if old.nullable and not item.nullable:
@@ -250,8 +277,8 @@ def _with_replaced_column(schema: Struct, item: Field, table: Snapshot) -> Struc
 def alter_column(statement: AlterColumn, table: Snapshot, environment: Environment) -> Change:
     """Return the change of ALTER COLUMN: type, NOT NULL, comment, default, position.
 
-    Raises InvalidRequest: an unknown column, or a change that isn't allowed; for SET NOT NULL also
-    where a row has a null.
+    The clauses apply in this order. Raises InvalidRequest: an unknown column, or a change that
+    isn't allowed; for SET NOT NULL also where a row has a null.
     """
     path = statement.column
     change = _ColumnChange(table.schema, path)
@@ -306,10 +333,18 @@ class _ColumnChange:
     reads: list[Read] = field(default_factory=list)
 
     def set(self, change: _FieldChange) -> None:
+        """Apply a change to the column. Raises InvalidRequest if it doesn't exist or is
+        no field.
+        """
         self.schema = change_field(self.schema, self.path, change)
 
 
 def _with_type(schema: Struct, path: Path, new_type: DataType, table: Snapshot) -> Struct:
+    """Return the schema with another type at a path, `new_type` as declared (CHAR, VARCHAR).
+
+    Raises InvalidRequest for a change that isn't allowed, and for a column that a constraint or
+    generated column uses.
+    """
     old = field_at(schema, path)
     if old is not None:
         _check_bounds(declared_type(old), new_type, path)
@@ -330,7 +365,10 @@ def _with_type(schema: Struct, path: Path, new_type: DataType, table: Snapshot) 
 
 
 def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
-    """Raise InvalidRequest where existing texts may not fit the new char or varchar type."""
+    """Raise InvalidRequest where existing texts may not fit the new char or varchar type.
+
+    Looks into arrays and maps, not into structs; other changes aren't judged.
+    """
     match old, new:
         case Primitive(), Primitive() if old.is_string and new.is_string and old != new:
             _, length = _kind_and_length(old)
@@ -351,11 +389,16 @@ def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
 
 
 def _kind_and_length(data_type: Primitive) -> tuple[str, int | None]:
+    """Return a type's name and length: ('varchar', 10) of `varchar(10)`, ('string', None)."""
     kind, _, length = data_type.name.rstrip(")").partition("(")
     return kind, int(length) if length.isdigit() else None
 
 
 def _set_nullable(change: _ColumnChange, nullable: bool, environment: Environment) -> None:
+    """Make the column nullable or NOT NULL; NOT NULL checks the rows and adds the read of all rows.
+
+    Raises InvalidRequest for a row with a null, and for a field of a struct that can be null.
+    """
     path = change.path
     old = field_at(change.schema, path)
     if old is None:
@@ -380,6 +423,11 @@ def _set_nullable(change: _ColumnChange, nullable: bool, environment: Environmen
 
 
 def _set_default(change: _ColumnChange, text: str, environment: Environment) -> None:
+    """Set the column's default for new rows.
+
+    Raises InvalidRequest for a nested or generated column, and for an expression that is invalid or
+    doesn't fit the column's type.
+    """
     path = change.path
     if len(path) > 1:
         raise InvalidRequest(f"column {column_text(path)}: only top-level columns have defaults")
@@ -403,6 +451,9 @@ def _without_default(item: Field) -> Field:
 
 
 def _require_mapping(table: Snapshot, operation: str) -> None:
+    """Raise InvalidRequest if the table has no column mapping; `operation`: 'dropped' or
+    'renamed'.
+    """
     if table.column_mapping_mode == "none":
         raise InvalidRequest(
             f"columns can't be {operation} without column mapping: data files have their names; "
@@ -411,6 +462,9 @@ def _require_mapping(table: Snapshot, operation: str) -> None:
 
 
 def _check_layout(table: Snapshot, path: Path, operation: str) -> None:
+    """Raise InvalidRequest for a partition column, and a clustering column or a struct that holds
+    one.
+    """
     if path[0].lower() in {name.lower() for name in table.partition_columns}:
         raise InvalidRequest(f"partition column {column_text(path)} can't be {operation}")
     folded = tuple(part.lower() for part in path)
@@ -423,10 +477,12 @@ def _check_layout(table: Snapshot, path: Path, operation: str) -> None:
 
 
 def _drop_from_stats(configuration: dict[str, str], path: Path) -> None:
+    """Drop a column and its fields from the property `delta.dataSkippingStatsColumns`, in place."""
     _change_stats(configuration, lambda item: None if _starts_with(item, path) else item)
 
 
 def _rename_in_stats(configuration: dict[str, str], path: Path, new_name: str) -> None:
+    """Rename a column in the property `delta.dataSkippingStatsColumns`, in place."""
     renamed = (*path[:-1], new_name)
     _change_stats(
         configuration,
@@ -439,6 +495,10 @@ def _starts_with(item: Path, path: Path) -> bool:
 
 
 def _change_stats(configuration: dict[str, str], change: _PathChange) -> None:
+    """Change each path of the property `delta.dataSkippingStatsColumns` in place; None drops it.
+
+    A property that isn't set, or isn't a list of columns, stays.
+    """
     text = configuration.get(_STATS_COLUMNS)
     if text is None:
         return
@@ -454,6 +514,7 @@ def _change_stats(configuration: dict[str, str], change: _PathChange) -> None:
 
 
 def _first_or_after(position: Position | None) -> tuple[bool, str | None]:
+    """Return the position as (FIRST, the column of AFTER); (False, None) without a position."""
     match position:
         case First():
             return True, None
@@ -464,6 +525,9 @@ def _first_or_after(position: Position | None) -> tuple[bool, str | None]:
 
 
 def _position_for_history(position: Position | None) -> dict[str, object]:
+    """Return the history's entry: {'position': 'FIRST'} or 'AFTER column'; {} without a
+    position.
+    """
     match position:
         case First():
             return {"position": "FIRST"}

@@ -58,9 +58,11 @@ _DEPENDENTS = {
 
 
 def add_feature(statement: AddFeature, table: Snapshot, environment: Environment) -> Change:
-    """Return the change of delta-spark's `addFeatureSupport`.
+    """Return the change of delta-spark's `addFeatureSupport`; no actions if the table has the
+    feature.
 
-    Raises InvalidRequest, UnsupportedFeature.
+    Features that it needs are added too. Raises InvalidRequest for an unknown feature, and
+    UnsupportedFeature for one that txlake doesn't write.
     """
     actions = metadata_actions(table, table.metadata, environment, features=(statement.feature,))
     return Change(
@@ -73,7 +75,11 @@ def add_feature(statement: AddFeature, table: Snapshot, environment: Environment
 
 
 def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
-    """Return the change of delta-spark's `upgradeTableProtocol`; a protocol is never lowered."""
+    """Return the change of delta-spark's `upgradeTableProtocol`; a protocol is never lowered.
+
+    There are no actions where the versions asked for are lower, or would lose a feature. Raises
+    InvalidRequest for versions that don't exist.
+    """
     reader, writer = statement.reader_version, statement.writer_version
     if not (1 <= reader <= 3 and 1 <= writer <= 7) or (reader == 3 and writer < 7):
         raise InvalidRequest(
@@ -162,8 +168,9 @@ def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
 def drop_feature(statement: DropFeature, table: Snapshot, *, protects: bool = False) -> Change:
     """Return the change that drops a feature which the table's current state doesn't use any more.
 
-    The caller checks the table's history (`feature_traces.newest_trace`). With `protects` the table
-    gets checkpointProtection for its versions so far.
+    It also removes the feature's properties, domains and column metadata. The caller checks the
+    table's history (`feature_traces.newest_trace`). With `protects` the table gets
+    checkpointProtection for its versions so far.
 
     Raises InvalidRequest as `feature_to_drop`, and where the feature is in use.
     """
@@ -202,6 +209,7 @@ _NOT_REMOVABLE = {
 
 
 def _check_constraints(table: Snapshot) -> _Removal:
+    """Return the metadata as it is. Raises InvalidRequest if the table has CHECK constraints."""
     names = ", ".join(table.properties.constraints)
     if names:
         raise InvalidRequest(
@@ -212,6 +220,10 @@ def _check_constraints(table: Snapshot) -> _Removal:
 
 
 def _require_no_field_with(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Removal]:
+    """Return a removal that changes nothing, and raises InvalidRequest if a field's metadata has
+    `key`.
+    """
+
     def clean(table: Snapshot) -> _Removal:
         names = [item.name for item in all_fields(table.schema) if key in item.metadata]
         if names:
@@ -225,6 +237,7 @@ def _require_no_field_with(key: str, feature: str, advice: str) -> Callable[[Sna
 
 
 def _without_defaults(table: Snapshot) -> _Removal:
+    """Return the metadata without the defaults of columns, which are given up."""
     schema = map_schema(
         table.schema,
         lambda item: replace(
@@ -237,6 +250,8 @@ def _without_defaults(table: Snapshot) -> _Removal:
 
 
 def _without_properties(*keys: str) -> Callable[[Snapshot], _Removal]:
+    """Return a removal of these properties."""
+
     def clean(table: Snapshot) -> _Removal:
         return _Removal(without_properties(table.metadata, *keys))
 
@@ -244,6 +259,8 @@ def _without_properties(*keys: str) -> Callable[[Snapshot], _Removal]:
 
 
 def _without_domains(*names: str) -> Callable[[Snapshot], _Removal]:
+    """Return a removal of these domains, or of all without `names`, removed ones included."""
+
     def clean(table: Snapshot) -> _Removal:
         removed = tuple(
             DomainMetadata(domain=name, configuration=domain.configuration, removed=True)
@@ -256,6 +273,9 @@ def _without_domains(*names: str) -> Callable[[Snapshot], _Removal]:
 
 
 def _without_vectors(table: Snapshot) -> _Removal:
+    """Return the metadata with deletion vectors turned off. Raises InvalidRequest if a file has
+    one.
+    """
     vectors = table.files.columns("deletion_vector")["deletion_vector"]
     if vectors.null_count < len(vectors):
         raise InvalidRequest(
@@ -267,10 +287,14 @@ def _without_vectors(table: Snapshot) -> _Removal:
 
 
 def _disabled(name: str) -> Callable[[Snapshot], _Removal]:
+    """Return a removal by which the table stops using the feature `name`
+    (`feature_traces.TRACES`).
+    """
     return lambda table: _Removal(TRACES[name].disable(table.metadata))
 
 
 def _without_widening(table: Snapshot) -> _Removal:
+    """Return the metadata with widening turned off. Raises InvalidRequest if a type was widened."""
     if has_type_changes(table.metadata):
         raise InvalidRequest(
             "feature typeWidening can't be dropped while columns are wider than in data files"
@@ -279,6 +303,7 @@ def _without_widening(table: Snapshot) -> _Removal:
 
 
 def _without_mapping(table: Snapshot) -> _Removal:
+    """Return the metadata without column ids. Raises InvalidRequest while columns are mapped."""
     if table.column_mapping_mode != "none":
         raise InvalidRequest(
             "feature columnMapping can't be dropped while data files have names of their own for "
@@ -288,6 +313,10 @@ def _without_mapping(table: Snapshot) -> _Removal:
 
 
 def _without_row_ids(table: Snapshot) -> _Removal:
+    """Return the metadata and actions without row tracking.
+
+    Raises InvalidRequest while it is enabled, or a file has row ids.
+    """
     if row_tracking.is_enabled(table.metadata.configuration) or any(has_row_ids(table)):
         raise InvalidRequest("feature rowTracking can't be dropped while files have row ids")
     metadata = without_properties(
@@ -301,7 +330,9 @@ def _without_row_ids(table: Snapshot) -> _Removal:
 
 
 def has_row_ids(table: Snapshot) -> list[bool]:
-    """Return, for each live file, whether its rows have ids."""
+    """Return, for each live file in order, whether it has a base row id or a default commit
+    version.
+    """
     names = ("base_row_id", "default_row_commit_version")
     columns = table.files.columns(*names)
     ids, versions = (pc.is_valid(columns[name]) for name in names)

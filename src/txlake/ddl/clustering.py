@@ -22,7 +22,8 @@ _NOT_ORDERED = ("binary", "boolean", "void", "variant")
 
 
 def clustering_paths(schema: Struct, columns: Sequence[str]) -> tuple[Path, ...]:
-    """Return the columns of CLUSTER BY as paths in the schema's spelling.
+    """Return the columns of CLUSTER BY as paths in the schema's spelling; letter case doesn't
+    count.
 
     Raises InvalidRequest: more than four columns, an unknown or repeated column, or a type without
     order.
@@ -42,6 +43,11 @@ def clustering_paths(schema: Struct, columns: Sequence[str]) -> tuple[Path, ...]
 
 
 def _resolve(schema: Struct, text: str) -> Path:
+    """Return one column of CLUSTER BY as a path in the schema's spelling.
+
+    Raises InvalidRequest for text that is no column's name, an unknown column, and a type without
+    order.
+    """
     # A column name that contains a dot may be written without quotes.
     exact = schema.find(text)
     try:
@@ -80,6 +86,7 @@ def clustering_domain(schema: Struct, paths: Sequence[Path]) -> DomainMetadata:
 
 
 def _physical_path(schema: Struct, path: Path) -> list[str]:
+    """Return the physical names at a logical path, which exists."""
     names = []
     current = schema
     for part in path:
@@ -91,9 +98,10 @@ def _physical_path(schema: Struct, path: Path) -> list[str]:
 
 
 def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[Path]) -> None:
-    """Check that writers collect statistics of the clustering columns.
+    """Raise InvalidRequest, naming the column, unless writers collect statistics of all these
+    columns.
 
-    Raises InvalidRequest naming the column.
+    `paths` are in the schema's spelling.
     """
     indexed = indexed_columns(list(schema), properties)
     for path in paths:
@@ -105,9 +113,10 @@ def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[P
 
 
 def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
-    """Check that all data files have statistics of the clustering columns.
+    """Check that writers collect statistics of the clustering columns, and that all files have
+    them.
 
-    Raises InvalidRequest naming the column and the number of files without.
+    Raises InvalidRequest naming the column, and the number of files without.
     """
     check_indexed(table.schema, table.properties, paths)
     for path in paths:
@@ -122,6 +131,9 @@ def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
 
 
 def _counts_nulls(text: str | None, path: Sequence[str]) -> bool:
+    """Return whether a file's statistics, as JSON, count the nulls of a column at a
+    physical path.
+    """
     current: object = {} if text is None else json.loads(text).get("nullCount")
     for part in path:
         if not isinstance(current, dict) or part not in current:

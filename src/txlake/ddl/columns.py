@@ -39,8 +39,8 @@ class _HasJson(Protocol):
 def resolve_type(data_type: str | NativeType) -> DataType:
     """Return a statement's column type, char and varchar as declared.
 
-    Raises InvalidRequest for a text that is no type, or a type that Delta tables can't hold;
-    UnsupportedFeature for a collation.
+    Raises InvalidRequest for a text or object that is no type, or a type that Delta tables can't
+    hold; UnsupportedFeature for a collation.
     """
     if isinstance(data_type, str):
         return parse_type(data_type)
@@ -53,9 +53,11 @@ def resolve_type(data_type: str | NativeType) -> DataType:
 
 
 def field_of_spec(spec: ColumnSpec) -> Field:
-    """Return the field of a column definition, without column mapping.
+    """Return the field of a column definition, as the log has it, without column mapping.
 
-    Raises InvalidRequest as `resolve_type`, and for an invalid default or identity.
+    Raises InvalidRequest as `resolve_type`, for an invalid default or identity, more than one of
+    default, generation expression and identity, and NOT NULL inside of an array or map;
+    UnsupportedFeature.
     """
     metadata: dict[str, object] = {}
     if spec.comment is not None:
@@ -80,8 +82,9 @@ def field_of_spec(spec: ColumnSpec) -> Field:
 
 
 def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Mapping[str, object]:
-    """Return the schema metadata of an identity column. Raises InvalidRequest for an invalid one.
+    """Return the schema metadata of an identity column: start, step, whether values may be given.
 
+    Raises InvalidRequest for a type other than BIGINT, a step of 0, and a number beyond BIGINT.
     Source: PROTOCOL.md, "Identity Columns".
     """
     if data_type != Primitive("long"):
@@ -107,7 +110,8 @@ def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Map
 def schema_of_specs(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:
     """Return a new table's schema, its generation expressions and defaults checked.
 
-    Raises InvalidRequest naming the column, or UnsupportedFeature.
+    Their types are only checked where the environment knows types. Raises InvalidRequest naming the
+    column, or UnsupportedFeature.
     """
     schema = Struct(tuple(field_of_spec(spec) for spec in specs))
     check_duplicates(schema, "the statement")
@@ -124,7 +128,10 @@ def schema_of_specs(specs: Iterable[ColumnSpec], environment: Environment) -> St
 
 
 def check_default_type(item: Field, text: str, environment: Environment) -> None:
-    """Check that a default's value fits its column. Raises InvalidRequest naming both types."""
+    """Check that a default's value fits its column. Raises InvalidRequest naming both types.
+
+    Checks nothing if the environment knows no types.
+    """
     if environment.type_of is None:
         return
     default_type = environment.type_of(text, Struct(()))
@@ -136,6 +143,10 @@ def check_default_type(item: Field, text: str, environment: Environment) -> None
 
 
 def _check_generated_type(item: Field, text: str, plain: Struct, environment: Environment) -> None:
+    """Raise InvalidRequest unless a generated column's expression has the column's type.
+
+    `plain`: the columns that aren't generated. Checks nothing if the environment knows no types.
+    """
     if environment.type_of is None:
         return
     expression_type = environment.type_of(text, plain)
@@ -147,7 +158,10 @@ def _check_generated_type(item: Field, text: str, plain: Struct, environment: En
 
 
 def _fits(literal: DataType, column: DataType) -> bool:
-    """Return whether Spark stores a literal of one type in a column of the other without a cast."""
+    """Return whether Spark stores a literal of one type in a column of the other without a cast.
+
+    Any number fits any, any simple type a string; of nested types only the kind has to be equal.
+    """
     if same_type(literal, column) or literal == Primitive("void"):
         return True
     if not (isinstance(literal, Primitive) and isinstance(column, Primitive)):
@@ -165,7 +179,10 @@ def _fits(literal: DataType, column: DataType) -> bool:
 
 
 def same_type(first: DataType, second: DataType) -> bool:
-    """Return whether two types are equal but for nullability, metadata and letter case of names."""
+    """Return whether two types are equal but for nullability, metadata and letter case of names.
+
+    String types are all equal, whatever their collation or length.
+    """
     match first, second:
         case Primitive(), Primitive():
             return same_primitive(first, second) or (first.is_string and second.is_string)
@@ -183,6 +200,7 @@ def same_type(first: DataType, second: DataType) -> bool:
 
 
 def _check_nested_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
+    """Raise InvalidRequest if a field inside of an array or a map is NOT NULL."""
     match data_type:
         case Struct(fields):
             for item in fields:
@@ -197,6 +215,7 @@ def _check_nested_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
 
 
 def _refuse_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
+    """Raise InvalidRequest if a field of the type, at any depth, is NOT NULL."""
     for item in all_fields(data_type):
         if not item.nullable:
             raise InvalidRequest(
@@ -206,5 +225,5 @@ def _refuse_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
 
 
 def with_comment(item: Field, comment: str) -> Field:
-    """Return the field with another comment."""
+    """Return the field with this comment in place of its own."""
     return replace(item, metadata={**item.metadata, COMMENT: comment})

@@ -106,7 +106,9 @@ def create_like(
 ) -> Change | None:
     """Return the change that creates a table with another's columns, partitioning and properties.
 
-    Returns None when `if_not_exists` finds a table. Raises as `create`.
+    Also its clustering and comment; the statement's properties override. Rows and what belongs to
+    the source's own log (ids, marks, commit times) aren't taken. Returns None when `if_not_exists`
+    finds a table. Raises as `create`.
     """
     table = str(statement.table)
     existing = existing_table(existing)
@@ -145,12 +147,11 @@ def create_like(
 def check_same_definition(
     statement: CreateTable, existing: Snapshot, environment: Environment
 ) -> None:
-    """Check that a statement's definition is that of the table that exists at its location.
+    """Raise InvalidRequest, naming the first difference, unless a statement's definition is that of
+    the table that exists at its location.
 
     Clauses that the statement doesn't have aren't compared: a statement without columns accepts any
-    table.
-
-    Raises InvalidRequest that names the first difference.
+    table with its properties. Comments and constraints never are.
     """
     table = str(statement.table)
     place = f"the Delta table at its location ({existing.table})"
@@ -182,6 +183,10 @@ def check_same_definition(
 def _check_same_schema(
     stated_schema: Struct, actual_schema: Struct, table: str, place: str
 ) -> None:
+    """Raise InvalidRequest unless names, order, types and nullability of the columns are the same.
+
+    Letter case doesn't count. `table` and `place` name the two in the message.
+    """
     names = (
         [item.name.lower() for item in stated_schema],
         [item.name.lower() for item in actual_schema],
@@ -236,6 +241,9 @@ def should_create(mode: CreateMode, existing: Snapshot | None, table: str) -> bo
 def _table_schema(
     statement: CreateTable, environment: Environment, query_schema: Struct | None
 ) -> Struct:
+    """Return the new table's schema: the query's, or the statement's columns. Raises InvalidRequest
+    for both, and an invalid column; UnsupportedFeature.
+    """
     if statement.query is not None:
         if statement.columns:
             raise InvalidRequest(
@@ -259,6 +267,10 @@ def _with_not_null_keys(schema: Struct, statement: CreateTable) -> Struct:
 
 
 def _conditions(constraints: Iterable[CheckConstraint]) -> dict[str, str]:
+    """Return the CHECK conditions as SQL text by lower-case name.
+
+    Raises InvalidRequest for a condition that isn't SQL text, and a name given twice.
+    """
     conditions: dict[str, str] = {}
     for constraint in constraints:
         if not isinstance(constraint.condition, SqlText):
@@ -282,6 +294,11 @@ def _creation_change(
     as_select: bool,
     cluster_by: tuple[str, ...] | None,
 ) -> Change:
+    """Return the change with these actions, and the removal of all files of the table that it
+    replaces.
+
+    `managed` and `cluster_by` are for the history. A replacement reads every row.
+    """
     final = next((action for action in actions if isinstance(action, Metadata)), None)
     if final is None:
         assert existing is not None

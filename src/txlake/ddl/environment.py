@@ -15,6 +15,7 @@ EVERY_ROW = Read(kind=ReadKind.GUARD, files=False)
 
 
 def _rows_unavailable(condition: str) -> Mapping[str, object] | None:
+    """Raise InvalidRequest: this environment has no rows to check."""
     raise InvalidRequest(f"rows can't be checked here, so {condition!r} can't be verified")
 
 

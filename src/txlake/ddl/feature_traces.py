@@ -38,7 +38,7 @@ _POLICY = "delta.checkpointPolicy"
 
 
 def without_properties(metadata: Metadata, *keys: str) -> Metadata:
-    """Return the metadata without these properties."""
+    """Return the metadata without these properties; keys are compared as they are."""
     configuration = {k: v for k, v in metadata.configuration.items() if k not in keys}
     return msgspec.structs.replace(metadata, configuration=configuration)
 
@@ -49,7 +49,9 @@ def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
 
 
 def has_type_changes(metadata: Metadata) -> bool:
-    """Return whether files may hold narrower types than the schema's."""
+    """Return whether files may hold narrower types than the schema's: a field records a type
+    change.
+    """
     return any(TYPE_CHANGES in item.metadata for item in all_fields(_schema(metadata)))
 
 
@@ -69,7 +71,10 @@ def without_type_changes(metadata: Metadata) -> Metadata:
 
 
 def without_mapping(metadata: Metadata) -> Metadata:
-    """Return the metadata for a table whose files all use the schema's column names."""
+    """Return the metadata for a table whose files all use the schema's column names.
+
+    It is without the properties of column mapping, ids and physical names.
+    """
     plain = without_properties(metadata, MODE_PROPERTY, MAX_ID_PROPERTY)
     return with_schema(plain, without_column_ids(_schema(metadata)))
 
@@ -91,6 +96,7 @@ def _disable_widening(metadata: Metadata) -> Metadata:
 
 
 def _with_classic_checkpoints(metadata: Metadata) -> Metadata:
+    """Return the metadata with the checkpoint policy `classic` instead of `v2`; else as it is."""
     if not _has_v2_policy(metadata):
         return metadata
     configuration = {**metadata.configuration, _POLICY: "classic"}
@@ -152,7 +158,9 @@ TRACES: Mapping[str, FeatureTraces] = {
 def newest_trace(name: str, log: TableLog, up_to: int, *, since: int = 0) -> int | None:
     """Return the newest readable version that needs readers with the feature; None without any.
 
-    `since`: consider only versions from this one on, which has a checkpoint.
+    Versions after `up_to` don't count, nor do the ones before `since`, which has a checkpoint.
+    Reads commits from the newest to the oldest, then the oldest version's state. Raises KeyError
+    for a feature that isn't in TRACES.
 
     Tombstones of the oldest version are ignored: no reader reads their files.
     """
@@ -184,12 +192,14 @@ def newest_trace(name: str, log: TableLog, up_to: int, *, since: int = 0) -> int
 
 
 def _state_actions(log: TableLog, version: int) -> Iterator[Action]:
+    """Yield a version's metadata and its live files, not its tombstones."""
     snapshot = log.snapshot(version)
     yield snapshot.metadata
     yield from snapshot.files.adds()
 
 
 def _is_v2(log: TableLog, checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint has the format of v2; one with a classic name is read."""
     if any(isinstance(part.file, V2Checkpoint) for part in checkpoint.parts):
         return True
     (path, *others) = checkpoint.paths
@@ -202,7 +212,8 @@ def _is_v2(log: TableLog, checkpoint: Checkpoint) -> bool:
 def unlisted_vector_paths(table: Snapshot, table_url: str) -> list[str]:
     """Return the deletion vector files of removed data files that the log doesn't list as removed.
 
-    Paths as in the log, sorted. Clients without deletion vectors would vacuum such files.
+    Paths as in the log, encoded, sorted and distinct. Clients without deletion vectors would vacuum
+    such files.
     """
     listed = {remove.path for remove in table.tombstones.values() if remove.deletion_vector is None}
     paths = set()

@@ -33,8 +33,8 @@ def sync_identity(
 ) -> Change:
     """Return the change by which the next identity value follows the rows' furthest value.
 
-    `value`: the furthest value; None without rows. The change has no actions where the high water
-    mark is that far already: it never moves back.
+    `value`: the furthest value in the direction of the step; None without rows. The change has no
+    actions where the high water mark is that far already: it never moves back.
 
     Raises InvalidRequest when no BIGINT is left beyond the value.
     """

@@ -20,7 +20,7 @@ _CLAUSE = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A table's key; `text` is its SQL clause."""
+    """A table's key; `text` is its SQL clause, and a key that isn't primary is a foreign one."""
 
     name: str
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Key:
 
 
 def keys_of(configuration: Mapping[str, str]) -> tuple[Key, ...]:
-    """Return the keys among a table's properties, by name.
+    """Return the keys among a table's properties, sorted by name.
 
     Raises InvalidRequest for an invalid one.
     """
@@ -41,6 +41,9 @@ def keys_of(configuration: Mapping[str, str]) -> tuple[Key, ...]:
 
 
 def _key(name: str, text: str) -> Key:
+    """Return the key of a property's text. Raises InvalidRequest unless `with_keys` may have
+    written it.
+    """
     match = _CLAUSE.match(text)
     if match is None:
         raise InvalidRequest(
@@ -54,9 +57,10 @@ def _key(name: str, text: str) -> Key:
 def with_keys(
     configuration: Mapping[str, str], table: Table, keys: Iterable[KeyConstraint]
 ) -> dict[str, str]:
-    """Return a table's properties with keys added.
+    """Return a table's properties with keys added; names become lower case.
 
-    Raises InvalidRequest for a name that is taken.
+    A key without a name gets one by its table and columns. Raises InvalidRequest for a name that a
+    key or CHECK constraint has. Whether the columns exist is left to `check_keys`.
     """
     result = dict(configuration)
     for key in keys:
@@ -74,6 +78,7 @@ def _default_name(table: Table, key: KeyConstraint) -> str:
 
 
 def _clause(key: KeyConstraint) -> str:
+    """Return the key as an SQL clause: PRIMARY KEY (...), or FOREIGN KEY (...) REFERENCES ..."""
     columns = ", ".join(map(quoted, key.columns))
     rely = " RELY" if key.rely else ""
     if key.parent is None:
@@ -83,7 +88,11 @@ def _clause(key: KeyConstraint) -> str:
 
 
 def check_keys(configuration: Mapping[str, str], schema: Struct) -> None:
-    """Raise InvalidRequest unless the keys among the properties fit the schema."""
+    """Raise InvalidRequest unless the keys among the properties fit the schema.
+
+    At most one is primary, its columns are NOT NULL, and all columns exist; parent tables aren't
+    checked.
+    """
     keys = keys_of(configuration)
     primary = [key for key in keys if key.is_primary]
     if len(primary) > 1:

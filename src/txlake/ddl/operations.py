@@ -14,7 +14,9 @@ def as_json(value: object) -> str:
 
 
 def column_for_history(parent: Path, item: Field) -> dict[str, object]:
-    """Return a column as the history shows it: path, type name, nullability, users' metadata."""
+    """Return a column as the history shows it: path, type name, nullability, and its metadata
+    without column mapping and type changes.
+    """
     match item.type:
         case Primitive(name):
             kind = name

@@ -49,12 +49,18 @@ _NON_DETERMINISTIC = frozenset(
 
 
 def referenced_columns(text: str) -> frozenset[Path] | None:
-    """Return the columns that an expression names, as paths in lower case; None if unparsable."""
+    """Return the columns that an expression names, as paths in lower case; None if unparsable.
+
+    A qualifier counts as the first part, since it can't be told from a struct.
+    """
     tree = _parse(text)
     return None if tree is None else frozenset(_column_paths(tree))
 
 
 def _parse(text: str) -> exp.Expr | None:
+    """Return the expression's syntax tree; None if it can't be parsed or is more than an
+    expression.
+    """
     # sqlglot's Databricks dialect knows the aggregates; txlake's own accepts any call.
     for dialect in ("databricks", DIALECT):
         try:
@@ -66,6 +72,9 @@ def _parse(text: str) -> exp.Expr | None:
 
 
 def _column_paths(tree: exp.Expr) -> Iterator[Path]:
+    """Yield the columns of an expression as lower-case paths, fields of structs included;
+    repeated.
+    """
     for column in tree.find_all(exp.Column):
         path = [part.name.lower() for part in column.parts]
         outer = column.parent
@@ -77,7 +86,11 @@ def _column_paths(tree: exp.Expr) -> Iterator[Path]:
 
 
 def uses_column(text: str, path: Path) -> bool:
-    """Return whether the expression names a column, a struct that holds it, or a field of it."""
+    """Return whether the expression names a column, a struct that holds it, or a field of it.
+
+    Of an expression that can't be parsed: whether its text contains the name of the top-level
+    column.
+    """
     columns = referenced_columns(text)
     if columns is None:
         return path[0].lower() in text.lower()
@@ -88,9 +101,9 @@ def uses_column(text: str, path: Path) -> bool:
 def check_dependents(
     schema: Struct, constraints: Mapping[str, str], path: Path, operation: str
 ) -> None:
-    """Check that no constraint or generated column uses a column.
+    """Raise InvalidRequest, naming them, if constraints or generated columns use a column.
 
-    Raises InvalidRequest naming those that do; `operation` is the refused one (`be dropped`).
+    A generated column's use of itself doesn't count. `operation` is the refused one (`be dropped`).
     """
     users = [
         f"constraint {name} ({text})"
@@ -122,7 +135,11 @@ def check_constraint(name: str, text: str, schema: Struct) -> None:
 
 
 def check_generation(column: Field, text: str, schema: Struct) -> None:
-    """Check a generated column's expression over the other columns. Raises InvalidRequest."""
+    """Check a generated column's expression over the other columns.
+
+    Raises InvalidRequest for a column of variants, what `check_constraint` refuses, and the use of
+    the column itself or another generated one.
+    """
     label = f"generated column {column.name} ({text})"
     if has_variant(Struct((column,))):
         raise InvalidRequest(
@@ -141,7 +158,11 @@ def check_generation(column: Field, text: str, schema: Struct) -> None:
 
 
 def check_default(column: str, text: str) -> None:
-    """Check that a default's text is an expression without columns. Raises InvalidRequest."""
+    """Check that a default's text is an expression without columns, queries and aggregates.
+
+    It may give another value each time, as current_date() does. Raises InvalidRequest, also for a
+    function that isn't pure.
+    """
     label = f"default of column {column} ({text})"
     tree = _parse(text)
     if tree is None:
@@ -154,6 +175,11 @@ def check_default(column: str, text: str) -> None:
 
 
 def _check_expression(text: str, label: str) -> None:
+    """Raise InvalidRequest unless the text is an SQL expression whose value depends on the row
+    alone.
+
+    `label` begins the message. Columns aren't looked up.
+    """
     tree = _parse(text)
     if tree is None:
         raise InvalidRequest(f"{label}: not a SQL expression")
@@ -175,6 +201,9 @@ def _check_pure(text: str, label: str) -> None:
 
 
 def _check_no_query(tree: exp.Expr, label: str) -> None:
+    """Raise InvalidRequest if the expression contains a query, an aggregate or a window
+    function.
+    """
     if tree.find(exp.Query, exp.Subquery) is not None:
         raise InvalidRequest(f"{label}: it can't hold a query")
     if tree.find(exp.AggFunc, exp.Window) is not None:
@@ -182,6 +211,7 @@ def _check_no_query(tree: exp.Expr, label: str) -> None:
 
 
 def _function_names(tree: exp.Expr) -> Iterable[str]:
+    """Yield the lower-case names of the functions called; all of a function that has several."""
     for function in tree.find_all(exp.Func):
         if isinstance(function, exp.Anonymous):
             yield function.name.lower()
@@ -190,6 +220,7 @@ def _function_names(tree: exp.Expr) -> Iterable[str]:
 
 
 def _check_columns_exist(text: str, label: str, schema: Struct) -> None:
+    """Raise InvalidRequest if the expression names a top-level column that the schema lacks."""
     for path in sorted(referenced_columns(text) or ()):
         if schema.find(path[0]) is None:
             known = ", ".join(column_text((item.name,)) for item in schema)

@@ -72,7 +72,9 @@ Refusal = InvalidRequest | UnsupportedFeature
 
 
 def with_table_name(error: Refusal, table: str) -> Refusal:
-    """Return the error with the table's name in its message."""
+    """Return the error with the table's name before its message; as it is if it begins with the
+    name.
+    """
     text = str(error)
     return error if text.startswith(f"{table}: ") else type(error)(f"{table}: {text}")
 
@@ -205,7 +207,9 @@ def new_table_actions(
 
 
 def check_not_reserved(key: str) -> None:
-    """Raise InvalidRequest for a key that Spark reserves for another part of the table."""
+    """Raise InvalidRequest for a key that Spark reserves for another part of the table, and for a
+    key constraint's.
+    """
     place = _RESERVED.get(key.lower())
     if place is not None:
         raise InvalidRequest(f"table property {key!r} is reserved: it is given by {place}")
@@ -216,6 +220,10 @@ def check_not_reserved(key: str) -> None:
 
 
 def _check_properties(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return a new table's properties as they are stored.
+
+    Raises InvalidRequest for a reserved or unknown key, and an invalid value.
+    """
     checked: dict[str, str] = {}
     for key, value in properties:
         check_not_reserved(key)
@@ -232,6 +240,7 @@ def _allows_defaults(configuration: Mapping[str, str]) -> bool:
 
 
 def _schema_spelling(schema: Struct, name: str) -> str:
+    """Return the column's name as the schema spells it; an unknown name stays."""
     column = schema.find(name)
     return name if column is None else column.name
 
@@ -242,6 +251,9 @@ def _domains(
     clustered: bool,
     existing: Snapshot | None,
 ) -> tuple[DomainMetadata, ...]:
+    """Return the domain metadata of clustering; its removal where a clustered table is replaced by
+    another.
+    """
     if clustered:
         final = next(action for action in actions if isinstance(action, Metadata))
         return (clustering_domain(parse_schema(final.schema_string), paths),)
@@ -260,6 +272,12 @@ def _complete(
     new: bool,
     features: Iterable[str],
 ) -> tuple[Action, ...]:
+    """Return the protocol and the metadata, completed and checked, as far as they differ from the
+    table's.
+
+    `new`: the metadata replaces the table's, if there is one. `features` are needed besides those
+    that the metadata shows. Raises InvalidRequest and UnsupportedFeature, which name the table.
+    """
     before = None if existing is None or not existing.is_created else existing
     try:
         _check_stats_columns(metadata, before)
@@ -291,6 +309,10 @@ def _complete(
 
 
 def _check_stats_columns(metadata: Metadata, before: Snapshot | None) -> None:
+    """Raise InvalidRequest if `delta.dataSkippingStatsColumns` names an unknown column.
+
+    Passes where neither the property nor the schema changes.
+    """
     text = metadata.configuration.get(_STATS_COLUMNS)
     if text is None or not is_valid_property(_STATS_COLUMNS, text):
         return

@@ -43,7 +43,8 @@ def session_on(
 ) -> Session:
     """Return the default session of the lake at a location; create the lake on first use.
 
-    Raises InvalidRequest for a location or an option that can't be, and as `open_lake`.
+    `make_spark` is called when Spark is first needed. Raises InvalidRequest for an unusable
+    location, level or option, and for an object store without a `catalog`; and as `open_lake`.
     """
     options = dict(storage_options or {})
     system = System()
@@ -76,8 +77,8 @@ def unity_session_on(
 ) -> Session:
     """Return the default session of a catalog of a Unity Catalog server.
 
-    Raises InvalidRequest for an address or an option that can't be, and where the server has no
-    such catalog or doesn't let us in; Unavailable where it can't be reached.
+    Raises InvalidRequest for an unusable address or option, and if the server has no such catalog
+    or refuses the token; Unavailable if it can't be reached.
     """
     options = dict(storage_options or {})
     system = System()
@@ -105,6 +106,7 @@ def _plane(
     settings: Settings,
     options: Mapping[str, str],
 ) -> SparkPlane:
+    """Return Spark's data plane with stores that have these options."""
     return SparkPlane(
         make_spark=make_spark,
         system=system,
@@ -115,6 +117,10 @@ def _plane(
 
 
 def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
+    """Return the catalog at a URL, or without one the warehouse's own, made on first use.
+
+    Raises InvalidRequest without a URL for an object store, and for a folder that can't be written.
+    """
     if url is not None:
         return Catalog(url, system, lease_ms=settings.lease_ms, commits_kept=settings.commits_kept)
     if warehouse_url.startswith(_MEMORY):

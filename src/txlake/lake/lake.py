@@ -54,22 +54,22 @@ def connect(
     """Open a lake, creating it on first use; or a catalog of a Unity Catalog server.
 
     Args:
-        location: the warehouse: a folder or a URL (file, s3, gs, az, memory); none of a Unity
-            Catalog, whose tables are where it says.
-        catalog: SQLAlchemy's URL of the database that keeps the names; SQLite inside a local
-            warehouse by default. Of a Unity Catalog the address of its API,
-            `uc+https://host/api/2.1/unity-catalog`, with `?catalog=name` where it has several.
-        token: a Unity Catalog's, as its `Authorization: Bearer` header wants it.
+        location: the warehouse: a folder or a URL (file, s3, gs, az, abfss, hdfs, memory); None for
+            a Unity Catalog, which decides its tables' places.
+        catalog: SQLAlchemy's URL of the database that keeps the names; by default SQLite inside a
+            local warehouse. For a Unity Catalog the address of its API,
+            `uc+https://host/api/2.1/unity-catalog`, with `?catalog=name` if it has several.
+        token: of a Unity Catalog, as its `Authorization: Bearer` header takes it.
         spark: the session that does the data work; the active one, or a new local one, by default.
         storage_options: credentials and the like, as obstore names them.
-        isolation: the level of transactions that ask for none: "serializable",
+        isolation: the level of transactions that request none: "serializable",
             "write_serializable" or "snapshot".
-        settings: what can be tuned.
+        settings: limits, retention times and the like.
 
-    Raises InvalidRequest for a location or an option that can't be, and for a warehouse that is
-    another catalog's; CorruptTable where the warehouse's marker can't be read; Unavailable when the
-    store or the catalog can't be reached, OutcomeUnknown when the store doesn't say whether it
-    wrote the marker.
+    Raises InvalidRequest for an unusable location or option, and for a warehouse of another
+    catalog; CorruptTable if the warehouse's marker can't be read; Unavailable if the store or the
+    catalog can't be reached; OutcomeUnknown if the store doesn't say whether it wrote the marker. A
+    lake whose catalog has to be recovered is opened; its statements raise until `Lake.recover`.
     """
     session = open_session(
         location,
@@ -95,7 +95,10 @@ def open_session(
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Session:
-    """Return a lake's default session, opened as by `connect`; Spark starts when first needed."""
+    """Return a lake's default session, opened as by `connect`; Spark starts when first needed.
+
+    Raises as `connect`.
+    """
     if catalog is not None and is_unity(catalog):
         if location is not None:
             raise InvalidRequest(
@@ -132,7 +135,10 @@ def open_session(
 
 
 def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the active Spark session, or a new one with these settings and txlake's own."""
+    """Return the active Spark session, or else a new one with these settings and txlake's own.
+
+    Settings don't change a session that is active already.
+    """
     from pyspark.sql import SparkSession
 
     from txlake.spark.log_levels import silence_task_errors
@@ -177,6 +183,7 @@ class Transaction(Statements):
         return f"<Transaction {self.id}: {self.state}>"
 
     def _repr_html_(self) -> str:
+        """Return HTML with the transaction's state and the tables that it changes."""
         own = self._own
         level = None if own.level is None else own.level.value
         facts = [("state", self.state), ("isolation", level), ("instant", self.sequence)]
@@ -220,17 +227,18 @@ class Transaction(Statements):
         self._own.commit()
 
     def rollback(self) -> None:
-        """Undo the changes, and end the transaction."""
+        """Undo the changes, and end the transaction. Do nothing if it has ended."""
         self._own.rollback()
 
     def savepoint(self, name: str) -> None:
-        """Set a savepoint. Raises InvalidRequest when the transaction has ended."""
+        """Set a savepoint. Raises InvalidRequest when the transaction has ended or failed."""
         self._own.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
-        """Undo the changes made since a savepoint.
+        """Undo the changes made since a savepoint, which stays.
 
-        Raises InvalidRequest when there is no such savepoint, or the transaction has ended.
+        Raises InvalidRequest when there is no such savepoint, or the transaction has ended or
+        failed.
         """
         self._own.rollback_to(name)
 
@@ -254,6 +262,7 @@ class LakeSession(Streams):
         return card_or_error(repr(self), self._html)
 
     def _html(self) -> str:
+        """Return HTML with the session's settings and the lake's tables. Raises TxlakeError."""
         session = self._session
         session.engine.require_open()
         tables = [
@@ -272,6 +281,7 @@ class LakeSession(Streams):
         return card(title, facts, ("database", "table", "version"), tables)
 
     def _warn_beside(self, method: str) -> None:
+        """Warn, once, of a call of `method` inside a `with transaction()` block of this thread."""
         blocks = self._blocks.get(threading.get_ident(), ())
         if self._has_warned or not any(tx.state == "active" for tx in blocks):
             return
@@ -330,7 +340,8 @@ class LakeSession(Streams):
     ) -> Value:
         """Run `work(tx)` in a transaction and commit it; repeat both after a conflict.
 
-        Waits between attempts grow and are jittered. Returns what `work` returned.
+        Waits between attempts grow and are jittered. Returns what `work` returned. `work` has to be
+        repeatable: its effects outside the transaction aren't undone.
 
         Raises the Conflict of the last attempt, or one that every attempt would meet;
         InvalidRequest for fewer than one attempt; what `work` raises, and as `transaction`.
@@ -360,7 +371,10 @@ class LakeSession(Streams):
         raise AssertionError("unreachable")
 
     def session(self) -> LakeSession:
-        """Open another session on the same lake; its current database is `default`."""
+        """Open another session on the same lake; its current database is `default`.
+
+        It has this session's isolation level, and none of its transactions.
+        """
         return self._session_on(self._session.engine)
 
     def _session_on(self, engine: Engine) -> LakeSession:
@@ -451,14 +465,14 @@ class LakeSession(Streams):
         (`lake.changes`) and tables dropped since are left out. `txlake.commits` shows which
         versions belong to which instant.
 
-        Raises InvalidRequest for an instant that doesn't exist, or that the catalog no longer has
-        (`Settings.commits_kept`).
+        Raises InvalidRequest for an instant that doesn't exist, and Unavailable for one whose
+        versions the catalog may no longer have (`Settings.commits_kept`).
         """
         self._warn_beside("changes_of")
         return changes_of(self._session, sequence)
 
     def close(self) -> None:
-        """End the session; its open transaction is rolled back."""
+        """End the session; its open transactions are rolled back."""
         self._session.close()
 
     def __enter__(self) -> Self:

@@ -97,7 +97,7 @@ class Log:
     def history(self, limit: int | None = None) -> list[dict[str, object]]:
         """Return the `commitInfo` of the newest `limit` commits (None: of all), newest first.
 
-        Keys as the columns of DESCRIBE HISTORY; `timestamp` in milliseconds since the epoch.
+        Keys are the columns of DESCRIBE HISTORY; `timestamp` is in milliseconds since the epoch.
         Raises InvalidRequest for a limit below 1, and as `snapshot`.
         """
         return [dict(row) for row in self._log.history(_whole("limit", limit))]
@@ -248,10 +248,12 @@ class LogTransaction:
         """Commit the actions, given as dictionaries as in the log's JSON, all or none.
 
         A `remove` may give just its path. No actions make no version; the first commit of a table
-        must hold a metaData. Raises InvalidRequest for a
-        bad list of actions, UnsupportedFeature for a table or a winner's protocol that txlake
-        doesn't write, a Conflict when a concurrent commit stands in the way, Unavailable when the
-        store does, and OutcomeUnknown when a lost reply could not be resolved.
+        must have a metaData. Commits that don't conflict are rebased over.
+
+        Raises InvalidRequest for invalid actions, and UnsupportedFeature if the table, or a
+        concurrent commit, needs a feature that txlake doesn't write. Raises a Conflict when a
+        concurrent commit conflicts, Unavailable when the store can't be reached, and OutcomeUnknown
+        when a lost reply could not be resolved.
         """
         own = self._transaction
         require_texts(own.base.table, operation, parameters, tags, user_metadata)
@@ -316,13 +318,14 @@ def public_files(table: pa.Table) -> pa.Table:
 
 
 def _decoded(paths: pa.Array) -> pa.Array:
+    """Return the paths with their percent-encoding decoded."""
     if not pc.any(pc.match_substring(paths, "%")).as_py():
         return paths
     return pa.array([decode_path(path) for path in paths.to_pylist()], pa.string())
 
 
 def _whole(name: str, value: int | None) -> int | None:
-    """Return the value if it is None or a whole number. Raises InvalidRequest otherwise."""
+    """Return a whole number, or None, as it is. Raises InvalidRequest for any other value."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
@@ -331,6 +334,10 @@ def _whole(name: str, value: int | None) -> int | None:
 
 
 def _bound(where: str, snapshot: Snapshot) -> Predicate:
+    """Return a condition as a predicate over the table's columns.
+
+    Raises InvalidRequest for what isn't text, isn't a condition, or names an unknown column.
+    """
     if not isinstance(where, str):
         raise InvalidRequest(f"where: expected a condition as text, found {where!r:.80}")
     return bind(parse_predicate(where), snapshot.schema, time_zone=UTC_ZONE)

@@ -60,6 +60,7 @@ def actions_of(
 def _actions_of_line(
     line: object, place: int, snapshot: Snapshot, system: System
 ) -> Iterator[Action]:
+    """Yield the actions of one dictionary. Raises InvalidRequest as `actions_of`."""
     where = f"{snapshot.table}: action {place}"
     if not isinstance(line, Mapping) or not line:
         raise InvalidRequest(
@@ -117,7 +118,7 @@ def require_texts(
 
 
 def require_partitions(before: Snapshot, after: Snapshot) -> None:
-    """Raise InvalidRequest when files remain after the partition columns were changed."""
+    """Raise InvalidRequest when the partition columns were changed and old files remain."""
     if _partition_keys(before) == _partition_keys(after):
         return
     left = next((file for file in before.files.adds() if file.key in after.files), None)
@@ -130,6 +131,7 @@ def require_partitions(before: Snapshot, after: Snapshot) -> None:
 
 
 def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
+    """Return the physical names of the partition columns."""
     schema = schema_by_metadata(snapshot.metadata)
     return frozenset(
         item.physical_name for item in schema if item.name in snapshot.partition_columns
@@ -145,7 +147,7 @@ def _require_json(value: object, where: str) -> None:
 
 
 def _check(action: Action, where: str) -> None:
-    """Raise InvalidRequest for an action that only the system may write, or a bad path."""
+    """Raise InvalidRequest for an action that readers can't use or only the system may write."""
     if isinstance(action, Add):
         _check_add(action, where)
     if isinstance(action, DomainMetadata) and action.domain.startswith("delta."):
@@ -160,7 +162,7 @@ def _check(action: Action, where: str) -> None:
 
 
 def _check_add(file: Add, where: str) -> None:
-    """Raise InvalidRequest for an action that no reader could read."""
+    """Raise InvalidRequest for a path with `.` or `..`, or an unknown kind of deletion vector."""
     if has_dot_parts(file.path):
         raise InvalidRequest(
             f"{where}: add: expected a path without '.' and '..', found {file.path!r}"
@@ -174,6 +176,7 @@ def _check_add(file: Add, where: str) -> None:
 
 
 def _filled_add(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    """Return an add's fields, changed in place: the path encoded, missing fields with defaults."""
     path = given.get("path")
     if isinstance(path, str):
         given["path"] = _as_in_log(path)
@@ -184,6 +187,7 @@ def _filled_add(given: JsonObject, snapshot: Snapshot, system: System) -> JsonOb
 
 
 def _filled_change(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    """Return a cdc's fields, changed in place: the path encoded, missing fields with defaults."""
     path = given.get("path")
     if isinstance(path, str):
         given["path"] = _as_in_log(path)
@@ -193,6 +197,10 @@ def _filled_change(given: JsonObject, snapshot: Snapshot, system: System) -> Jso
 
 
 def _filled_remove(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    """Return a remove's fields, changed in place and completed from the live file of its path.
+
+    Fields that are given stay. Without such a file only time and `dataChange` are added.
+    """
     path = given.get("path")
     if not isinstance(path, str):
         return given
@@ -226,6 +234,7 @@ def _filled_remove(given: JsonObject, snapshot: Snapshot, system: System) -> Jso
 
 
 def _filled_metadata(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    """Return a metaData's fields, changed in place: missing ones are the table's or defaults."""
     if given.get("id") is None:
         given["id"] = snapshot.metadata.id if snapshot.has_metadata else system.new_id()
     if given.get("createdTime") is None:
@@ -249,7 +258,7 @@ _VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "car
 
 
 def find_file(snapshot: Snapshot, path: str) -> Add | None:
-    """Return the live file with a path, which is given as in the log or decoded."""
+    """Return the live file with a path, given as in the log or decoded; None without one."""
     for spelled in (path, _as_in_log(path), encode_path(path)):
         found = snapshot.files.by_path(spelled)
         if found is not None:

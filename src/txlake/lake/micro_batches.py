@@ -80,7 +80,11 @@ class TableSink:
     reads_target: bool = False
 
     def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
-        """Write a micro-batch in a transaction of its own, unless it was committed before."""
+        """Write a micro-batch in a transaction of its own, up to 5 times after conflicts.
+
+        A batch that was committed before is only computed. Raises InvalidRequest if the checkpoint
+        is another sink's or batches before this one are missing, and what a write raises.
+        """
         named = named_table(self.table)
         engine = session._session.engine
         handle = engine.find(named, DEFAULT_DATABASE)
@@ -109,6 +113,7 @@ class TableSink:
         )
 
         def write(tx: BatchTransaction) -> None:
+            """Write the batch in the transaction."""
             transaction = tx._own_transaction()
             transaction.user_metadata = self.user_metadata
             tx._session.carry_out(transaction, statement)
@@ -131,7 +136,12 @@ class BatchWork:
     attempts: int = ATTEMPTS
 
     def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
-        """Call the function and commit, unless it was committed before; repeat after a conflict."""
+        """Call the function with a micro-batch and commit; repeat both after a conflict.
+
+        A batch that was committed before is only computed. Raises InvalidRequest if the checkpoint
+        is another sink's or batches before this one are missing, and what the function raises. The
+        session's current database becomes that of the query's start.
+        """
         progress = Progress(session._session.engine, query_id, FOREACH_BATCH)
         progress.claim()
         if progress.is_done(batch_id):
@@ -141,6 +151,7 @@ class BatchWork:
         session._session.database = self.database
 
         def run(tx: BatchTransaction) -> None:
+            """Call the function in the transaction, which records the batch when it commits."""
             transaction = tx._own_transaction()
             transaction.before_commit(partial(_sign, transaction, progress, query_id, batch_id))
             self.work(tx, batch)
@@ -149,7 +160,7 @@ class BatchWork:
 
 
 def _evaluate(batch: DataFrame | pa.Table) -> None:
-    """Compute the rows of a committed micro-batch without writing them.
+    """Compute the rows of a committed micro-batch without writing them; nothing for an Arrow table.
 
     Aggregations, joins and deduplications keep the state of each batch when it is computed; since
     Spark 4.1 a query stops when the state of a finished batch is missing.
@@ -163,7 +174,8 @@ def _sign(
 ) -> None:
     """Stage the query's `txn` action for every table that the micro-batch changes.
 
-    Raises InvalidRequest when a table has the batch already: another process runs the query.
+    The tables are first recorded in the warehouse. Raises InvalidRequest when the batch is
+    committed already, by another process that runs the query.
     """
     changed = transaction.changed()
     progress.intend(batch_id, changed)

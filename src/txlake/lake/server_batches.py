@@ -37,7 +37,8 @@ def commit(
 ) -> None:
     """Commit a micro-batch as the user's process would; see `lake.micro_batches`.
 
-    `connection`: the arguments of `open_session`; `kind` and `given`: what is done with the batch.
+    `connection`: the arguments of `open_session`; `kind`: "TableSink" or "BatchWork"; `given`: the
+    fields of that class.
     """
     lake = _lake(connection, batch)
     done = _KINDS[kind](**given)
@@ -55,6 +56,7 @@ def _engine(lake: Lake, query_id: str, spark: SparkSession) -> Engine:
 
 
 def _lake(connection: Mapping[str, Any], batch: DataFrame) -> Lake:
+    """Return the lake of a connection, opened once per process."""
     key = json.dumps(connection, sort_keys=True)
     if key not in _lakes:
         settings = dict(connection["settings"])

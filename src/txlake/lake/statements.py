@@ -61,7 +61,7 @@ class Statements:
 
     @contextmanager
     def _failing_on_error(self) -> Iterator[None]:
-        """Fail the open transaction when the arguments in the block are refused."""
+        """Fail the open transaction, if there is one, when the block raises."""
         try:
             yield
         except BaseException as error:
@@ -119,6 +119,9 @@ class Statements:
         return result
 
     def _own_or_current(self) -> SessionTransaction | None:
+        """Return the transaction that statements run in: this object's or the session's current
+        one.
+        """
         held = self._own_transaction()
         return self._session.current if held is None else held
 
@@ -133,7 +136,9 @@ class Statements:
     ) -> DataFrame:
         """Return the rows of a table, at its newest or an earlier version or a timestamp.
 
-        Only rows for which `where` is true; files without any are not read.
+        Only rows for which `where` is true; files without any are not read. In a transaction the
+        newest version is the one that the transaction sees. A timestamp without a zone is in the
+        Spark session's.
 
         Raises InvalidRequest when there is no such table, version or column, UnsupportedFeature for
         a table that txlake doesn't read, CorruptTable for a damaged log, and Unavailable when the
@@ -248,6 +253,7 @@ class Statements:
         return DeltaTable(executor, named)
 
     def _missing(self, table: Table) -> InvalidRequest:
+        """Return the error for a table that doesn't exist."""
         session = self._session
         if isinstance(table, TablePath):
             return InvalidRequest(
@@ -266,6 +272,10 @@ def named_table(table: str) -> Table:
 def _travel(
     table: str, version: int | None, timestamp: str | datetime.datetime | None
 ) -> TimeTravel | None:
+    """Return the version or time to read; None if neither is given.
+
+    Raises InvalidRequest for both, and for values of another type.
+    """
     if version is not None and timestamp is not None:
         raise InvalidRequest(f"{table}: give version or timestamp, not both")
     if version is not None:
@@ -278,7 +288,10 @@ def _travel(
 def _end(
     table: str, side: str, version: int | None, timestamp: str | datetime.datetime | None
 ) -> TimeTravel | None:
-    """Return one end of a range of versions; None if neither argument is given."""
+    """Return one end of a range of versions; None if neither argument is given.
+
+    Raises InvalidRequest for both, for a negative version, and for values of another type.
+    """
     if version is not None and timestamp is not None:
         raise InvalidRequest(f"{table}: give {side}_version or {side}_timestamp, not both")
     if version is not None and (type(version) is not int or version < 0):
@@ -308,7 +321,7 @@ class Executor:
         return self._session.spark
 
     def execute(self, statement: Statement) -> DataFrame:
-        """Run a statement."""
+        """Run a statement and return its rows or counts."""
         if self._transaction is None:
             return self._session.execute(statement)
         return self._session.execute_in(self._transaction, statement)

@@ -199,9 +199,10 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
 
 
 def _instant(session: Session, text: str) -> str:
-    """Return a timestamp as TIMESTAMP AS OF takes it, with its time zone.
+    """Return a timestamp, as TIMESTAMP AS OF takes it, as ISO text in UTC.
 
-    Without a zone it is in the Spark session's, which a stream's own processes don't have.
+    Without a zone it is in the Spark session's, which a stream's own processes don't have. Raises
+    InvalidRequest for a text that is no timestamp.
     """
     with session.statement_context(session.current, [], pins=False) as context:
         moment_ms = context.timestamp_ms(TimeTravel(timestamp=text))
@@ -243,8 +244,9 @@ def require_own_checkpoint(
 ) -> None:
     """Raise InvalidRequest if a checkpoint belongs to another sink, or is ahead of the table.
 
-    `table`: the one that is written; None for `foreach_batch`. Checked before the query starts,
-    since a stream that has nothing new to read would end without an error.
+    `table` is the table that is written, or None for `foreach_batch`. Checked before the query
+    starts, since a stream that has nothing new to read would end without an error. A checkpoint of
+    no query passes.
     """
     query_id = find_query_id(spark, checkpoint)
     if query_id is None:
@@ -263,13 +265,17 @@ def require_own_checkpoint(
 def started(
     lake: Streams, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
 ) -> StreamingQuery:
-    """Start the query of one of PySpark's writers, whose micro-batches the lake commits."""
+    """Start the query of one of PySpark's writers, whose micro-batches the lake commits.
+
+    Each batch has a session of its own on the lake. With Spark Connect the server commits them.
+    """
     if is_connect(spark):
         return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
 
     known: list[tuple[str, Engine]] = []  # of this one query, once its first batch came
 
     def here(batch: DataFrame, batch_id: int) -> None:
+        """Commit a micro-batch in this process."""
         if not known:
             query_id = id_of_query(batch.sparkSession, batches.checkpoint)
             known.append((query_id, engine_of_batches(lake._session.engine, batch.sparkSession)))
@@ -323,6 +329,10 @@ def _writer(
     trigger: Mapping[str, object] | None,
     query_name: str | None,
 ) -> DataStreamWriter:
+    """Return a stream's writer without its sink.
+
+    Raises InvalidRequest for a frame that doesn't stream, an empty checkpoint and a bad trigger.
+    """
     if not getattr(df, "isStreaming", False):
         raise InvalidRequest(
             f"expected a streaming DataFrame, as spark.readStream and lake.read_stream give them, "
@@ -363,7 +373,7 @@ def _shown(session: Session, table: Table) -> str:
 
 
 def _place(session: Session, table: Table) -> Place:
-    """Return what a process of Spark needs to open a table of the session."""
+    """Return the location and options by which a process of Spark opens a table of the session."""
     engine = session.engine
     warehouse = engine.warehouse
     return Place(
@@ -376,6 +386,7 @@ def _place(session: Session, table: Table) -> Place:
 
 
 def _require_reachable(url: str) -> None:
+    """Raise InvalidRequest for a table in memory, which a stream's own processes can't read."""
     if url.startswith("memory:"):
         raise InvalidRequest(
             f"{url} is in the memory of this process, which a stream's own processes can't reach; "

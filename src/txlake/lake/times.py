@@ -8,7 +8,7 @@ from txlake.errors import InvalidRequest
 
 
 def timestamp_text(moment: str | datetime.datetime | datetime.date) -> str:
-    """Return a time as the text of a timestamp. Raises InvalidRequest for anything else."""
+    """Return a time in ISO format, and a text as it is. Raises InvalidRequest for anything else."""
     if isinstance(moment, str):
         return moment
     if isinstance(moment, datetime.datetime | datetime.date):
@@ -21,7 +21,7 @@ def timestamp_text(moment: str | datetime.datetime | datetime.date) -> str:
 def instant_ms(moment: str | int | datetime.datetime | datetime.date) -> int:
     """Return a time in milliseconds since the epoch; times without a zone are UTC.
 
-    Raises InvalidRequest for what is none.
+    A number is in milliseconds already. Raises InvalidRequest for anything else.
     """
     if isinstance(moment, int) and not isinstance(moment, bool):
         return moment

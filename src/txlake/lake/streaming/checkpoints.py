@@ -22,7 +22,7 @@ _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 def id_of_query(spark: SparkSession, checkpoint: str) -> str:
     """Return the id of a checkpoint's query, which is the same after each start.
 
-    Raises InvalidRequest when the checkpoint has none.
+    Raises InvalidRequest for an invalid file, and Spark's AnalysisException if there is none.
     """
     lines = spark.read.text(_in_checkpoint(checkpoint, "metadata"), wholetext=True).collect()
     try:
@@ -35,7 +35,10 @@ def id_of_query(spark: SparkSession, checkpoint: str) -> str:
 
 
 def find_query_id(spark: SparkSession, checkpoint: str) -> str | None:
-    """Return the id of a checkpoint's query; None if no query has begun."""
+    """Return the id of a checkpoint's query; None if no query has begun.
+
+    Raises InvalidRequest for an invalid file.
+    """
     try:
         return id_of_query(spark, checkpoint)
     except AnalysisException as error:

@@ -57,7 +57,10 @@ def new_files(
 
 
 def _only_deletes(added: Sequence[Add], removed: Sequence[Remove]) -> bool:
-    """Whether each added file existed before, and has more of its rows marked as deleted."""
+    """Return whether a commit only deleted rows.
+
+    That is so if each added file existed before, and has more of its rows marked as deleted.
+    """
     before = {file.path: _deleted_rows(file) for file in removed}
     return all(_deleted_rows(file) > before.get(file.path, _deleted_rows(file)) for file in added)
 
@@ -69,6 +72,7 @@ def _deleted_rows(file: Add | Remove) -> int:
 def _changes_rows(
     table: str, version: int, actions: Sequence[Action], *, only_deletes: bool
 ) -> InvalidRequest:
+    """Return the error for a commit that deletes or changes rows, with the ways to go on."""
     info = next((action for action in actions if isinstance(action, CommitInfo)), None)
     operation = (None if info is None else info.text("operation")) or "an unknown operation"
     kind = "DELTA_SOURCE_IGNORE_DELETE" if only_deletes else "DELTA_SOURCE_TABLE_IGNORE_CHANGES"

@@ -56,7 +56,8 @@ def commit_staged(
 ) -> None:
     """Commit the staged files, unless the application's version was committed before.
 
-    Retries after conflicts, up to 5 attempts in all.
+    Retries after conflicts, up to 5 attempts in all. Files that certainly aren't committed are
+    deleted.
 
     Raises InvalidRequest when the table's definition changed since the rows were written or a file
     is missing, and as `Transaction.commit`.
@@ -77,7 +78,7 @@ def commit_staged(
 
 
 def discard(session: Session, table: Table, reports: Reports) -> None:
-    """Remove staged files as far as possible; VACUUM removes the rest."""
+    """Delete staged files; log a failure, after which VACUUM removes the rest."""
     files = _staged_paths(reports)
     try:
         handle = session.engine.find(table, DEFAULT_DATABASE)
@@ -111,7 +112,10 @@ def _require_files(table: str, store: Store, reports: Reports) -> None:
 
 
 def _try_commit(session: Session, table: Table, staged: StagedFiles, commit: CommitDetails) -> bool:
-    """Commit the staged files. Returns False if they were committed before."""
+    """Commit the staged files in a new transaction. Returns False if they were committed before.
+
+    Raises as `commit_staged`.
+    """
     with session.alone([(table, LockMode.IX)]) as context:
         handle = context.tables.require(table)
         changes = []

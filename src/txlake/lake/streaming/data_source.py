@@ -42,6 +42,7 @@ def _data_source_class(module: Callable[[str], Any]) -> type[DataSource]:
             return columns
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            """Return the reader of the stream."""
             reader = module("lake.streaming.reader")
             streamed: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
             return streamed

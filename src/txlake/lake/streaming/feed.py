@@ -54,7 +54,7 @@ def file_groups(commit: Commit) -> list[tuple[FileAction, ...]]:
 
 
 def removes_rows_of_older_schema(commit: Commit) -> bool:
-    """Whether the rows that the version deleted may have other columns than the version."""
+    """Return whether the rows that a commit deleted may have other columns than its version."""
     return any(isinstance(action, Metadata) for action in commit.actions) and any(
         isinstance(file, Remove) for file in files_of_changes(commit)
     )
@@ -63,7 +63,8 @@ def removes_rows_of_older_schema(commit: Commit) -> bool:
 def feed_changes(log: TableLog, batch_groups: Iterable[FileGroup]) -> list[FeedFile]:
     """Return the changes in the files of the groups, in order.
 
-    Raises CorruptTable where a deletion vector is gone.
+    The files of an initial snapshot count as inserts. Raises CorruptTable if the file of a deletion
+    vector is gone.
     """
     groups = list(batch_groups)
     times = log.times_of(sorted({group.after.version for group in groups}))

@@ -19,7 +19,10 @@ def stream_mark(table: str, url: str) -> str:
 
 
 def may_read(plan: str, url: str) -> bool:
-    """Whether a plan has a stream of the table at the URL, or an unmarked stream of any table."""
+    """Return whether a plan may read a stream of the table at a URL.
+
+    It has that table's mark, or a stream without any mark.
+    """
     if f"{_MARK}{_digest(url)}" in plan:
         return True
     return len(_RELATION.findall(plan)) > plan.count(_MARK)

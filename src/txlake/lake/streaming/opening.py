@@ -61,7 +61,10 @@ def create_session(place: Place) -> Session:
 
 @contextmanager
 def open_session(place: Place) -> Iterator[Session]:
-    """Yield a session as `create_session`, and close it and its engine afterwards."""
+    """Yield a session as `create_session`, and close it and its engine afterwards.
+
+    Raises as `create_session`.
+    """
     session = create_session(place)
     try:
         yield session
@@ -71,7 +74,11 @@ def open_session(place: Place) -> Iterator[Session]:
 
 
 def find_table(session: Session, place: Place) -> Handle:
-    """Return the table's handle. Raises InvalidRequest when there is no table."""
+    """Return the table's handle.
+
+    Raises InvalidRequest when there is no table and for a name without a lake, and as
+    `refuse_lost`.
+    """
     engine = session.engine
     refuse_lost(engine)
     table = table_of(place.table)
@@ -95,6 +102,7 @@ def require_lake(place: Place, table: Table) -> None:
 
 
 def _no_spark() -> NoReturn:
+    """Raise UnsupportedFeature: a data source's process has no Spark session."""
     raise UnsupportedFeature(
         "this needs a Spark session, which a data source's process doesn't have: use the lake's "
         "own methods (lake.write_stream, lake.write), or txlake.enable"

@@ -123,7 +123,10 @@ class SinkOptions:
 
 
 class _KnownOptions:
-    """Options by case-insensitive name. Raises InvalidRequest for a name that isn't known."""
+    """Options by case-insensitive name. Raises InvalidRequest for an unknown name.
+
+    Storage options are left out.
+    """
 
     def __init__(self, options: Mapping[str, object], known: tuple[str, ...]) -> None:
         self._known = {name.lower(): name for name in known}
@@ -144,7 +147,8 @@ class _KnownOptions:
 def place_of(options: Mapping[str, str]) -> Place:
     """Return the location of the table of a Spark reader or writer.
 
-    Raises InvalidRequest without a table, and for two different catalogs.
+    All but the path comes from the one connection option, if that is given. Raises InvalidRequest
+    without a path, and for two different catalogs.
     """
     folded = {name.lower(): value for name, value in options.items()}
     table = folded.get("path")
@@ -169,7 +173,10 @@ def place_of(options: Mapping[str, str]) -> Place:
 
 
 def _catalog(folded: Mapping[str, str]) -> str | None:
-    """Return the catalog's URL. Messages don't show it, as it may contain a password."""
+    """Return the catalog's URL; None without one. Raises InvalidRequest for two different ones.
+
+    The message doesn't show them, as they may contain a password.
+    """
     urls = {folded[name.lower()] for name in (CATALOG_URL, CATALOG) if name.lower() in folded}
     if len(urls) > 1:
         raise InvalidRequest(
@@ -216,14 +223,17 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
 
 
 def require_source_options(options: Mapping[str, object]) -> None:
-    """Validate as `source_options` if there is an option that only a stream's reader has."""
+    """Check as `source_options` if there is an option that only a stream's reader has."""
     stream_only = {name.lower() for name in (*_SOURCE, *_UNSUPPORTED)} - _BATCH_OPTIONS
     if any(name.lower() in stream_only for name in options):
         source_options(options)
 
 
 def reads_changes(options: Mapping[str, object]) -> bool:
-    """Whether the options may be those of a change stream; one with an end version is a batch."""
+    """Return whether the options may be those of a change stream; one with an end is a batch.
+
+    Raises InvalidRequest for a value that is neither true nor false.
+    """
     given = {name.lower(): value for name, value in options.items()}
     if any(name.lower() in given for name in _TRAVEL):
         return False
@@ -252,7 +262,10 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
 
 
 def place_options(place: Place) -> dict[str, str]:
-    """Return the options with which a Spark process opens the same table; plans hide secrets."""
+    """Return the options by which a Spark process opens the same table.
+
+    All but the path is in one option, whose value Spark redacts.
+    """
     options = {STORAGE + name: value for name, value in place.storage_options.items()}
     if place.lake is not None:
         options[LAKE] = place.lake
@@ -282,7 +295,10 @@ def camel_options(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def _refuse(options: Mapping[str, object]) -> None:
-    """Raise for options that only reads have, or that txlake's source doesn't support."""
+    """Raise for options that only batch reads have, or that txlake's source lacks.
+
+    InvalidRequest for the former, UnsupportedFeature for the latter.
+    """
     folded = {name.lower(): name for name in options}
     for name in _UNSUPPORTED:
         if name.lower() in folded:
@@ -297,11 +313,13 @@ def _refuse(options: Mapping[str, object]) -> None:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> InvalidRequest:
+    """Return the error for an unknown option, with similar names or all known ones."""
     hint = did_you_mean(nearest(name, known)) or f"there are {', '.join(sorted(known))}"
     return InvalidRequest(f"option {name!r} is none of a stream's: {hint}")
 
 
 def _text(name: str, value: object) -> str:
+    """Return an option's text. Raises InvalidRequest for an empty one."""
     text = str(value)
     if not text.strip():
         raise InvalidRequest(f"{name}: expected a text, found an empty one")
@@ -309,6 +327,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _boolean(name: str, value: object) -> bool:
+    """Return an option that is true or false in any letter case, else raise InvalidRequest."""
     text = str(value).strip().lower()
     if text not in {"true", "false"}:
         raise _illegal(name, value, "expected true or false")
@@ -316,6 +335,7 @@ def _boolean(name: str, value: object) -> bool:
 
 
 def _positive(name: str, value: object) -> int:
+    """Return an option's whole number. Raises InvalidRequest for any other value, 0 included."""
     text = str(value).strip()
     if not text.isdecimal() or not int(text):
         raise _illegal(name, value, "expected a whole number above zero")
@@ -323,6 +343,7 @@ def _positive(name: str, value: object) -> int:
 
 
 def _bytes(name: str, value: object) -> int:
+    """Return an option's size in bytes: `10m` is 10 MiB. Raises InvalidRequest for other texts."""
     match = _BYTES.fullmatch(str(value).strip())
     size = 0 if match is None else int(match[1]) * _UNITS[match[2].lower()]
     if not size:
@@ -331,6 +352,7 @@ def _bytes(name: str, value: object) -> int:
 
 
 def _version(name: str, value: object) -> int | str:
+    """Return an option's version, or LATEST. Raises InvalidRequest for any other value."""
     text = str(value).strip().lower()
     if text == LATEST:
         return LATEST
@@ -340,6 +362,7 @@ def _version(name: str, value: object) -> int | str:
 
 
 def _pattern(name: str, value: object) -> re.Pattern[str]:
+    """Return an option's regular expression. Raises InvalidRequest for an invalid one."""
     try:
         return re.compile(_text(name, value))
     except re.error as error:

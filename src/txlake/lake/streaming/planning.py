@@ -121,6 +121,7 @@ def task_file(snapshot: Snapshot, add: Add, reach: Reach) -> StreamedFile:
 
 
 def _stored_vector(vector: DeletionVector, reach: Reach) -> StoredVector:
+    """Return where tasks find the positions that a deletion vector has; inline ones are copied."""
     if vector.storage_type == "i":
         return StoredVector(data=pack_positions(as_array(decode_inline(vector)).astype("int64")))
     path = reach.vector(vector)
@@ -152,7 +153,10 @@ class FeedPlan:
     def parts(
         self, told: Sequence[FeedFile], reach: Reach
     ) -> list[tuple[StreamTask, list[StreamedFile]]]:
-        """Return the changes of each of Spark's tasks, in order. Raises as `task_file`."""
+        """Return the task and the files of each part of the changes, in order.
+
+        Raises as `task_file`.
+        """
         snapshots = {True: as_recorded(self.own), False: as_derived(self.own)}
         tasks = {
             is_recorded: stream_task(snapshot, self.options, self.spark_columns)
@@ -167,6 +171,7 @@ class FeedPlan:
 
 
 def _with_change(snapshot: Snapshot, told: FeedFile, reach: Reach) -> StreamedFile:
+    """Return the description of a file's changes: the file, with only the changed rows."""
     file = task_file(snapshot, with_feed_columns(told), reach)
     if told.only is None:
         return file
@@ -175,7 +180,10 @@ def _with_change(snapshot: Snapshot, told: FeedFile, reach: Reach) -> StreamedFi
 
 
 def task_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> list[list[File]]:
-    """Divide the files among Spark's tasks, in order, about the same size for each."""
+    """Divide the files among Spark's tasks, in order, up to 32 MiB for each.
+
+    A larger file is a partition alone. `size_of` returns bytes.
+    """
     parts: list[list[File]] = []
     size = 0
     for file in files:
@@ -188,7 +196,7 @@ def task_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> li
 
 
 def require_table_schema(schema: T.StructType, own: T.StructType, table: str) -> None:
-    """Raise InvalidRequest unless Spark expects the columns that the table has now."""
+    """Raise InvalidRequest unless Spark expects exactly the columns that the table has now."""
     if _schema_text(schema) != _schema_text(own):
         raise InvalidRequest(
             f"{table}: the stream was made with the columns {_schema_text(schema)}, and the "

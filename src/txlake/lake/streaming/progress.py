@@ -69,15 +69,18 @@ class Progress:
         self._sink = sink
 
     def claim(self, table: Handle | None = None) -> None:
-        """Record this sink as the query's, if there is no record. Raises as `require_own`."""
+        """Record this sink as the query's, if there is no record.
+
+        Raises as `require_own`.
+        """
         if self.require_own(table) is None:
             self._store.put(self._path, ProgressRecord(sink=self._sink).encode())
 
     def require_own(self, table: Handle | None = None) -> ProgressRecord | None:
-        """Return the query's record, if there is one.
+        """Return the query's record; None without one.
 
         Raises InvalidRequest when it names another sink, unless the table has rows of the query: it
-        may have been renamed.
+        may have been renamed. Raises CorruptTable for an invalid record.
         """
         record = self._read()
         if (
@@ -93,7 +96,7 @@ class Progress:
         return record
 
     def is_done(self, batch_id: int) -> bool:
-        """Whether the micro-batch is committed."""
+        """Return whether a table of the record has this micro-batch, or a later one."""
         record = self._read()
         if record is None:
             return False
@@ -105,7 +108,7 @@ class Progress:
         )
 
     def require_unbroken(self, batch_id: int) -> None:
-        """Raise InvalidRequest unless all micro-batches before this one are recorded."""
+        """Raise InvalidRequest if the micro-batch before this one isn't recorded."""
         record = self._read()
         last = -1 if record is None else record.batch
         if last < batch_id - 1:
@@ -128,12 +131,14 @@ class Progress:
             raise self._already_committed(batch_id)
 
     def _already_committed(self, batch_id: int) -> InvalidRequest:
+        """Return the error for a micro-batch that another process has committed."""
         return InvalidRequest(
             f"{self._sink}: micro-batch {batch_id} of query {self._query_id} is committed already, "
             "by another process that runs the same query; stop one of the two"
         )
 
     def _read(self) -> ProgressRecord | None:
+        """Return the query's record; None without one. Raises CorruptTable for an invalid one."""
         try:
             data = self._store.get(self._path)
         except FileNotFoundError:
@@ -142,7 +147,7 @@ class Progress:
 
 
 def last_batch(table: Handle, query_id: str) -> int:
-    """Return the last micro-batch that the table has of a query; -1 for none.
+    """Return the number of the last micro-batch of a query that the table has; -1 for none.
 
     Where `delta.setTransactionRetentionDuration` expires the numbers of queries, the log's commits
     are searched too. Otherwise a query that paused for longer would write its last micro-batch
@@ -175,6 +180,7 @@ def require_unbroken(sink: str, table: Handle | None, query_id: str, batch_id: i
 
 
 def _gap(sink: str, owner: str, last: int, query_id: str, batch_id: int) -> InvalidRequest:
+    """Return the error for the missing micro-batches between `last` and `batch_id`."""
     has = "no micro-batch" if last < 0 else f"the micro-batches up to {last}"
     return InvalidRequest(
         f"{sink}: {owner} has {has} of query {query_id}, whose checkpoint goes on with "

@@ -55,7 +55,7 @@ class _OpenTable:
         self._reach: Reach = self.session.engine.reach(handle)
 
     def parts(self, start: Offset, end: Offset) -> list[tuple[StreamTask, list[StreamedFile]]]:
-        """Return the read of each task, from `start` until before `end`."""
+        """Return the task and files of each of Spark's partitions, from `start` to before `end`."""
         from txlake.lake.streaming.planning import FeedPlan, stream_task, task_file, task_partitions
 
         own = self.source.own
@@ -68,6 +68,7 @@ class _OpenTable:
 
 
 def _columns(snapshot: Snapshot, options: SourceOptions) -> StructType:
+    """Return the columns of the stream: the table's, or those of its change feed."""
     from txlake.lake.streaming.planning import feed_schema, stream_schema
 
     return (feed_schema if options.read_change_feed else stream_schema)(snapshot)
@@ -87,6 +88,10 @@ class Reader(DataSourceStreamReader):
 
     @property
     def _table(self) -> _OpenTable:
+        """The table, opened on first use.
+
+        Raises InvalidRequest if there is no table or its columns aren't those that Spark expects.
+        """
         if self._opened is None:
             self._opened = _OpenTable(self._options, self._schema)
         return self._opened
@@ -98,18 +103,21 @@ class Reader(DataSourceStreamReader):
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> Sequence[InputPartition]:
+        """Return a partition for each task, from `start` until before `end`."""
         from txlake.lake.streaming.offsets import Offset
 
         parts = self._table.parts(Offset.from_json(start), Offset.from_json(end))
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition, in a task."""
         task: StreamTask
         files: list[StreamedFile]
         task, files = partition.value
         return task.rows(files)
 
     def stop(self) -> None:
+        """Close the session that the table was opened with."""
         if self._opened is not None:
             self._opened.session.close()
             self._opened.session.engine.close()
@@ -133,6 +141,7 @@ if HAS_ADMISSION:
             return ReadMaxFiles(2**31 - 1 if limit is None else min(limit, 2**31 - 1))
 
         def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # noqa: N802
+            """Return the end of the micro-batch that begins at `start`, within the limits."""
             from txlake.lake.streaming.offsets import Offset
 
             offset = Offset.from_json(start)
@@ -156,7 +165,8 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> Reader:
 def stream_columns(options: Mapping[str, str]) -> StructType:
     """Return the columns of a stream of the table that the options name.
 
-    Raises InvalidRequest for invalid options, and where there is no table.
+    The table is opened and closed. Raises InvalidRequest for invalid options, and if there is no
+    table.
     """
     from txlake.lake.streaming.opening import create_session, find_table
 

@@ -18,7 +18,7 @@ def check_schema(
 
     `found` may lack columns and have narrower types. But if the version `is_later` than that of
     `own`, a missing column was dropped, and the stream would return nulls for it. `newest` is the
-    table's schema now: if it can read the rows, the error only asks to restart the query.
+    table's present schema: if it can read the rows, the error only asks to restart the query.
     """
     why = _mismatch(found, own, "") or (_dropped_column(own, found, "") if is_later else None)
     if why is None:

@@ -33,8 +33,8 @@ _ADVICE = ErrorAdvice(
 def plan_stream_staging(place: Place, options: SinkOptions, schema: StructType) -> StagingPlan:
     """Plan how tasks write a stream's rows.
 
-    Creates the table if there is none, and adds columns to it if the options allow that. Raises as
-    `plan_staging`.
+    Creates the table if there is none, and adds columns to it if the options allow that. Raises
+    InvalidRequest if the checkpoint is another sink's or has no query, and as `plan_staging`.
     """
     incoming = delta_schema(schema)
     with open_session(place) as session:
@@ -54,9 +54,10 @@ def commit_batch(
     *,
     overwrite: bool,
 ) -> None:
-    """Commit a micro-batch's staged files, unless it was committed; raises as `commit_staged`.
+    """Commit a micro-batch's staged files, unless it was committed.
 
-    If the checkpoint can't be read, or is another sink's, the files stay for VACUUM.
+    Raises InvalidRequest if the checkpoint can't be read, is another sink's, or is ahead of the
+    table; then the files stay for VACUUM. Raises as `commit_staged` too, which deletes them.
     """
     table = table_of(place.table)
     with open_session(place) as session:
@@ -82,7 +83,7 @@ def commit_batch(
 
 
 def checkpoint_query_id(place: Place, checkpoint: str) -> str:
-    """Return the id of a checkpoint's query. Raises InvalidRequest where there is none."""
+    """Return the id of a checkpoint's query. Raises InvalidRequest if there is none."""
     try:
         data = open_store(checkpoint, place.storage_options).get("metadata")
         return str(json.loads(data)["id"])
@@ -94,7 +95,10 @@ def checkpoint_query_id(place: Place, checkpoint: str) -> str:
 
 
 def _prepare_table(session: Session, place: Place, options: SinkOptions, incoming: Struct) -> None:
-    """Create the table if there is none, or add the rows' columns if the options allow that."""
+    """Create the table if there is none, or add the rows' columns if the options allow that.
+
+    Raises InvalidRequest for a name without a lake, and as a write of no rows.
+    """
     table = table_of(place.table)
     require_lake(place, table)
     handle = session.engine.find(table, DEFAULT_DATABASE)

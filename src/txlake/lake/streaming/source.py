@@ -63,7 +63,8 @@ class Source:
     def beginning(self) -> Offset:
         """Return the offset at which a new stream begins, always the same; its commit may be gone.
 
-        PySpark 4.0 and 4.1 also ask for it when a stream has long passed that commit.
+        PySpark 4.0 and 4.1 also ask for it when a stream has long passed that commit. Raises
+        InvalidRequest for a version more than one after the newest, and for a time after it.
         """
         if self._beginning is None:
             newest = self._newest()
@@ -77,7 +78,11 @@ class Source:
         return self._beginning
 
     def initial(self) -> Offset:
-        """Return the offset at which a new stream begins. Raises where its commit is gone."""
+        """Return the offset at which a new stream begins.
+
+        Raises InvalidRequest if the commit of `startingVersion` is gone, unless `failOnDataLoss` is
+        false, and as `beginning`.
+        """
         self._reported_start = self.beginning()
         version = self._options.starting_version
         if isinstance(version, int):
@@ -147,7 +152,7 @@ class Source:
                 yield replace(group, files=files)
 
     def _not_excluded(self, files: Sequence[FileAction]) -> tuple[FileAction, ...]:
-        """Return the files that `excludeRegex` doesn't match."""
+        """Return the files whose paths `excludeRegex` doesn't match; all files without it."""
         exclude = self._options.exclude
         return tuple(file for file in files if exclude is None or not exclude.search(file.path))
 
@@ -162,7 +167,10 @@ class Source:
     # The beginning
 
     def _first_version(self, newest: Snapshot) -> int | None:
-        """Return the first version to read; None to read the whole table first."""
+        """Return the first version to read; None to read the whole table first.
+
+        Raises InvalidRequest as `beginning`.
+        """
         version, timestamp = self._options.starting_version, self._options.starting_timestamp
         if version == LATEST:
             return newest.version + 1
@@ -178,6 +186,10 @@ class Source:
         return None if timestamp is None else self._version_from(instant_ms(timestamp))
 
     def _require_commit(self, version: int) -> None:
+        """Raise InvalidRequest if the commit at which the stream starts was cleaned up.
+
+        A version that isn't committed yet passes, and any with `failOnDataLoss` false.
+        """
         newest = self._newest()
         if version <= newest.version and self._log.commit(version) is None:
             if not self._options.fail_on_data_loss:
@@ -191,7 +203,10 @@ class Source:
             )
 
     def _version_from(self, time_ms: int) -> int:
-        """Return the first version committed at that time or later and still in the log."""
+        """Return the first version committed at that time or later and still in the log.
+
+        Raises InvalidRequest for a time after the newest version.
+        """
         newest = self._log.latest().version
         version = self._log.version_from(time_ms, of_kept=True)
         if version > newest:
@@ -206,7 +221,10 @@ class Source:
     # The files
 
     def _groups(self, start: Offset, last: int) -> Iterator[FileGroup]:
-        """Yield the file groups from `start` on, up to those of the version `last`."""
+        """Yield the file groups from `start` on, up to and including the version `last`.
+
+        Each version ends with an empty group, whose offset is the next version's.
+        """
         self._require_same(start)
         self._check_start(start, last)
         position = start
@@ -265,6 +283,7 @@ class Source:
     # The table
 
     def _require_same(self, offset: Offset) -> None:
+        """Raise InvalidRequest unless an offset is of this table and of this kind of stream."""
         table_id = self._log.latest().metadata.id
         if offset.table_id != table_id:
             raise InvalidRequest(
@@ -303,6 +322,11 @@ class Source:
             self._check_version(start.version)
 
     def _check_version(self, version: int) -> None:
+        """Check the schema that the table had at a version, once; raises as `_check_metadata`.
+
+        With `failOnDataLoss` false a version that can't be read is skipped, and a later one is
+        checked.
+        """
         try:
             snapshot = self._snapshot_with_metadata(version)
         except (InvalidRequest, CorruptTable):
@@ -341,6 +365,11 @@ class Source:
             self._check_schema(before.version, before)
 
     def _check_metadata(self, version: int, metadata: Metadata, snapshot: Snapshot | None) -> None:
+        """Raise InvalidRequest if a version's metadata ends the stream.
+
+        It replaced the table, turned the change feed off that the stream reads, or has a schema
+        that the stream can't read. `snapshot` is the table at the version; None reads it if needed.
+        """
         own = self.own
         if metadata.id != own.metadata.id:
             raise InvalidRequest(
@@ -358,6 +387,10 @@ class Source:
             self._check_schema(version, snapshot)
 
     def _check_schema(self, version: int, snapshot: Snapshot) -> None:
+        """Raise InvalidRequest as `check_schema` and `check_partitions` for the table at a version.
+
+        `snapshot` is the table at that version.
+        """
         name, own = self._log.name, self.own
         newest = self._log.latest().schema
         is_later = version > own.version
@@ -393,6 +426,7 @@ class _Batch:
 
 
 def _fits(used: int, more: int, limit: int | None) -> bool:
+    """Return whether more fits under a limit that isn't reached yet."""
     return limit is None or (used < limit and used + more <= limit)
 
 

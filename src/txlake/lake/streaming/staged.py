@@ -60,7 +60,8 @@ def all_staged(messages: Sequence[WriterCommitMessage | None]) -> bool:
 def merge_messages(messages: Sequence[WriterCommitMessage | None], fingerprint: str) -> StagedFiles:
     """Return the files of all tasks; `fingerprint` is used if there were no tasks.
 
-    Raises InvalidRequest when a task didn't report its files: its rows would be lost.
+    Raises InvalidRequest when a task didn't report its files, or tasks wrote for different
+    definitions of the table: rows would be lost.
     """
     staged = [message for message in messages if isinstance(message, StagedFiles)]
     if len(staged) < len(messages):

@@ -87,7 +87,11 @@ def fingerprint(snapshot: Snapshot) -> str:
 
 
 def _columns(incoming: Struct, snapshot: Snapshot, advice: ErrorAdvice) -> tuple[StagedColumn, ...]:
-    """Map the table's columns to the rows'. Raises InvalidRequest for rows that don't fit."""
+    """Return, for each column of the table, the rows' column that it is written from.
+
+    Names match in any letter case; a column that the rows lack has none. Raises InvalidRequest for
+    rows that don't fit.
+    """
     unknown = [item.name for item in incoming if snapshot.schema.find(item.name) is None]
     if unknown:
         raise InvalidRequest(
@@ -121,6 +125,7 @@ def _columns(incoming: Struct, snapshot: Snapshot, advice: ErrorAdvice) -> tuple
 
 
 def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest unless the column's type is the table's, or can be widened to it."""
     if same_type(source.type, target.type):
         return
     is_widening = (

@@ -35,6 +35,10 @@ class Writer(_Base):  # type: ignore[misc]
         return self._plan.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit the files that the tasks wrote, once for a micro-batch.
+
+        Raises as `commit_batch`.
+        """
         from txlake.lake.streaming.sink import commit_batch
 
         # Spark creates a new writer to commit, so the fingerprint comes from the tasks' messages.

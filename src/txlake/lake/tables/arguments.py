@@ -15,7 +15,7 @@ _TYPE_NAMES = {str: "a string", bool: "a boolean", int: "an int", dict: "a dict"
 
 
 def require_type(value: object, kind: type[_T], name: str) -> _T:
-    """Return the value. Raises a ValueError if it has another type."""
+    """Return the value. Raises ArgumentValueRefused, a ValueError, if it has another type."""
     if isinstance(value, kind):
         return value
     raise ArgumentValueRefused(f"{name} needs to be {_TYPE_NAMES[kind]} but got '{type(value)}'.")
@@ -24,7 +24,8 @@ def require_type(value: object, kind: type[_T], name: str) -> _T:
 def require_strings(columns: tuple[object, ...], what: str) -> tuple[str, ...]:
     """Return names that are given one by one, or as one list or tuple.
 
-    Raises a TypeError that names `what`, a singular noun without its article.
+    Raises ArgumentTypeRefused, a TypeError, for a name that isn't text. `what` names it in the
+    message: a singular noun without its article.
     """
     names: Iterable[object] = columns
     if len(columns) == 1 and isinstance(columns[0], list | tuple):
@@ -33,7 +34,10 @@ def require_strings(columns: tuple[object, ...], what: str) -> tuple[str, ...]:
 
 
 def require_string(value: object, what: str) -> str:
-    """Return the text. Raises a TypeError that names `what`."""
+    """Return the text. Raises ArgumentTypeRefused, a TypeError, for any other type.
+
+    `what` names the argument in the message.
+    """
     if isinstance(value, str):
         return value
     raise type_error(f"{what} must be str.", value)

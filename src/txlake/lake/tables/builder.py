@@ -237,6 +237,11 @@ class DeltaTableBuilder:
         return self._open_table(self._executor, table, None)
 
     def _table(self) -> Table:
+        """Return the name or path of the new table; a name counts before a location.
+
+        Raises an AnalysisException without either, and for a path beside another location; a
+        ParseException for a text that is no name.
+        """
         if self._identifier is None:
             if self._location is None:
                 raise refusal(
@@ -261,6 +266,7 @@ class DeltaTableBuilder:
         return table
 
     def _write(self, table: Table, mode: CreateMode) -> None:
+        """Create or replace the table, unless the call only gives a name to an existing one."""
         location = self._location if isinstance(table, TableName) else None
         if mode == "create" and isinstance(table, TablePath) and self._is_only_naming(table):
             return
@@ -289,6 +295,7 @@ class DeltaTableBuilder:
 
 
 def _is_long(data_type: str | DataType) -> bool:
+    """Return whether a type is bigint. Raises a ParseException for a text that is no type."""
     if isinstance(data_type, DataType):
         return isinstance(data_type, LongType)
     try:
@@ -300,6 +307,10 @@ def _is_long(data_type: str | DataType) -> bool:
 def _identity(
     generator: IdentityGenerator, always: bool, name: str, data_type: object, is_long: bool
 ) -> Identity:
+    """Return an identity's definition. Raises a ValueError for step 0.
+
+    Raises an UnsupportedOperationException if the column isn't bigint.
+    """
     if generator.step == 0:
         raise ArgumentValueRefused(
             f"column {name}: an identity needs a step that is not 0, found {generator}"
@@ -313,6 +324,7 @@ def _identity(
 
 
 def _column_spec(field: StructField) -> ColumnSpec:
+    """Return the definition of a schema's field, with what its metadata says."""
     metadata: Mapping[str, object] = field.metadata
 
     def text(key: str) -> str | None:
@@ -331,6 +343,7 @@ def _column_spec(field: StructField) -> ColumnSpec:
 
 
 def _declared_identity(metadata: Mapping[str, object]) -> Identity | None:
+    """Return the identity in a field's metadata; None without a start and a step."""
     start, step = metadata.get(f"{_IDENTITY}.start"), metadata.get(f"{_IDENTITY}.step")
     if not isinstance(start, int) or not isinstance(step, int):
         return None

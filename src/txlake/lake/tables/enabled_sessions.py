@@ -67,7 +67,10 @@ _batch = _Batch()
 
 
 def enable_session(spark: SparkSession, session: Session) -> None:
-    """Give the Spark session to a lake's session; running streams keep their lake."""
+    """Give the Spark session to a lake's session; running streams keep their lake.
+
+    A session that it was given to before is replaced.
+    """
     with _lock:
         _forget_stopped()
         previous = [entry for entry in _enabled if is_same(entry.spark, spark)]
@@ -81,7 +84,10 @@ def enable_session(spark: SparkSession, session: Session) -> None:
 
 
 def disable_session(spark: SparkSession) -> bool:
-    """Give the Spark session to no lake. Returns False if it was given to none."""
+    """Take the Spark session and its clones from all lakes.
+
+    Returns False if it was given to none.
+    """
     with _lock:
         was_enabled = any(is_same(entry.spark, spark) for entry in _enabled)
         _forget_stopped()
@@ -107,7 +113,10 @@ def _forget_stopped() -> None:
 
 
 def enabled_session(spark: SparkSession) -> EnabledSession | None:
-    """Return the binding of a Spark session, or of the session that it is a clone of."""
+    """Return the binding of a Spark session, or of the session that it is a clone of, else None.
+
+    A clone gets a lake session of its own on first use, and so does a micro-batch.
+    """
     with _lock:
         enabled, former = tuple(_enabled), tuple(_former)
     if not enabled:
@@ -166,7 +175,10 @@ def _session_settings(session: Session) -> tuple[object, ...]:
 
 @contextmanager
 def stream_start(spark: SparkSession, database: str) -> Iterator[None]:
-    """Let streams that start within the context begin in the current database."""
+    """Let streams that start in the block begin in this database.
+
+    With Spark Connect, which has no clones, do nothing.
+    """
     if is_connect(spark):
         yield
         return
@@ -189,6 +201,7 @@ def end_transactions_per_batch(
 
     @wraps(function)
     def run_batch(batch: DataFrame, batch_id: int) -> None:
+        """Run the function, and end the transactions that it leaves open."""
         _batch.sessions = {}
         try:
             function(batch, batch_id)

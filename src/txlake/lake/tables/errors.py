@@ -66,6 +66,7 @@ def raises_delta_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(call)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call the method, and translate the TxlakeErrors that it raises."""
         try:
             return call(*args, **kwargs)
         except PySparkException:
@@ -80,7 +81,12 @@ def raises_delta_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def translate(error: TxlakeError) -> TxlakeError:
-    """Return the error to raise to the user, with the same message and attributes."""
+    """Return the error to raise to the user, with the same message and attributes.
+
+    An InvalidRequest becomes an AnalysisException too, an UnsupportedFeature an
+    UnsupportedOperationException, a Conflict the class of `delta.exceptions`. Errors of PySpark's
+    classes, and all others, are returned as they are.
+    """
     match error:
         case PySparkException():
             return error
@@ -94,19 +100,28 @@ def translate(error: TxlakeError) -> TxlakeError:
 
 
 def raise_parse_error(error: TxlakeError) -> NoReturn:
-    """Raise an error about a text as the ParseException that Spark would raise."""
+    """Raise an InvalidRequest about a text as the ParseException that Spark would raise.
+
+    Any other error is raised as it is.
+    """
     if isinstance(error, InvalidRequest):
         raise _convert(TextRefused, error, "PARSE_SYNTAX_ERROR") from error.__cause__
     raise error
 
 
 def refusal(condition: str, message: str) -> RequestRefused:
-    """Return an AnalysisException with one of Delta's or Spark's error classes."""
+    """Return an error that is an InvalidRequest and an AnalysisException, with an error class.
+
+    `condition` is one of Delta's or Spark's error classes.
+    """
     return _convert(RequestRefused, InvalidRequest(f"[{condition}] {message}"))
 
 
 def unsupported_error(condition: str, message: str) -> OperationUnsupported:
-    """Return an error about a missing feature, with one of Delta's error classes."""
+    """Return an error that is an UnsupportedFeature and an UnsupportedOperationException.
+
+    `condition` is one of Delta's error classes.
+    """
     return _convert(OperationUnsupported, UnsupportedFeature(f"[{condition}] {message}"))
 
 
@@ -114,7 +129,10 @@ _E = TypeVar("_E", bound=TxlakeError)
 
 
 def _convert(kind: type[_E], error: TxlakeError, default_condition: str | None = None) -> _E:
-    """Return the error as another class, with the condition in its text or the default one."""
+    """Return the error as another class, with the condition in its text or the default one.
+
+    The condition in brackets is taken out of the message.
+    """
     text = str(error)
     match = _CONDITION.search(text)
     message, condition = text, default_condition
@@ -132,6 +150,7 @@ def _convert(kind: type[_E], error: TxlakeError, default_condition: str | None =
 
 
 def _conflict_class(txlake_class: type[Conflict], delta_class: type[Exception]) -> type[Conflict]:
+    """Return the class that is both of these; the same one each time."""
     combined = _conflict_classes.get((txlake_class, delta_class))
     if combined is None:
         combined = type(
@@ -142,7 +161,7 @@ def _conflict_class(txlake_class: type[Conflict], delta_class: type[Exception]) 
 
 
 def _delta_spark_class(txlake_class: type[Conflict]) -> type[Exception]:
-    """Return delta-spark's class for a conflict, if the program has imported its module."""
+    """Return delta-spark's class for a conflict; PySparkException unless its module is imported."""
     module = sys.modules.get("delta.exceptions")
     for name in (txlake_class.__name__, "DeltaConcurrentModificationException"):
         delta_class = getattr(module, name, None)

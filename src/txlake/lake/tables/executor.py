@@ -73,7 +73,7 @@ def lake_executor(executor: Executor) -> Executor:
 
 
 def missing_table_message(executor: Executor, table: Table) -> str:
-    """Return the message for a table that doesn't exist, with what to do."""
+    """Return the message for a table that doesn't exist, with the next step and similar names."""
     if isinstance(table, TableName) and isinstance(executor, Session):
         if executor.engine.warehouse is None:
             return (

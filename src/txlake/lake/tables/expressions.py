@@ -129,6 +129,7 @@ def resolve_assignments(
 
 
 def _without_qualifier(path: Parts, qualifier: Parts, columns: tuple[str, ...]) -> Parts:
+    """Return a column's path without the table's name, as `resolve_assignments` says."""
     column_names = {column.lower() for column in columns}
     lower_path = tuple(part.lower() for part in path)
     for start in range(len(qualifier)):
@@ -142,6 +143,11 @@ def _without_qualifier(path: Parts, qualifier: Parts, columns: tuple[str, ...]) 
 
 
 def _expression(value: object, scope: Scope) -> Expression | None:
+    """Return a Column or SQL text as an expression; None for any other type.
+
+    Raises a ParseException for an empty text, one that ends within a quotation, and one with a
+    query that can't be parsed. Any other text is left to Spark.
+    """
     if isinstance(value, Column):
         return NativeColumn(value)
     if not isinstance(value, str):

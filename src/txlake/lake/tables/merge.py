@@ -183,12 +183,17 @@ class DeltaMergeBuilder:
         return condition_of(condition, self._target.scope)
 
     def _with_clause(self, clause: MergeClause) -> DeltaMergeBuilder:
+        """Return a new builder with one more clause."""
         clauses = (*self._clauses, clause)
         return DeltaMergeBuilder(
             self._target, self._source, self._condition, clauses, self._schema_evolution
         )
 
     def _resolve_columns(self, clause: MergeClause) -> MergeClause:
+        """Return a clause whose assigned columns are without the target's own name.
+
+        Raises an AnalysisException for a column that is assigned twice.
+        """
         if isinstance(clause, MatchedDelete | BySourceDelete) or clause.assignments is STAR:
             return clause
         assert isinstance(clause.assignments, tuple)
@@ -200,6 +205,7 @@ class DeltaMergeBuilder:
 
 
 def _check_clauses(clauses: tuple[MergeClause, ...]) -> None:
+    """Raise an AnalysisException without a clause, and for a clause that could never apply."""
     if not clauses:
         raise refusal(
             "DELTA_MERGE_MISSING_WHEN",

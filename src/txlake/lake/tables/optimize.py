@@ -27,8 +27,8 @@ class DeltaOptimizeBuilder:
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Restrict OPTIMIZE to matching partitions; the filter may name partition columns only.
 
-        Raises a TypeError for a filter that isn't text, a ParseException for an empty text or one
-        that ends within a quotation.
+        Changes this builder and returns it. Raises a TypeError for a filter that isn't text, a
+        ParseException for an empty text or one that ends within a quotation.
         """
         text = require_string(partitionFilter, "Partition filter")
         self._statement = replace(self._statement, where=condition_of(text, ()))

@@ -61,6 +61,7 @@ def lake_session(spark: SparkSession) -> Session | None:
 
 
 def _uses_spark_session(engine: Engine, spark: SparkSession) -> bool:
+    """Return whether an open lake works with a Spark session, or would if it started now."""
     if engine.is_closed or engine.is_forked:
         return False
     if engine.plane.is_started:
@@ -70,7 +71,10 @@ def _uses_spark_session(engine: Engine, spark: SparkSession) -> bool:
 
 
 def path_session(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Session:
-    """Return a session for path tables; its caches are shared per Spark session and options."""
+    """Return a new session for path tables; its caches are shared per Spark session and options.
+
+    The engines of the 16 combinations used last are kept.
+    """
     options = dict(storage_options or {})
     with _lock:
         for position, (known_spark, known_options, engine) in enumerate(_path_engines):

@@ -86,7 +86,7 @@ def create_named(
     mode: CreateMode,
     write: Callable[[TablePath, CreateMode], object],
 ) -> TablePath:
-    """Create or replace a named table, as the mode says. Returns its location.
+    """Create or replace a named table, as the mode says, and return its location.
 
     Args:
         location: the location of a new table; None leaves it to the catalog.
@@ -95,7 +95,7 @@ def create_named(
 
     Raises an AnalysisException if the name exists or is missing, against the mode, if it isn't a
     Delta table's, if its table isn't at `location`, or if the catalog refuses; and what `write`
-    raises.
+    raises. A refused name of a table with a location leaves the table, without the name.
     """
     entry = catalog_entry(spark, name)
     if entry is None:
@@ -137,6 +137,10 @@ def create_named(
 def _create_managed(
     spark: SparkSession, name: TableName, write: Callable[[TablePath], object]
 ) -> TablePath:
+    """Create a table where the catalog decides, write its definition there, return the location.
+
+    If `write` fails the name is dropped again, unless the outcome is unknown.
+    """
     spark.sql(f"CREATE TABLE {_sql_name(name)} USING delta").collect()
     try:
         entry = catalog_entry(spark, name)
@@ -156,6 +160,10 @@ def _create_managed(
 
 
 def _register(spark: SparkSession, name: TableName, place: TablePath) -> None:
+    """Create the name of a table that exists at a location.
+
+    Raises an AnalysisException if the catalog refuses it.
+    """
     location = sql_literal(_catalog_location(place.location))
     try:
         spark.sql(f"CREATE TABLE {_sql_name(name)} USING delta LOCATION {location}").collect()

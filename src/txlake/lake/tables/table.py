@@ -99,6 +99,7 @@ class DeltaTable:
         return card_or_error(repr(self), self._html)
 
     def _html(self) -> str:
+        """Return HTML with the table's facts and columns; only its name in a transaction."""
         snapshot = self._executor.glance(self._table)
         if snapshot is None:
             return card(repr(self), ())
@@ -199,6 +200,9 @@ class DeltaTable:
     @classmethod
     @raises_delta_spark_errors
     def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder:
+        """Return a builder for a mode. Raises a ValueError if no Spark session is given and none
+        active.
+        """
         executor = _executor(spark or SparkSession.getActiveSession())
 
         def open_table(executor: Executor, table: Table, name: TableName | None) -> DeltaTable:
@@ -527,6 +531,7 @@ class DeltaTable:
         replace: bool,
         properties: Mapping[str, str] | None,
     ) -> DeltaTable:
+        """Copy the table at a version or time, as `clone`."""
         place = require_type(target, str, "target")
         statement = Clone(
             table=TablePath(place),
@@ -561,12 +566,17 @@ class DeltaTable:
 def _executor(
     spark: SparkSession | None, storage_options: Mapping[str, str] | None = None
 ) -> Executor:
+    """Return the session for a Spark session. Raises a ValueError for None."""
     if spark is None:
         raise ArgumentValueRefused("no SparkSession was given and none is active; pass the session")
     return executor_of(spark, storage_options)
 
 
 def _named(text: str) -> Table:
+    """Return the table of a name or path. Raises a ParseException for any other text.
+
+    Raises a ValueError for another type.
+    """
     try:
         return table_of(require_type(text, str, "the table's name"))
     except InvalidRequest as error:
@@ -574,6 +584,7 @@ def _named(text: str) -> Table:
 
 
 def _require(executor: Executor, table: Table) -> None:
+    """Raise an AnalysisException unless the table exists."""
     if not executor.exists(table):
         raise _missing_table(executor, table)
 
@@ -587,6 +598,7 @@ def _is_absolute(location: str) -> bool:
 
 
 def _properties(properties: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Return properties as pairs. Raises a ValueError for keys or values that aren't text."""
     if properties is None:
         return ()
     return tuple(
@@ -599,6 +611,10 @@ def _properties(properties: Mapping[str, str] | None) -> tuple[tuple[str, str], 
 
 
 def _partition_columns(schema: str | StructType | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of names and types, empty for None.
+
+    Raises a ParseException for a text that is no schema, a TypeError for another type.
+    """
     if schema is None:
         return ()
     if isinstance(schema, StructType):

@@ -1,6 +1,6 @@
 """ANALYZE TABLE: recompute the column statistics in the log from the files' footers.
 
-Reads footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File" (a file is adds
+Reads footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File" (a file is added
 again to update its statistics), "Per-file Statistics".
 """
 
@@ -28,11 +28,11 @@ _THREADS = 16
 
 
 def analyze(context: Context, statement: AnalyzeTable) -> None:
-    """Carry out ANALYZE TABLE: with DELTA, replace the files' statistics by those of their footers.
+    """Carry out ANALYZE TABLE: with DELTA, replace the files' statistics by their footers'.
 
     Without DELTA nothing is written: the log is the only place that keeps statistics.
 
-    Raises InvalidRequest for an unknown column.
+    Raises InvalidRequest for an unknown table or column, and as `recompute_statistics`.
     """
     handle = context.tables.require(statement.table)
     table = context.snapshot(handle)
@@ -66,7 +66,7 @@ def recompute_statistics(work: TableData, before: Files) -> Change:
 
 
 def _with_footer_statistics(work: TableData, add: Add) -> Add | None:
-    """Return the file with its footer's statistics; None where it has them already."""
+    """Return the file with its footer's statistics; None if it has them already."""
     stats = recomputed_statistics(work.footer(add), add, work.snapshot).to_json()
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None

@@ -29,13 +29,14 @@ from txlake.sql.statements import SetProperties
 def backfill_row_ids(
     context: Context, handle: Handle, statement: SetProperties, environment: Environment
 ) -> bool:
-    """Give row ids to a table's files in batches, where SET TBLPROPERTIES turns row tracking on.
+    """Give row ids to a table's files in batches, if SET TBLPROPERTIES turns row tracking on.
 
-    Return whether it did; the statement then has to go on with the newest version. It doesn't for
-    few files.
+    Return whether it did; the statement then has to go on with the newest version. Otherwise
+    nothing is done: in an explicit transaction, and for at most `Settings.relisted_files_max` files
+    without ids.
 
-    Raises InvalidRequest, before anything is commit_step, for properties that can't be set and for
-    a file whose statistics don't state its number of rows.
+    Raises InvalidRequest, before anything is committed, for properties that can't be set and for a
+    file whose statistics don't state its number of rows.
     """
     batch_size = context.engine.settings.relisted_files_max
     table = context.snapshot(handle)
@@ -49,6 +50,7 @@ def backfill_row_ids(
     _require_counts(table)
 
     def add_support(own: Context, target: Handle) -> Change | None:
+        """Return the change after which every new file gets ids."""
         # After this commit every new file gets ids: only the existing files are left.
         table = own.snapshot(target)
         properties = {f"{FEATURE_PREFIX}rowTracking": "supported"}
@@ -96,8 +98,8 @@ def _without_row_ids(table: Snapshot) -> pa.Array:
 def _next_batch(table: Snapshot, batch_size: int) -> Change | None:
     """Return the change that adds the next files without ids again, so that its commit assigns ids.
 
-    Raises InvalidRequest where the commit wouldn't, because another transaction suspended or
-    dropped row tracking between batches.
+    Without actions if there are none. Raises InvalidRequest if the commit wouldn't assign ids,
+    because another transaction suspended or dropped row tracking between batches.
     """
     adds = [
         msgspec.structs.replace(add, data_change=False)

@@ -1,7 +1,7 @@
 """Opening a table to other engines by the property `delta.feature.catalogManaged` = `supported`.
 
 Owns how a statement requests it. The request isn't stored as a property: the actions that open the
-table (`session.membership.attachment.mark`) are staged beside the statement's other changes.
+table (`session.membership.attachment.stage_owner`) are staged beside the statement's other changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEY = f"{FEATURE_PREFIX}{CATALOG_MANAGED}".lower()
 def split_open_request(properties: Properties) -> tuple[bool, Properties]:
     """Return whether properties request an open table, and the remaining properties.
 
-    Raises InvalidRequest for another value of the property.
+    Raises InvalidRequest for a value other than `supported` or `enabled`.
     """
     rest = tuple((key, text) for key, text in properties if key.lower() != _KEY)
     for key, text in properties:
@@ -30,9 +30,9 @@ def split_open_request(properties: Properties) -> tuple[bool, Properties]:
 
 
 def split_alter_request(statement: AlterStatement) -> tuple[bool, AlterStatement | None]:
-    """Return whether an ALTER TABLE requests an open table, and the rest of it.
+    """Return whether an ALTER TABLE requests an open table, and the rest of the statement.
 
-    None without rest.
+    The rest is None if that was all. Raises as `split_open_request`.
     """
     if isinstance(statement, AddFeature):
         requested = statement.feature.lower() == CATALOG_MANAGED.lower()
@@ -46,7 +46,7 @@ def split_alter_request(statement: AlterStatement) -> tuple[bool, AlterStatement
 def open_to_others(context: Context, handle: Handle, operation: str) -> None:
     """Stage what lets other engines write a table of the lake, unless the table is open already.
 
-    Raises InvalidRequest for a path table.
+    `operation` is the commit's in the history. Raises InvalidRequest for a path table.
     """
     if not handle.in_lake:
         raise InvalidRequest(

@@ -51,6 +51,8 @@ class FileCopy:
 
 @dataclass(slots=True)
 class _ClonedFiles:
+    """The files of a clone, and for a deep clone the copies that make them."""
+
     adds: list[Add]
     copies: list[FileCopy]
 
@@ -80,7 +82,8 @@ def clone(
         copy: copies files, for a deep clone; called before this returns.
 
     Returns:
-        The change; None when `if_not_exists` finds a table. `affected` has Delta's columns.
+        The change; None when `if_not_exists` finds a table. `affected` has Delta's counts. A file
+        that the replaced table has already stays.
 
     Raises:
         InvalidRequest: the statement's mode doesn't allow that the table exists, or doesn't; an
@@ -137,6 +140,12 @@ def _definition(
     environment: Environment,
     table: str,
 ) -> tuple[Action, ...]:
+    """Return the clone's protocol, metadata and domains.
+
+    They are the source's with the statement's properties, without what binds the source to its log
+    or catalog. Raises InvalidRequest for another column mapping mode than the source's, and as
+    `new_table_actions`.
+    """
     configuration = source.metadata.configuration
     mode = source.column_mapping_mode
     properties = {canonical_key(key): text for key, text in statement.properties}
@@ -173,6 +182,7 @@ def _definition(
 
 
 def _cloned_add(add: Add, path: str, vector: DeletionVector | None) -> Add:
+    """Return a file's add under another path and vector, without row ids."""
     return msgspec.structs.replace(
         add,
         path=path,
@@ -184,6 +194,7 @@ def _cloned_add(add: Add, path: str, vector: DeletionVector | None) -> Add:
 
 
 def _locations(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
+    """Yield the locations of the files and their deletion vectors' files."""
     for add in adds:
         yield origin.place_of(add.path)
         vector = add.deletion_vector
@@ -192,6 +203,7 @@ def _locations(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
 
 
 def _shared_files(source: Snapshot, origin: Reach) -> _ClonedFiles:
+    """Return a shallow clone's files, with absolute URLs."""
     adds = [
         _cloned_add(add, origin.url(add.path), _absolute_vector(add.deletion_vector, origin))
         for add in source.files.adds()
@@ -200,6 +212,7 @@ def _shared_files(source: Snapshot, origin: Reach) -> _ClonedFiles:
 
 
 def _absolute_vector(vector: DeletionVector | None, origin: Reach) -> DeletionVector | None:
+    """Return a deletion vector with its file's URL; inline ones and None as they are."""
     if vector is None or vector.storage_type == "i":
         return vector
     return msgspec.structs.replace(
@@ -213,7 +226,10 @@ def _vector_url(vector: DeletionVector, origin: Reach) -> str:
 
 
 def _copied_files(source: Snapshot, origin: Reach, environment: Environment) -> _ClonedFiles:
-    """Return a deep clone's files, under new names so that no older file is overwritten."""
+    """Return a deep clone's files, and the copies to make, vectors' files included.
+
+    They have new names, so that no older file is overwritten.
+    """
     adds: list[Add] = []
     copies: dict[FileKey, FileCopy] = {}
     vectors: dict[str, str] = {}

@@ -44,6 +44,7 @@ _NESTED_MAX = 50
 
 
 def _begin(scope: ControlScope, statement: Begin) -> Answer:
+    """Carry out BEGIN. Raises InvalidRequest if a transaction is open, and for an unknown level."""
     _refuse_nested(scope)
     level = None if statement.isolation is None else parse_level(statement.isolation)
     scope.session.begin_own(level, statement.read_only)
@@ -51,6 +52,10 @@ def _begin(scope: ControlScope, statement: Begin) -> Answer:
 
 
 def _atomic(scope: ControlScope, statement: Atomic) -> Answer:
+    """Carry out BEGIN ATOMIC: run its statements in a new transaction and commit it.
+
+    Any error that its handlers don't catch rolls back. Raises InvalidRequest in a transaction.
+    """
     _refuse_nested(scope)
     session = scope.session
     session.begin_own(None, False)
@@ -67,6 +72,7 @@ def _atomic(scope: ControlScope, statement: Atomic) -> Answer:
 
 
 def _refuse_nested(scope: ControlScope) -> None:
+    """Raise InvalidRequest if a transaction is open."""
     if scope.transaction is not None:
         raise InvalidRequest(
             f"a transaction is open already ({scope.transaction.id}); transactions don't nest: "
@@ -75,6 +81,7 @@ def _refuse_nested(scope: ControlScope) -> None:
 
 
 def _commit(scope: ControlScope, _: Commit) -> Answer:
+    """Carry out COMMIT. Raises InvalidRequest if no transaction is open."""
     transaction = scope.require_open()
     if scope.is_own:
         scope.session.commit_own()
@@ -84,6 +91,10 @@ def _commit(scope: ControlScope, _: Commit) -> Answer:
 
 
 def _rollback(scope: ControlScope, _: Rollback) -> Answer:
+    """Carry out ROLLBACK of the session's own or another transaction.
+
+    Raises InvalidRequest if none is open, except after a failed COMMIT.
+    """
     if scope.is_own:
         scope.session.rollback_own()
     else:
@@ -107,7 +118,10 @@ def _release(scope: ControlScope, statement: ReleaseSavepoint) -> Answer:
 
 
 def _set_isolation(scope: ControlScope, statement: SetIsolation) -> Answer:
-    """Set the session's level, and raise the open transaction's if it is looser."""
+    """Set the session's level, and raise the open transaction's if it is looser.
+
+    Raises InvalidRequest if that transaction isn't active.
+    """
     session, current = scope.session, scope.transaction
     database = session.engine.catalog.database(session.database)
     if current is None:
@@ -123,7 +137,10 @@ def _set_isolation(scope: ControlScope, statement: SetIsolation) -> Answer:
 
 
 def _show_isolation(scope: ControlScope, _: ShowIsolation) -> Answer:
-    """Return the isolation level of the open transaction, or else of the session."""
+    """Return the isolation level of the open transaction, or else of the session.
+
+    Raises InvalidRequest if that transaction isn't active.
+    """
     session, current = scope.session, scope.transaction
     if current is not None:
         current.require_active()
@@ -136,6 +153,7 @@ def _answer(rows: Rows) -> Answer:
 
 
 def _kill(scope: ControlScope, statement: Kill) -> Answer:
+    """Carry out KILL. Raises as `kill_session`."""
     session = scope.session
     kill_session(session.engine.catalog.of_lake(), session.number(), statement.session_id)
     return nothing
@@ -151,6 +169,11 @@ def _set_xact_abort(scope: ControlScope, statement: SetXactAbort) -> Answer:
 
 
 def _lock(scope: ControlScope, statement: LockTable) -> Answer:
+    """Carry out LOCK TABLE: take X locks until the transaction ends.
+
+    Raises InvalidRequest without a transaction, for an unknown table and for a path table;
+    LockTimeout and Deadlock as `admit`.
+    """
     if scope.transaction is None:
         raise InvalidRequest(
             "LOCK TABLE holds until the end of a transaction, and none is open; BEGIN one first"
@@ -167,6 +190,10 @@ def _lock(scope: ControlScope, statement: LockTable) -> Answer:
 
 
 def _execute_immediate(scope: ControlScope, statement: ExecuteImmediate) -> Answer:
+    """Carry out EXECUTE IMMEDIATE: run the statement in its text, or assign a query's row (INTO).
+
+    Raises InvalidRequest as `statement_of`, and after 50 texts that were EXECUTE IMMEDIATE again.
+    """
     environment = ScriptSession(scope.session, scope.transaction)
     rules = scope.session.engine.plane.text_rules
     for _ in range(_NESTED_MAX):

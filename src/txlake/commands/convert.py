@@ -102,7 +102,10 @@ def read_files(store: Store, objects: Iterable[StoredObject]) -> list[ParquetFil
 
 
 def required_features(schema: Struct, files: Iterable[ParquetFile]) -> tuple[str, ...]:
-    """Return the table features that the files need and the schema doesn't show."""
+    """Return the table features that the files need and the schema doesn't show.
+
+    That is variantShredding for a shredded VARIANT, else none.
+    """
     if not has_variant(schema):
         return ()
     fields = (item for file in files for item in file.footer.schema.to_arrow_schema())
@@ -123,8 +126,10 @@ def conversion_change(
 
     Args:
         definition: the table's protocol and metadata.
-        values: each file's partition values, serialised.
+        files: the files with their footers.
+        values: each file's partition values, serialized, in the order of the files.
         schema: the table's schema, whose columns get statistics.
+        statistics: whether the files get statistics.
         source: further operation parameters that say where the files come from.
     """
     properties = TableProperties()
@@ -166,7 +171,11 @@ def _is_hidden(path: str) -> bool:
 
 
 def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Field, ...]:
-    """Return the columns of PARTITIONED BY from their names and types."""
+    """Return the columns of PARTITIONED BY from their names and types.
+
+    Raises InvalidRequest for a text that is no type, and for a name that occurs twice. `place`
+    names the table in the message.
+    """
     fields = tuple(stored_field(Field(name, parse_type(text))) for name, text in columns)
     check_duplicates(Struct(fields), f"{place}: PARTITIONED BY")
     return fields
@@ -175,6 +184,10 @@ def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Fi
 def _partition_values(
     path: str, fields: tuple[Field, ...], place: str, time_zone: TimeZone
 ) -> Iterable[tuple[str, str | None]]:
+    """Return the partition values in a file's path, serialized.
+
+    Raises InvalidRequest if the folders aren't those of the partition columns, in their order.
+    """
     folder_values = [
         (unescape_partition(name), unescape_partition(value))
         for folder in path.split("/")[:-1]
@@ -197,7 +210,11 @@ def _partition_values(
 def partition_value(
     text: str | None, item: Field, path: str, place: str, zone: TimeZone
 ) -> str | None:
-    """Return a folder name's partition value as the log serialises it. Raises InvalidRequest."""
+    """Return a folder name's partition value as the log serializes it; None for null.
+
+    A timestamp without a zone is in `zone`. Raises InvalidRequest for a text that is no value of
+    the column's type.
+    """
     try:
         wall = local_time(text, item.type)
         if wall is not None:
@@ -242,6 +259,7 @@ class ParquetFile:
 
 
 def _read_parquet_file(store: Store, stored: StoredObject) -> ParquetFile:
+    """Read a file's footer. Raises InvalidRequest for a file that isn't Parquet."""
     try:
         footer = read_footer(partial(store.get_range, stored.path), stored.size_bytes)
         return ParquetFile(stored, footer, _schema_of(footer))
@@ -253,6 +271,10 @@ def _read_parquet_file(store: Store, stored: StoredObject) -> ParquetFile:
 
 
 def _schema_of(footer: pq.FileMetaData) -> Struct:
+    """Return a file's columns: Spark's own schema in the footer, or else Parquet's.
+
+    INT96 columns become timestamps.
+    """
     written = (footer.metadata or {}).get(_SPARK_SCHEMA)
     if written is not None:
         spark_schema = type_from_json(json.loads(written))
@@ -269,6 +291,7 @@ def _schema_of(footer: pq.FileMetaData) -> Struct:
 
 
 def _as_instants(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with INT96 timestamps, at any depth, as instants in microseconds."""
     if pa.types.is_timestamp(data_type) and data_type.unit == "ns" and data_type.tz is None:
         return pa.timestamp("us", "UTC")
     if pa.types.is_struct(data_type):
@@ -286,6 +309,7 @@ def _as_instants(data_type: pa.DataType) -> pa.DataType:
 
 
 def _merged_schema(files: list[ParquetFile], place: str) -> Struct:
+    """Return the schema of all files. Raises InvalidRequest if two differ in a column's type."""
     merged = files[0].schema
     for file in files[1:]:
         if file.schema == merged:
@@ -322,7 +346,10 @@ def _check_same(file_type: DataType, merged_type: DataType, path: Path, file: st
 
 
 def _statistics(file: ParquetFile, columns: Collection[str], properties: TableProperties) -> str:
-    """Return a file's statistics of the columns with these names (lower case), as JSON."""
+    """Return a file's statistics of the columns with these names (lower case), as JSON.
+
+    Only the number of rows if the footer's columns can't be matched with the schema.
+    """
     footer = file.footer
     if _leaf_count(file.schema) != footer.num_columns:
         return FileStatistics(num_records=footer.num_rows).to_json()
@@ -342,6 +369,7 @@ def _statistics(file: ParquetFile, columns: Collection[str], properties: TablePr
 
 
 def _leaf_count(data_type: DataType) -> int:
+    """Return the number of Parquet's columns that a type has."""
     match data_type:
         case Primitive(name):
             return {"void": 0, "variant": 2}.get(name, 1)
@@ -354,6 +382,7 @@ def _leaf_count(data_type: DataType) -> int:
 
 
 def _floating_columns(data_type: DataType, path: Path) -> Iterator[Path]:
+    """Yield the paths of the float and double columns, except in arrays and maps."""
     match data_type:
         case Struct(fields):
             for item in fields:

@@ -46,7 +46,9 @@ _OLD_DEFAULT = "EXISTS_DEFAULT"
 def convert(context: Context, statement: ConvertTable) -> None:
     """Carry out CONVERT TO DELTA of a table of Spark's catalog.
 
-    A table of the lake is left alone.
+    A table of the lake is left alone. A folder that was converted before is attached under the
+    name. Raises InvalidRequest if the lake has no such database, as `parquet_table`, and as
+    `convert_catalog_table`.
     """
     table = statement.table
     if context.tables.exists(context.tables.find(table)):
@@ -80,15 +82,17 @@ def convert_catalog_table(
 ) -> Change:
     """Return the change that makes a Delta table of a Parquet table of Spark's catalog.
 
-    Schema, partitions, properties and comment come from Spark's catalog; the files are those that
-    Spark reads for the table.
+    Schema, partitions, properties and comment come from Spark's catalog; the files are the ones
+    that Spark reads for the table.
 
     Args:
         catalog_table: the table's entry in Spark's catalog.
         store: the table's folder.
+        time_zone: the zone of partition values that name none.
 
-    Raises as `convert.convert_folder`; InvalidRequest also where PARTITIONED BY contradicts Spark's
-    catalog, and for a file whose columns have other types; UnsupportedFeature for collations.
+    Raises as `convert.convert_folder`; InvalidRequest also if PARTITIONED BY contradicts Spark's
+    catalog, and for a file that is gone or whose columns have other types; UnsupportedFeature for
+    collations.
     """
     table = str(statement.table)
     schema = _with_defaults(
@@ -154,6 +158,7 @@ def convert_catalog_table(
 
 
 def _require_column(schema: Struct, name: str) -> Field:
+    """Return the column of a name, which must exist."""
     column = schema.find(name)
     assert column is not None, (schema, name)
     return column
@@ -170,7 +175,10 @@ def _columns_text(fields: Iterable[Field]) -> str:
 def _with_file_spelling(
     files: list[ParquetFile], schema: Struct, partitions: tuple[str, ...], table: str
 ) -> Struct:
-    """Return the schema with column names in the files' letter case, which Hive doesn't keep."""
+    """Return the schema with column names in the files' letter case, which Hive doesn't keep.
+
+    Raises InvalidRequest if the files spell a column differently.
+    """
     spelled: dict[str, str] = {}
     for file in files:
         for item in file.schema:
@@ -218,6 +226,10 @@ def _check_fits(
 def _check_declared_type(
     file_type: DataType, declared_type: DataType, path: Path, file: str
 ) -> None:
+    """Raise InvalidRequest unless a file has the type that Spark's catalog declares.
+
+    A file may lack fields of a struct; a column of type void fits any type.
+    """
     match file_type, declared_type:
         case Struct(fields), Struct(declared_fields):
             names = [item.name for item in declared_fields]

@@ -45,7 +45,11 @@ _UNNAMED_COLUMN = "_c0"
 
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
-    """Carry out COPY INTO. Raises InvalidRequest when the location has no such file."""
+    """Carry out COPY INTO: append the files that weren't copied before, and return counts.
+
+    Raises InvalidRequest if there is no such table, if the location has no matching file, and for
+    rows that don't fit the table.
+    """
     handle = context.tables.require(statement.table)
     new = _new_files(context, handle, statement)
     if not new:
@@ -75,9 +79,10 @@ def _naming_file(statement: CopyInto, new: Sequence[_File]) -> Iterator[None]:
 
 
 def validate(context: Context, statement: CopyInto) -> DataFrame:
-    """Carry out COPY INTO ... VALIDATE: return the rows that would be copied; nothing is written.
+    """Carry out COPY INTO ... VALIDATE: return the rows that would be copied.
 
-    Raises InvalidRequest naming the row when one violates a constraint.
+    Nothing is written. Raises InvalidRequest as `copy_into`, naming the row when one violates a
+    constraint.
     """
     handle = context.tables.require(statement.table)
     new = _new_files(context, handle, statement)
@@ -112,7 +117,11 @@ def _placement(statement: CopyInto) -> Placement:
 
 
 def _ordered(statement: CopyInto, frame: DataFrame, work: TableData) -> CopyInto:
-    """Match columns by position for Parquet in Fabric's form, unless the names are the table's."""
+    """Return the statement with columns matched by position, for Parquet in Fabric's form.
+
+    If the files have exactly the table's column names, and no columns are listed, they match by
+    name. Any other statement is returned as it is.
+    """
     if statement.fields is None or statement.file_format != "PARQUET":
         return statement
     names = {name.lower() for name in frame.columns}
@@ -123,7 +132,10 @@ def _ordered(statement: CopyInto, frame: DataFrame, work: TableData) -> CopyInto
 def _read(
     context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
 ) -> tuple[DataFrame, TableData]:
-    """Return the files' rows, and the work on the table with `mergeSchema` applied."""
+    """Return the files' rows, and the work on the table with `mergeSchema` applied.
+
+    Raises InvalidRequest for CSV files whose columns have no names, where names are needed.
+    """
     frame = _read_rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
@@ -158,7 +170,7 @@ def _is_on(statement: CopyInto, option: str) -> bool:
 
 
 def _with_file_marks(context: Context, change: Change, new: Sequence[_File]) -> Change:
-    """Return the change with an application id for each copied file."""
+    """Return the change with an application id for each copied file, which records the copy."""
     now_ms = context.engine.system.now_ms()
     marks = tuple(
         Txn(app_id=_APP_PREFIX + url, version=stored.modified_ms, last_updated=now_ms)
@@ -185,6 +197,10 @@ def _files(context: Context, statement: CopyInto) -> list[_File]:
 
 
 def _files_at(context: Context, statement: CopyInto) -> list[_File]:
+    """Return the files at one location, sorted by path: a folder's, a single file, or a pattern's.
+
+    Raises InvalidRequest if there is none, or one of FILES is missing.
+    """
     folder, pattern = statement.location, statement.pattern
     head, _, tail = folder.rstrip("/").rpartition("/")
     if _GLOB & set(tail):
@@ -211,10 +227,12 @@ def _files_at(context: Context, statement: CopyInto) -> list[_File]:
 
 
 def _is_hidden(path: str) -> bool:
+    """Return whether a part of the path starts with `_` or `.`."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
 def _read_rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
+    """Return the files' rows, with the fields or the SELECT of the statement applied."""
     frame = context.plane.files(statement.file_format, dict(statement.format_options), urls)
     if statement.fields is not None:
         return _fields(statement, frame)
@@ -231,7 +249,10 @@ def _read_rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFr
 
 
 def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:
-    """Return the files' fields that Fabric's form selects, in the order of its columns."""
+    """Return the files' fields that Fabric's form selects, in the order of its columns.
+
+    Raises InvalidRequest for a field or property that the files lack.
+    """
     if statement.file_format == "CSV":
         frame = frame.toDF(*(f"field_{number}" for number in range(1, len(frame.columns) + 1)))
     if statement.fields:

@@ -75,7 +75,7 @@ _DYNAMIC = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
-    """Carry out DELETE FROM."""
+    """Carry out DELETE FROM and return its count; 0 for a duplicate (`is_duplicate`)."""
     handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="DELETE")):
         return {"num_affected_rows": 0}
@@ -86,7 +86,7 @@ def delete(context: Context, statement: Delete) -> Counts:
 
 
 def truncate(context: Context, statement: Truncate) -> None:
-    """Carry out TRUNCATE TABLE."""
+    """Carry out TRUNCATE TABLE; nothing is deleted for a duplicate (`is_duplicate`)."""
     handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="TRUNCATE")):
         return
@@ -96,7 +96,7 @@ def truncate(context: Context, statement: Truncate) -> None:
 
 
 def update(context: Context, statement: Update) -> Counts:
-    """Carry out UPDATE."""
+    """Carry out UPDATE and return its count; 0 for a duplicate (`is_duplicate`)."""
     handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="UPDATE")):
         return {"num_affected_rows": 0}
@@ -107,7 +107,7 @@ def update(context: Context, statement: Update) -> Counts:
 
 
 def merge(context: Context, statement: Merge) -> Counts:
-    """Carry out MERGE INTO."""
+    """Carry out MERGE INTO and return its counts; zeros for a duplicate (`is_duplicate`)."""
     handle = context.tables.require(statement.target)
     if is_duplicate(context, handle, statement, Change(operation="MERGE")):
         return dict.fromkeys(_MERGE_COUNTS, 0)
@@ -124,7 +124,11 @@ def merge(context: Context, statement: Merge) -> Counts:
 
 
 def insert(context: Context, statement: Insert) -> Counts:
-    """Carry out INSERT INTO, INSERT OVERWRITE and INSERT ... REPLACE { WHERE | USING | ON }."""
+    """Carry out INSERT INTO, INSERT OVERWRITE and INSERT ... REPLACE { WHERE | USING | ON }.
+
+    Return its counts: zeros for a duplicate (`is_duplicate`), and if IF NOT EXISTS finds rows in
+    the partition. Raises InvalidRequest for rows that don't fit the table or the PARTITION clause.
+    """
     handle = context.tables.require(statement.table)
     if is_duplicate(context, handle, statement, Change(operation="WRITE")):
         return {"num_affected_rows": 0, "num_inserted_rows": 0}
@@ -194,6 +198,11 @@ def _write_rows(
     dynamic: bool,
     keep_null_partitions: bool,
 ) -> Change:
+    """Return the change that writes rows: a replacement by `condition` before any other kind.
+
+    Then come `dynamic`, the replacement of the rows' partitions, and `overwrite`, of all rows;
+    without any of these the rows are appended.
+    """
     if condition is not None:
         return work.replace_where(rows, placement, condition)
     if dynamic:
@@ -208,8 +217,8 @@ def _keeps_null_partitions(
 ) -> bool:
     """Return whether a dynamic overwrite keeps the rows of partitions with a NULL.
 
-    Raises InvalidRequest where the statement says it, but is no dynamic overwrite of a partitioned
-    table.
+    Raises InvalidRequest if the statement sets this in an overwrite that isn't dynamic, or of an
+    unpartitioned table.
     """
     requested = statement.keep_null_partitions
     snapshot = work.snapshot
@@ -223,7 +232,10 @@ def _keeps_null_partitions(
 
 
 def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
-    """Return whether an overwrite is dynamic, by the statement or the session's setting."""
+    """Return whether an overwrite is dynamic, by the statement or the session's setting.
+
+    Raises InvalidRequest if Delta Spark's own setting forbids dynamic overwrites.
+    """
     requested = statement.dynamic_partition_overwrite
     dynamic = _is_dynamic(context) if requested is None else requested
     if dynamic and context.plane.setting(_DYNAMIC, "true").lower() == "false":
@@ -249,7 +261,8 @@ def _with_partition(
     """Return the source's rows with the PARTITION clause's constants added as columns.
 
     Without a column list the source has the table's other columns in the table's order, wherever
-    the partition columns stand, as in Delta Spark.
+    the partition columns stand, as in Delta Spark. Raises InvalidRequest for a column that doesn't
+    partition the table, and for another number of columns.
     """
     snapshot = work.snapshot
     partitions = {name.lower() for name in snapshot.partition_columns}
@@ -290,14 +303,14 @@ def _equality_condition(partition: Mapping[str, PartitionScalar], rules: TextRul
 
 
 def _has_rows(context: Context, handle: Handle, static: Mapping[str, PartitionScalar]) -> bool:
-    """Return whether the partition has a file; its values are read by the default text rules."""
+    """Return whether the partition of these values has a file, or without values the table."""
     work = context.engine.work(handle, context.snapshot(handle), rules=DEFAULT_RULES)
     condition = SqlText(_equality_condition(static, DEFAULT_RULES)) if static else None
     return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
 def source_rows(context: Context, source: Source) -> Rows:
-    """Return the rows of a statement's source, on Spark or on the driver."""
+    """Return the rows of a statement's source, as a DataFrame or for the driver."""
     match source:
         case Values() | ComputedValues():
             return source
@@ -308,7 +321,12 @@ def source_rows(context: Context, source: Source) -> Rows:
 
 
 def write(context: Context, statement: Write) -> Counts:
-    """Carry out `lake.write`: write rows by column name; create the table if there is none."""
+    """Carry out `lake.write`: write rows by column name; create the table if there is none.
+
+    A missing database is created too, at once. Return the counts: zeros if `ignore` finds a table,
+    and for a duplicate (`is_duplicate`). Raises InvalidRequest if the table exists and the mode is
+    `error`, and for options that the write or the table doesn't allow.
+    """
     no_rows = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
@@ -371,7 +389,7 @@ def write(context: Context, statement: Write) -> Counts:
 
 
 def _as_stream_update(change: Change, batch: StreamBatch) -> Change:
-    """Return the change as Delta's history records a micro-batch."""
+    """Return the change as Delta's history records a micro-batch: STREAMING UPDATE."""
     parameters = {
         "outputMode": batch.output_mode.capitalize(),
         "queryId": batch.query_id,
@@ -385,7 +403,7 @@ def _as_stream_update(change: Change, batch: StreamBatch) -> Change:
 
 
 def _create_database(context: Context, statement: Write) -> None:
-    """Create the database of the table's name, then lock the name in it."""
+    """Create the database of the table's name, at once; then lock the name in it."""
     assert isinstance(statement.table, TableName)
     owner, _ = context.tables.qualified(statement.table)
     context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)

@@ -27,7 +27,11 @@ _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_cat
 
 
 def create_database(context: Context, statement: CreateDatabase) -> None:
-    """Carry out CREATE DATABASE."""
+    """Carry out CREATE DATABASE, at once.
+
+    Raises InvalidRequest for a name that is taken, reserved or no folder's, and for an invalid
+    property.
+    """
     schemas = context.engine.catalog.schemas
     if schemas is not None:
         _create_schema(context, statement, schemas)
@@ -47,7 +51,10 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
 
 
 def _create_schema(context: Context, statement: CreateDatabase, schemas: Schemas) -> None:
-    """Create a database in another system's catalog, where databases have no isolation level."""
+    """Create a database in another system's catalog.
+
+    Raises InvalidRequest for an isolation level, which databases don't have there.
+    """
     if statement.isolation is not None:
         context.engine.catalog.of_lake()  # raises
     if context.engine.catalog.database(statement.name) is not None and statement.if_not_exists:
@@ -56,7 +63,11 @@ def _create_schema(context: Context, statement: CreateDatabase, schemas: Schemas
 
 
 def alter_database(context: Context, statement: AlterDatabase) -> None:
-    """Carry out ALTER DATABASE ... ISOLATION LEVEL and SET DBPROPERTIES."""
+    """Carry out ALTER DATABASE ... ISOLATION LEVEL and SET DBPROPERTIES, at once.
+
+    Raises InvalidRequest for an invalid property, and for a new level while other sessions use the
+    database.
+    """
     catalog, name = context.engine.catalog.of_lake(), statement.name
     if statement.isolation is not None:
         admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
@@ -78,7 +89,12 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def drop_database(context: Context, statement: DropDatabase) -> None:
-    """Carry out DROP DATABASE, with CASCADE of its tables and views too."""
+    """Carry out DROP DATABASE, with CASCADE of its tables and views too.
+
+    It takes effect at once. Dropped tables can be undropped when there is a database of the name
+    again. Raises InvalidRequest if there is no such database, if it has tables or views without
+    CASCADE, and while other sessions use it.
+    """
     schemas = context.engine.catalog.schemas
     if schemas is not None:
         existing = context.engine.catalog.database(statement.name)
@@ -99,7 +115,10 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
 
 
 def use_database(context: Context, statement: UseDatabase) -> None:
-    """Carry out USE: set the session's current database."""
+    """Carry out USE: set the session's current database, and hold a lock on it instead of the last.
+
+    Raises InvalidRequest if there is no such database, and as `Locks.acquire`.
+    """
     entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}; SHOW DATABASES lists them")

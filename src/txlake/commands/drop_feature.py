@@ -67,8 +67,8 @@ _BARRIERS = 3
 def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> None:
     """Carry out ALTER TABLE ... DROP FEATURE.
 
-    Raises InvalidRequest: as `feature_to_drop`; inside a transaction, where more than one commit is
-    needed; where the history has to be deleted and is too young. Commits made so far stay.
+    Raises InvalidRequest as `feature_to_drop`; inside a transaction, if more than one commit is
+    needed; and if the history has to be deleted and is too young. Commits made so far stay.
     """
     table = context.snapshot(handle)
     try:
@@ -79,6 +79,7 @@ def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> No
 
 
 def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -> None:
+    """Carry out the steps, then drop the feature; stage the drop if one commit is enough."""
     table = context.snapshot(handle)
     steps = _steps(name, table)
     is_long = bool(steps) or name == PROTECTION or _newest_trace(name, handle, table) is not None
@@ -110,6 +111,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
 
 
 def _newest_trace(name: str, handle: Handle, table: Snapshot) -> int | None:
+    """Return the newest version whose commit or state uses the feature; None without one."""
     if name not in TRACES or handle.is_new:
         return None
     return newest_trace(name, handle.log, table.version)
@@ -118,6 +120,10 @@ def _newest_trace(name: str, handle: Handle, table: Snapshot) -> int | None:
 def _drop_step(
     statement: DropFeature, context: Context, handle: Handle, *, protects: bool
 ) -> Change | None:
+    """Return the change that drops the feature. It conflicts with every concurrent change of rows.
+
+    `protects`: older checkpoints have to stay, by the feature checkpointProtection.
+    """
     change = dropping(statement, context.snapshot(handle), protects=protects)
     return replace(change, reads=(Read(kind=ReadKind.GUARD),))
 
@@ -148,12 +154,14 @@ def _steps(name: str, table: Snapshot) -> list[Step]:
 def _disable(
     disable: Callable[[Metadata], Metadata], context: Context, handle: Handle
 ) -> Change | None:
+    """Return the change of properties that turns the feature off; None if it is off."""
     before = context.snapshot(handle).metadata
     after = disable(before)
     return None if after == before else _property_change(before, after)
 
 
 def _property_change(before: Metadata, after: Metadata) -> Change:
+    """Return the change from one metadata to another, as SET or UNSET TBLPROPERTIES."""
     old, new = before.configuration, after.configuration
     changed = {key: value for key, value in new.items() if old.get(key) != value}
     if changed:
@@ -185,7 +193,10 @@ def _rewrite_files_with_vectors(context: Context, handle: Handle) -> Change | No
 
 
 def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
-    """Rewrite the files with narrower types than the schema's; drop the recorded type changes."""
+    """Rewrite the files with narrower types than the schema's, and drop the recorded type changes.
+
+    None when there are none.
+    """
     work = context.work(handle)
     table = work.snapshot
     if not has_type_changes(table.metadata):
@@ -215,7 +226,10 @@ def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
 
 
 def _rename_in_files(context: Context, handle: Handle) -> Change | None:
-    """Rewrite all files with the columns' logical names."""
+    """Rewrite all files with the columns' logical names; None when column mapping is off.
+
+    Raises InvalidRequest for a name that needs column mapping.
+    """
     work = context.work(handle)
     table = work.snapshot
     if table.column_mapping_mode == "none":
@@ -240,6 +254,7 @@ def _rewrite_change(work: TableData, files: pa.Table, onto: Snapshot) -> Change 
 
 
 def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
+    """Return the change that turns row tracking off and stops new ids; None if it has."""
     before = context.snapshot(handle).metadata
     properties = {row_tracking.ENABLE: "false", row_tracking.SUSPENDED: "true"}
     after = msgspec.structs.replace(before, configuration={**before.configuration, **properties})
@@ -247,7 +262,10 @@ def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
 
 
 def _remove_row_ids(context: Context, handle: Handle) -> Change | None:
-    """Add the next files again without row ids, in batches that keep a commit small."""
+    """Return the change that adds the next files again without row ids, without actions at the end.
+
+    A commit takes `Settings.relisted_files_max` files.
+    """
     table = context.snapshot(handle)
     files = table.select(None)
     batch = files.filter(pa.array(has_row_ids(table), pa.bool_())).slice(
@@ -289,9 +307,9 @@ def _write_barrier_checkpoint(context: Context, handle: Handle, name: str) -> No
 
 
 def _truncate(context: Context, handle: Handle, name: str) -> None:
-    """Delete the versions that need the feature. Raises InvalidRequest while they are too young.
+    """Delete the versions that need the feature.
 
-    Nothing is deleted in that case. Versions within
+    Raises InvalidRequest while they are too young, and nothing is deleted then. Versions within
     `delta.dropFeatureTruncateHistory.retentionDuration` stay: transactions that read them may still
     run.
     """
@@ -346,6 +364,7 @@ def _retention_ms(handle: Handle) -> int:
 
 
 def _is_truncated(handle: Handle, before: int) -> bool:
+    """Return whether the log has no version before this one."""
     listing = handle.log.listing()
     versions = [*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)]
     return min(versions) >= before

@@ -14,9 +14,10 @@ from txlake.sql.statements import ExecuteImmediate, Select, SqlText, Statement
 def statement_of(
     statement: ExecuteImmediate, environment: ScriptEnvironment, rules: TextRules
 ) -> Statement:
-    """Return the statement whose text it evaluates, its markers being constants, by the rules.
+    """Parse the text that EXECUTE IMMEDIATE evaluates, with constants for its markers.
 
-    It may be another EXECUTE IMMEDIATE. Raises InvalidRequest for a text that isn't one statement.
+    The statement may be another EXECUTE IMMEDIATE. Raises InvalidRequest for a text that isn't one
+    statement, and with INTO for one that isn't a query.
     """
     text = environment.text(statement.sql)
     found = parse(text, _arguments(statement, text, environment), rules)
@@ -32,9 +33,10 @@ def statement_of(
 def _arguments(
     statement: ExecuteImmediate, text: str, environment: ScriptEnvironment
 ) -> dict[str, object] | list[object] | None:
-    """Return the values of the markers: a list for `?`, by their names for `:name`.
+    """Return the values of the markers: a list for `?`, by name for `:name`; None without USING.
 
-    A value without a name that is a variable has the variable's, as in Spark.
+    A value without a name that is a variable has the variable's, as in Spark. Raises InvalidRequest
+    if a name is missing or used twice.
     """
     if not statement.using:
         return None

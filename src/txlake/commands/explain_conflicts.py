@@ -58,7 +58,8 @@ def explain_conflicts(context: Context, request: ExplainConflicts) -> Rows:
     """Carry out EXPLAIN CONFLICTS.
 
     Return rows of SCHEMA: the statement's reads, changes, isolation level and granularity, a row
-    for each kind of concurrent writer, and advice.
+    for each kind of concurrent writer, and advice. Raises InvalidRequest for an unknown table, and
+    for one that this transaction creates.
     """
     statement = request.statement
     handle = context.tables.require(_target(statement))
@@ -142,6 +143,7 @@ class _Analysis:
         return self._intent(Effect.CHANGES, read, by_row=by_row and read.deletes_all)
 
     def _inserting(self, statement: Insert) -> PlannedStatement:
+        """Return the plan of an INSERT; its query is planned for the tables that it reads."""
         if isinstance(statement.source, Query):
             self.context.query(statement.source.sql)
         if statement.replace_where is not None:
@@ -151,6 +153,7 @@ class _Analysis:
         return self._intent(Effect.APPENDS)
 
     def _merging(self, statement: Merge) -> PlannedStatement:
+        """Return the plan of a MERGE; its source is planned, not read."""
         source = self._work.to_frame(source_rows(self.context, statement.source), ())
         read = self._work.merge_read(statement, self.context.plane.schema_of(source))
         inserts = all(isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
@@ -158,6 +161,10 @@ class _Analysis:
         return self._intent(Effect.APPENDS if inserts else Effect.CHANGES, read, by_row=by_row)
 
     def _intent(self, effect: Effect, *reads: Read, by_row: bool = True) -> PlannedStatement:
+        """Return the plan with these reads and the ones so far.
+
+        `by_row`: whether conflicts can be found by rows.
+        """
         table = self._table
         own = (
             Read(predicate=read.predicate, text=read.text, deletes_all=read.deletes_all)
@@ -174,6 +181,7 @@ class _Analysis:
 
 
 def _reads_text(intent: PlannedStatement) -> str:
+    """Return the conditions that are read, each once, in words."""
     if not intent.reads:
         return "nothing"
     texts = (
@@ -184,6 +192,7 @@ def _reads_text(intent: PlannedStatement) -> str:
 
 
 def _granularity_reason(intent: PlannedStatement) -> str:
+    """Return why conflicts are found at this granularity."""
     if intent.granularity is not Granularity.ROW:
         return f"{GRANULARITY} of the table, its database or the lake"
     if not intent.base.properties.enable_deletion_vectors:

@@ -39,8 +39,9 @@ def record_frame_reads(context: Context, statement: object) -> None:
     A table that the transaction hasn't used yet is read at the DataFrame's version from then on. A
     table that it reads at another version must not differ in the DataFrame's rows.
 
-    Raises a Conflict where they differ, and InvalidRequest where the DataFrame can't be part of the
-    transaction: another transaction's uncommitted changes, or a table that is gone.
+    Raises a Conflict if they differ, and InvalidRequest if the DataFrame can't be part of the
+    transaction: it shows changes of another transaction or from before a rollback, or a version or
+    table that is gone.
     """
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
         for lineage in lineage_of(frame):
@@ -48,6 +49,7 @@ def record_frame_reads(context: Context, statement: object) -> None:
 
 
 def _frames_in(part: object) -> Iterator[DataFrame]:
+    """Yield the Spark DataFrames in a statement or part of it, at any depth."""
     if isinstance(part, NativeFrame):
         if isinstance(part.frame, DataFrame):
             yield part.frame
@@ -60,7 +62,7 @@ def _frames_in(part: object) -> Iterator[DataFrame]:
 
 
 def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
-    """Yield Spark's temporary views that the statement's texts name."""
+    """Yield the frames of Spark's temporary views that the statement's texts name."""
     for reference in references_of(statement):
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
@@ -81,6 +83,10 @@ def _may_be_temporary(table: TableName) -> bool:
 
 
 def _record_read(context: Context, lineage: ScanLineage) -> None:
+    """Record the read of one scan; a scan of another lake is ignored.
+
+    Raises as `record_frame_reads`.
+    """
     engine, transaction = context.engine, context.transaction
     own_lake = engine.catalog.lake_id
     if lineage.lake not in (None, own_lake):
@@ -132,6 +138,7 @@ def _snapshot_of(handle: Handle, lineage: ScanLineage) -> Snapshot:
 
 
 def _version_gone(lineage: ScanLineage, why: str) -> InvalidRequest:
+    """Return the error for a DataFrame of a version that can't be read any more."""
     return InvalidRequest(
         f"the DataFrame shows version {lineage.version} of {lineage.table}, which is gone: {why}. "
         "Read the table again"
@@ -139,6 +146,7 @@ def _version_gone(lineage: ScanLineage, why: str) -> InvalidRequest:
 
 
 def _read_by(context: Context, version: Snapshot, lineage: ScanLineage) -> Read:
+    """Return the read of a scan: by its condition, or of all rows if that can't be modelled."""
     if lineage.condition is None:
         return Read()
     text, names = lineage.condition

@@ -17,6 +17,8 @@ FOLDER = "_symlink_format_manifest"
 def write_manifests(mode: str, table: Snapshot, store: Store, reach: Reach) -> int:
     """Write a manifest for each partition, or one; delete manifests of partitions without files.
 
+    They are written outside of the transaction.
+
     Args:
         mode: `symlink_format_manifest`, in any letter case.
         table: the snapshot whose files are listed by their decoded URLs, a line each.

@@ -27,8 +27,9 @@ def is_duplicate(
 ) -> bool:
     """Return whether the application version was written before; if not, stage its record.
 
-    `marker`: the change that the history shows for a statement that changes nothing else. Raises
-    InvalidRequest for an id without a version, or a version without an id.
+    False without an application id, in the statement or the session's settings. `marker`: the
+    change that the history shows for a statement that changes nothing else. Raises InvalidRequest
+    for an id without a version, or a version without an id.
     """
     app_id: str | None = getattr(statement, "app_id", None)
     version: int | None = getattr(statement, "app_version", None)
@@ -52,7 +53,11 @@ def is_duplicate(
 
 
 def _session_version(context: Context, handle: Handle) -> tuple[str, int] | None:
-    """Return the session settings' id and version; unset the version where autoReset is on."""
+    """Return the session settings' id and version; None if neither is set.
+
+    With autoReset the version is unset. Raises InvalidRequest if only one is set, or the version is
+    no number.
+    """
     app_id, text = (context.plane.setting(key, "") for key in (_APP_ID, _VERSION))
     if not app_id and not text:
         return None

@@ -14,7 +14,11 @@ from txlake.sql.statements.names import quoted
 
 
 def sync(context: Context, statement: SyncIdentity) -> None:
-    """Carry out ALTER COLUMN ... SYNC IDENTITY."""
+    """Carry out ALTER COLUMN ... SYNC IDENTITY: raise the high-water mark to the column's values.
+
+    The counter of a table of the lake is raised at once, outside of the transaction. Raises
+    InvalidRequest for a column that isn't an identity.
+    """
     handle = context.tables.require(statement.table)
     work = context.work(handle)
     table = work.snapshot

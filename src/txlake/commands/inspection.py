@@ -44,14 +44,18 @@ _TABLES = Struct(
 
 
 def show_databases(context: Context, statement: ShowDatabases) -> Rows:
-    """Carry out SHOW DATABASES."""
+    """Carry out SHOW DATABASES [LIKE pattern]."""
     databases = context.engine.catalog.databases()
     names = [(entry.name,) for entry in databases if matches(entry.name, statement.pattern)]
     return Rows(schema=_text_columns("namespace"), rows=names)
 
 
 def show_tables(context: Context, statement: ShowTables) -> Rows:
-    """Carry out SHOW TABLES and SHOW TABLE EXTENDED."""
+    """Carry out SHOW TABLES and SHOW TABLE EXTENDED.
+
+    The former lists tables only, with the transaction's own changes. Raises InvalidRequest for an
+    unknown database.
+    """
     if statement.extended:
         return show_table_extended(context, statement)
     tables = tables_in(
@@ -68,7 +72,8 @@ def show_tables(context: Context, statement: ShowTables) -> Rows:
 def show_table_extended(context: Context, statement: ShowTables) -> Rows:
     """Carry out SHOW TABLE EXTENDED: list tables and views with a text of details in Spark's form.
 
-    The text of a table that can't be read has no columns.
+    The text of a table that can't be read has no columns. Raises InvalidRequest for an unknown
+    database.
     """
     database = statement.database or context.tables.database
     rows: list[tuple[object, ...]] = []
@@ -99,7 +104,7 @@ def _schema_of(context: Context, table: TableName) -> Struct | None:
 
 
 def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
-    """Carry out DESCRIBE DATABASE [EXTENDED]."""
+    """Carry out DESCRIBE DATABASE [EXTENDED]. Raises InvalidRequest for an unknown database."""
     entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}")
@@ -120,7 +125,10 @@ def describe_query(context: Context, statement: DescribeQuery) -> Rows:
 
 
 def show_table(context: Context, statement: Inspection) -> Rows:
-    """Carry out a SHOW or DESCRIBE of one table or view."""
+    """Carry out a SHOW or DESCRIBE of one table or view.
+
+    Raises InvalidRequest for an unknown name, and for a view where only tables have an answer.
+    """
     if isinstance(statement, DescribeTable | ShowColumns | ShowCreateTable) and (
         view := _find_view(context, statement.table)
     ):
@@ -129,6 +137,7 @@ def show_table(context: Context, statement: Inspection) -> Rows:
 
 
 def _find_view(context: Context, table: Table) -> Viewed | None:
+    """Return the view of a name; None for tables, paths and unknown names."""
     if not isinstance(table, TableName) or context.tables.find(table) is not None:
         return None
     return context.tables.viewed(table)

@@ -148,6 +148,7 @@ class OptimizeResult:
 
 
 def _clustering_counts(plan: ClusteringPlan) -> tuple[object, ...]:
+    """Return Delta's `clusteringStats` for a plan."""
     merged = (len(plan.files), sum(add.size for add in plan.files))
     return (
         (plan.in_cubes.number, plan.in_cubes.size),
@@ -159,6 +160,7 @@ def _clustering_counts(plan: ClusteringPlan) -> tuple[object, ...]:
 
 
 def _size_statistics(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
+    """Return Delta's statistics of file sizes in bytes: minimum, maximum, average, number, sum."""
     if not sizes:
         return (None, None, 0.0, 0, 0)
     return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))
@@ -167,7 +169,7 @@ def _size_statistics(sizes: Sequence[int]) -> tuple[int | None, int | None, floa
 def optimize(context: Context, statement: Optimize) -> OptimizeResult:
     """Carry out OPTIMIZE [FULL] [WHERE] [ZORDER BY]: cluster a clustered table, compact others.
 
-    Raises InvalidRequest for a clause that the table doesn't allow.
+    Raises InvalidRequest for a clause that the table doesn't allow, and for an unknown table.
     """
     handle = context.tables.require(statement.table)
     work = context.work(handle)
@@ -183,7 +185,10 @@ def optimize(context: Context, statement: Optimize) -> OptimizeResult:
 
 
 def _clustering(context: Context, statement: Optimize, table: Snapshot) -> ClusteringPlan | None:
-    """Return the plan by which OPTIMIZE clusters the table; None without clustering columns."""
+    """Return the plan by which OPTIMIZE clusters the table; None without clustering columns.
+
+    Raises InvalidRequest for WHERE or ZORDER BY on a clustered table, and FULL on any other.
+    """
     columns = clustered_by(table.schema, table.domains, table=table.table)
     column_names = ", ".join(map(column_text, columns))
     if FEATURE in table.features and (statement.where is not None or statement.zorder_by):
@@ -215,7 +220,7 @@ def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clust
 
 
 def reorg(context: Context, statement: Reorg) -> OptimizeResult:
-    """Carry out REORG TABLE ... APPLY.
+    """Carry out REORG TABLE ... APPLY (PURGE), or (UPGRADE UNIFORM ...).
 
     Raises InvalidRequest for an upgrade of a table that can't have icebergCompatV2.
     """
@@ -230,15 +235,21 @@ def reorg(context: Context, statement: Reorg) -> OptimizeResult:
 
 
 def _considered(work: TableData, where: Expression | None) -> int:
+    """Return the number of files in the partitions of the condition."""
     return int(work.files_of_partitions(where).num_rows)
 
 
 def vacuum_table(context: Context, statement: Vacuum) -> Rows:
-    """Carry out VACUUM: return the table's location, with DRY RUN the files to delete."""
+    """Carry out VACUUM: return the table's location, with DRY RUN the URLs of the files to delete.
+
+    Files are deleted at once. Raises InvalidRequest for a retention that is too short, unless the
+    session has turned the check off.
+    """
     return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed_paths(context, statement)])
 
 
 def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
+    """Carry out VACUUM and return the result's paths."""
     handle = context.tables.require(statement.table)
     retention_ms = None
     if statement.retain_hours is not None:
@@ -264,12 +275,17 @@ def _others_open(context: Context) -> ReadOpenTransactions:
 
 
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:
-    """Carry out RESTORE TABLE ... TO."""
+    """Carry out RESTORE TABLE ... TO, and return its counts.
+
+    A time after the newest commit means that one. Raises InvalidRequest if there is no such
+    version, and as `restore`.
+    """
     handle = context.tables.require(statement.table)
     target = context.snapshot(handle, statement.travel, newest_if_later=True)
     reach = context.engine.reach(handle)
 
     def exists(add: Add) -> bool:
+        """Return whether a file and its deletion vector's file exist."""
         if not _exists(context, reach.url(add.path)):
             return False
         vector = add.deletion_vector
@@ -286,14 +302,17 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
 
 
 def generate(context: Context, statement: Generate) -> None:
-    """Carry out GENERATE symlink_format_manifest."""
+    """Carry out GENERATE symlink_format_manifest, at once. Raises as `write_manifests`."""
     handle = context.tables.require(statement.table)
     reach = context.engine.reach(handle)
     write_manifests(statement.mode, context.snapshot(handle), handle.store, reach)
 
 
 def convert(context: Context, statement: ConvertToDelta) -> None:
-    """Carry out CONVERT TO DELTA of a folder of Parquet files; a Delta table is left alone."""
+    """Carry out CONVERT TO DELTA of a folder of Parquet files; a Delta table is left alone.
+
+    Raises as `convert_folder`.
+    """
     handle = context.engine.at(statement.location, TablePath(statement.location))
     if context.tables.exists(handle):
         return

@@ -26,7 +26,12 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
     """Return the table, or a handle for where to create it: `location` or a warehouse folder.
 
     A Delta table at the location that has no name yet is returned as a path table;
-    `attach_if_unnamed` makes it a table of the lake.
+    `attach_if_unnamed` makes it a table of the lake. A warehouse folder that a dropped table may
+    still use is avoided by another name.
+
+    Raises InvalidRequest for an unknown database, a view of the name, a location beside a path, and
+    a location that isn't the existing table's; CorruptTable for a table of this lake that its
+    catalog doesn't have.
     """
     existing = context.tables.find(table)
     if isinstance(table, TablePath):
@@ -84,8 +89,8 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
 def _table_in_folder(context: Context, target: Handle) -> Snapshot | None:
     """Return the table in a folder of the warehouse.
 
-    None where there is none, where it is being removed, or where a slow writer left files after the
-    removal; the newest commit's file is missing then. Raises CorruptTable.
+    None if there is none, if it is being removed, or if a slow writer left files after the removal;
+    the newest commit's file is missing then. Raises CorruptTable for any other damaged log.
     """
     try:
         latest = target.log.latest_or_none()
@@ -108,7 +113,10 @@ def _is_unused(context: Context, target: Handle) -> bool:
 
 
 def _require_dropped(context: Context, target: Handle, membership: Membership | None) -> None:
-    """Raise CorruptTable for a table of this lake that its catalog neither has nor dropped."""
+    """Raise CorruptTable for a table of this lake that its catalog neither has nor dropped.
+
+    A table whose attachment is under way passes.
+    """
     catalog, location = context.engine.catalog.of_lake(), target.store.url
     if membership is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:
         return  # a table that this transaction drops still exists for others
@@ -127,7 +135,8 @@ def _require_dropped(context: Context, target: Handle, membership: Membership | 
 def register(context: Context, handle: Handle, operation: str, *, opens: bool = False) -> None:
     """Stage a new table's name, which others see once the transaction commits.
 
-    `operation`: the operation in the history. `opens`: whether other engines may write the table.
+    Do nothing for a path table and an existing one, except open it. `operation`: the operation in
+    the history. `opens`: whether other engines may write the table.
     """
     entry, transaction = handle.entry, context.transaction
     if entry is None or not handle.is_new:
@@ -164,7 +173,8 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
 def attach_if_unnamed(context: Context, handle: Handle, *, managed: bool) -> Handle:
     """Return the table's handle; attach a Delta table that has no name yet to the lake at once.
 
-    Raises InvalidRequest inside an explicit transaction.
+    The attachment isn't part of the transaction. Raises InvalidRequest inside an explicit
+    transaction, and as `attach_path_table`.
     """
     if handle.in_lake or isinstance(handle.table, TablePath):
         return handle

@@ -34,7 +34,7 @@ from txlake.sql.statements.names import quoted
 
 
 def select(context: Context, statement: Select) -> Answer:
-    """Carry out a query."""
+    """Carry out a query. The driver answers a plain one if values suffice (`plain_answer`)."""
     rows = plain_answer(context, statement.query) if statement.as_values else None
     if rows is not None:
         return lambda by: by.frame(rows.schema, rows.rows)
@@ -48,7 +48,10 @@ def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
 
 
 def read(context: Context, statement: ReadTable) -> DataFrame:
-    """Carry out `lake.read`: the columns of the rows for which the condition is true."""
+    """Carry out `lake.read`: the columns of the rows for which the condition is true.
+
+    Raises InvalidRequest for an unknown table, version or column, and for travel in a view.
+    """
     table, travel = statement.table, statement.travel
     condition, columns = statement.condition, statement.columns
     view = None
@@ -91,6 +94,7 @@ def _read_view(
     condition: Expression | None,
     columns: Sequence[str] | None,
 ) -> DataFrame:
+    """Return the rows of a view, as `read` does. Raises InvalidRequest for travel."""
     if travel is not None:
         raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
     frame = context.view_rows(view)

@@ -42,8 +42,9 @@ def restore(
 ) -> RestoreResult:
     """Return the change that makes the table what it was at `target`.
 
-    `exists` tells whether a file's data still exists. Raises InvalidRequest naming files that
-    VACUUM has removed.
+    `exists` returns whether a file's data still exists; it is called for each file to add again.
+    Identity columns go on from their newest values. Raises InvalidRequest naming files that VACUUM
+    has removed.
     """
     restored = [add for add in target.files.adds() if add.key not in current.files]
     removed = [add for add in current.files.adds() if add.key not in target.files]

@@ -42,8 +42,9 @@ def merge_schema(
 ) -> TableData:
     """Stage the addition of the rows' new columns. Return the work on the changed table.
 
-    `operation`: for the history. `widens`: which columns get the rows' wider type where the table
-    has no type widening.
+    Nothing is staged if no column is new. `operation`: for the history. `widens`: which columns get
+    the rows' wider type in a table without type widening. Raises InvalidRequest for types that
+    don't fit.
     """
     schema = merge_schemas(
         work.snapshot.schema,
@@ -64,7 +65,7 @@ def replace_schema(
 ) -> TableData:
     """Stage a new schema. Return the work on the changed table.
 
-    `partition_columns`: None for the table's own.
+    Nothing is staged for the same schema. `partition_columns`: None for the table's own.
     """
     actions = schema_actions(
         work.snapshot, schema, environment_of(context), partition_columns=partition_columns
@@ -80,7 +81,11 @@ def replace_schema(
 def with_evolved_schema(
     context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
 ) -> TableData:
-    """Return the work on the table after its schema was changed as the write requests."""
+    """Return the work on the table after its schema was changed as the write requests.
+
+    Raises InvalidRequest for options that contradict each other or the table: replace_where without
+    overwriting, other partition or clustering columns.
+    """
     work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
     if not exists:
         return work

@@ -40,27 +40,31 @@ class ScriptSession:
         return self._session.spark
 
     def run(self, statement: Statement) -> None:
-        """Run a statement."""
+        """Run a statement and drop its result."""
         self._session.execute_in(self._transaction, statement)
 
     def truth(self, condition: SqlText) -> bool:
-        """Return whether a condition is true; null is not."""
+        """Return whether a condition is true; null is not.
+
+        Raises InvalidRequest for a value that isn't boolean.
+        """
         value = self._value(as_query(condition))
         if value is not None and not isinstance(value, bool):
             raise InvalidRequest(f"expected a condition, found {value!r} of {condition.text!r}")
         return bool(value)
 
     def text(self, query: SqlText) -> str:
-        """Return the text that is a query's one value."""
+        """Return the text that is a query's one value. Raises InvalidRequest for anything else."""
         value = self._value(query)
         if not isinstance(value, str):
             raise InvalidRequest(f"expected a text, found {value!r} of {query.text!r}")
         return value
 
     def constant(self, expression: SqlText) -> SqlText:
-        """Return the present value of an expression, as a literal where its type has one.
+        """Return the present value of an expression as a literal, if its type has one.
 
-        Where it becomes part of another statement, its names mean variables, and no columns.
+        Otherwise return the expression. In another statement the literal stands for the value;
+        names in it would mean columns there.
         """
         if is_literal(expression.text):
             return expression
@@ -81,7 +85,10 @@ class ScriptSession:
         return SqlText(literal.format(sql_literal(row[0], rules=rules)))
 
     def declare(self, name: str, data_type: str | None, default: SqlText | None) -> _Before:
-        """Declare a variable; return what `restore` needs to undo that."""
+        """Declare a variable; return what `restore` needs to undo that.
+
+        Without a type it has the default's. Nothing is declared if the default fails.
+        """
         before = self._before(name)
         kind = data_type
         if kind is None:
@@ -112,7 +119,10 @@ class ScriptSession:
         self._give(names, self._query(query))
 
     def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
-        """Yield once for each row of a query, whose columns are variables meanwhile."""
+        """Yield once for each row of a query, whose columns are variables meanwhile.
+
+        The rows are read first. Raises InvalidRequest for columns of one name.
+        """
         frame = self._query(query)
         columns = list(frame.columns)
         if len({name.lower() for name in columns}) < len(columns):
@@ -138,7 +148,10 @@ class ScriptSession:
                 self.restore(name, before)
 
     def mark(self) -> Callable[[], None]:
-        """Return a function that undoes the changes made after this call."""
+        """Return a function that undoes the changes of tables made after this call.
+
+        It replaces the mark of the call before.
+        """
         transaction = self._transaction
         assert transaction is not None, "a script has a transaction"
         if self._is_marked:
@@ -158,6 +171,10 @@ class ScriptSession:
         return frame.schema, row
 
     def _give(self, names: Sequence[str], frame: DataFrame) -> None:
+        """Assign a frame's one row to variables.
+
+        Raises InvalidRequest if there aren't as many columns.
+        """
         if len(frame.columns) != len(names):
             raise InvalidRequest(
                 f"expected {len(names)} columns for {', '.join(names)}, found {len(frame.columns)}"
@@ -170,6 +187,7 @@ class ScriptSession:
         return self._session.execute_in(self._transaction, Select(query))
 
     def _value(self, query: SqlText) -> object:
+        """Return the first value of a query's first row."""
         frame = self._query(query)
         with spark_errors():
             return frame.collect()[0][0]

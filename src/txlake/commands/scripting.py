@@ -124,6 +124,7 @@ class Script:
     def _steps(
         self, steps: Sequence[Step], declared: list[tuple[str, object]] | None = None
     ) -> None:
+        """Run the steps in order; declarations are added to `declared`."""
         for step in steps:
             if isinstance(step, DeclareVariable):
                 assert declared is not None, "the parser has it at the head of a block"
@@ -132,11 +133,13 @@ class Script:
                 self._step(step)
 
     def _declare(self, step: DeclareVariable, declared: list[tuple[str, object]]) -> None:
+        """Declare the variables of a step."""
         for name in step.names:
             before = self._environment.declare(name, step.data_type, step.default)
             declared.append((name, before))
 
     def _step(self, step: Step) -> None:
+        """Run one step, within the handlers of its blocks."""
         match step:
             case Block():
                 self.run(step)
@@ -162,7 +165,11 @@ class Script:
     # Branches and loops
 
     def _choose(self, step: Conditional) -> None:
-        """Run the steps of the first branch whose condition is true, or of ELSE."""
+        """Run the steps of the first branch whose condition is true, or of ELSE.
+
+        A CASE without either raises Signaled, for handlers to catch. Nothing is run if a handler
+        caught the error of a condition.
+        """
         for branch in step.branches:
             found = self._truth(branch.condition)
             if found is None:
@@ -176,6 +183,7 @@ class Script:
         self._steps(step.else_steps)
 
     def _loop(self, step: Loop) -> None:
+        """Run a loop until its condition ends it, or the error of its UNTIL was caught."""
         while step.while_condition is None or self._truth(step.while_condition):
             if not self._once(step.steps, step.label):
                 return
@@ -183,7 +191,7 @@ class Script:
                 return
 
     def _once(self, steps: Sequence[Step], label: str | None) -> bool:
-        """Run a loop's steps once; return whether the loop goes on."""
+        """Run a loop's steps once; return whether the loop goes on after LEAVE or ITERATE."""
         try:
             self._steps(steps)
         except _Jumped as jumped:
@@ -214,6 +222,7 @@ class Script:
     # Failures
 
     def _signal(self, step: Signal) -> None:
+        """Raise the error of a SIGNAL, or the one that the handler handles (RESIGNAL)."""
         if step.state is None:
             if not self._handled:
                 raise InvalidRequest("RESIGNAL stands in a handler: there is no error here")
@@ -226,7 +235,8 @@ class Script:
     def _guarded(self, work: Callable[[], object]) -> bool:
         """Run a step; return False if a CONTINUE handler caught its error.
 
-        What it did before it failed is undone, so that a handler finds the lake as the part did.
+        If there are handlers, what the step did before it failed is undone first. An EXIT handler
+        ends its block. Raises an InvalidRequest that no handler catches, and all other errors.
         """
         undo = None
         if any(scope.handlers for scope in self._scopes):
@@ -259,7 +269,10 @@ class Script:
             self._handled.pop()
 
     def _handler_of(self, error: InvalidRequest) -> tuple[int, Handler] | None:
-        """Return an error's most specific handler in the innermost block, and the block's depth."""
+        """Return an error's handler and the depth of its block; None without one.
+
+        It is the most specific one in the innermost block that has any.
+        """
         names = _names_of(error)
         for depth in range(len(self._scopes) - 1, -1, -1):
             handlers = self._scopes[depth].handlers
@@ -279,7 +292,10 @@ def _no_branch() -> None:
 
 
 def _names_of(error: InvalidRequest) -> list[str]:
-    """Return the names by which handlers catch an error, the most specific first."""
+    """Return the names by which handlers catch an error, the most specific first.
+
+    The condition's, the SQLSTATE, and SQLEXCEPTION or NOT FOUND.
+    """
     cause = error.__cause__
     condition = getattr(cause, "getCondition", lambda: None)()
     state = getattr(cause, "getSqlState", lambda: None)()

@@ -20,7 +20,10 @@ _ATTEMPTS = 5
 
 
 def commit_step(context: Context, handle: Handle, step: Step) -> bool:
-    """Commit a step's change. Return whether there was anything to do. Raises the last Conflict."""
+    """Commit a step's change in a transaction of its own; return whether there was anything to do.
+
+    Tried up to 5 times; raises the last Conflict, and what the step raises.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             with transaction_of(context.engine, context.transaction.session_number) as own:

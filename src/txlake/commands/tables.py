@@ -65,7 +65,10 @@ _COPIERS = 8
 
 
 def environment_of(context: Context, handle: Handle | None = None) -> Environment:
-    """Return what DDL needs from outside: the time, ids, checks of the table's rows."""
+    """Return what DDL needs from outside: time, ids, Spark's types, new tables' defaults.
+
+    With a `handle` also a check of that table's rows; without one no row violates anything.
+    """
     system = context.transaction.staging
     return Environment(
         now_ms=system.now_ms(),
@@ -83,12 +86,18 @@ def _no_row(condition: str) -> None:
 def _violating_row(
     context: Context, handle: Handle | None, condition: str
 ) -> Mapping[str, object] | None:
+    """Return a row of the table for which a condition isn't true; None without one."""
     assert handle is not None
     return context.work(handle).violating_row(condition)
 
 
 def create_table(context: Context, statement: CreateTable) -> None:
-    """Carry out CREATE TABLE, also with AS SELECT."""
+    """Carry out CREATE TABLE, also with AS SELECT.
+
+    A Delta table at the location gets the name at once, if the definition is the same. Raises
+    InvalidRequest as `locate_target` and `create`, and for a foreign key to an unknown table or
+    column.
+    """
     statement = replace(
         statement, keys=tuple(_qualify_parent(context, key) for key in statement.keys)
     )
@@ -138,7 +147,10 @@ def create_table(context: Context, statement: CreateTable) -> None:
 
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
-    """Carry out CREATE TABLE ... LIKE."""
+    """Carry out CREATE TABLE ... LIKE.
+
+    Raises InvalidRequest for an unknown source, and as `locate_target` and `create_like`.
+    """
     source = context.snapshot(context.tables.require(statement.source))
     opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
@@ -152,7 +164,10 @@ def create_table_like(context: Context, statement: CreateTableLike) -> None:
 
 
 def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
-    """Carry out CREATE TABLE ... CLONE. Return Delta's counts."""
+    """Carry out CREATE TABLE ... CLONE and return Delta's counts; none if the table is left alone.
+
+    Files of a deep clone are copied before the commit. Raises as `locate_target` and `clone`.
+    """
     origin = context.tables.require(statement.source)
     opens, properties = split_open_request(statement.properties)
     statement = replace(statement, properties=properties)
@@ -179,6 +194,7 @@ def _copy(context: Context, handle: Handle, copies: Sequence[FileCopy]) -> None:
     handle.store.ensure_safe()
 
     def copy_file(copy: FileCopy) -> None:
+        """Copy one file, through memory."""
         folder, _, name = copy.source.rpartition("/")
         source = context.engine.store_at(folder)
         handle.store.put(copy.target, source.get(unquote(name)))
@@ -193,7 +209,10 @@ def _existing(context: Context, handle: Handle) -> Snapshot | None:
 
 
 def create_from_rows(context: Context, handle: Handle, statement: Write, schema: Struct) -> None:
-    """Create the table that a write needs, with the rows' schema."""
+    """Stage the creation of the table that a write needs, with the rows' schema.
+
+    Raises InvalidRequest for rows without columns, and as `create`.
+    """
     if not schema.fields:
         raise InvalidRequest(
             f"[DELTA_EMPTY_DATA] {statement.table}: the rows have no columns; a table without any "
@@ -214,7 +233,10 @@ def create_from_rows(context: Context, handle: Handle, statement: Write, schema:
 
 
 def drop_table(context: Context, statement: DropTable) -> None:
-    """Carry out DROP TABLE: remove the name, and the folder of a managed table."""
+    """Carry out DROP TABLE: remove the name, and the folder of a managed table.
+
+    Raises InvalidRequest for a path table, for an unknown name without IF EXISTS, and as `drop`.
+    """
     handle = context.tables.find(statement.table)
     if handle is None and statement.if_exists:
         return
@@ -229,7 +251,11 @@ def drop_table(context: Context, statement: DropTable) -> None:
 
 
 def alter_table(context: Context, statement: AlterStatement) -> None:
-    """Carry out every form of ALTER TABLE."""
+    """Carry out every form of ALTER TABLE.
+
+    DROP FEATURE, and turning row tracking on for many files, take several commits. Raises
+    InvalidRequest and UnsupportedFeature as `alter`.
+    """
     handle = context.tables.require(statement.table)
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
@@ -269,7 +295,10 @@ def _qualify_parent(context: Context, key: KeyConstraint) -> KeyConstraint:
 
 
 def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
-    """Raise InvalidRequest for a foreign key to an unknown table or column."""
+    """Raise InvalidRequest for a foreign key to an unknown table or column.
+
+    And for one whose columns aren't as many as the parent's.
+    """
     for key in keys:
         if key.parent is None:
             continue
@@ -291,6 +320,10 @@ def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
 
 
 def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
+    """Stage the renaming of a table, also in its log.
+
+    Raises InvalidRequest for a path table, a name that is taken and an unknown database.
+    """
     entry = handle.entry
     if entry is None or not isinstance(statement.new_table, TableName):
         raise InvalidRequest(

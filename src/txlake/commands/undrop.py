@@ -46,7 +46,7 @@ _COLUMNS = Struct(
 def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
     """Carry out SHOW TABLES DROPPED: list a database's restorable tables, newest drop first.
 
-    Raises InvalidRequest for an unknown database.
+    External tables are among them. Raises InvalidRequest for an unknown database.
     """
     database = statement.database or context.tables.database
     catalog = context.engine.catalog.of_lake()
@@ -59,6 +59,7 @@ def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
 
 
 def _row(dropped: DroppedEntry) -> tuple[object, ...]:
+    """Return the row of one dropped table."""
     entry = dropped.entry
     return (
         CATALOG,
@@ -73,7 +74,11 @@ def _row(dropped: DroppedEntry) -> tuple[object, ...]:
 
 
 def undrop_table(context: Context, statement: UndropTable) -> None:
-    """Carry out UNDROP TABLE: give a dropped table its name and rows back."""
+    """Carry out UNDROP TABLE: give a dropped table its name and rows back.
+
+    Of several tables of the name the newest restorable one. Raises InvalidRequest if there is none,
+    its retention is over, or the name is taken; and as `_reattach`.
+    """
     if statement.table is None:
         assert statement.table_id is not None
         dropped = _find_by_id(context.engine, statement.table_id)
@@ -97,6 +102,7 @@ def _dropped_from(engine: Engine, database: str) -> list[DroppedEntry]:
 
 
 def _find_by_id(engine: Engine, table_id: str) -> DroppedEntry:
+    """Return the dropped table with an id. Raises InvalidRequest if there is none to restore."""
     dropped = engine.catalog.of_lake().dropped.find(table_id)
     if dropped is None:
         raise InvalidRequest(f"there is no dropped table with the id {table_id!r}; {_HINT}")
@@ -104,7 +110,10 @@ def _find_by_id(engine: Engine, table_id: str) -> DroppedEntry:
 
 
 def _find_by_name(context: Context, table: TableName) -> DroppedEntry:
-    """Return the newest restorable table of the name."""
+    """Return the newest restorable table of the name.
+
+    Raises InvalidRequest if there is none, if its retention is over, or its database is gone.
+    """
     engine, catalog = context.engine, context.engine.catalog.of_lake()
     owner, name = context.tables.qualified(table)
     if context.tables.lacks_database(table):
@@ -134,6 +143,7 @@ def _require_restorable(engine: Engine, dropped: DroppedEntry) -> DroppedEntry:
 
 
 def _no_database(database: str) -> InvalidRequest:
+    """Return the error for a database that is gone."""
     return InvalidRequest(
         f"there is no database {database!r}; CREATE DATABASE {database} makes it, and what was "
         "dropped from one of that name can come back to it"
@@ -141,6 +151,10 @@ def _no_database(database: str) -> InvalidRequest:
 
 
 def _retention_over(table: str, dropped_ms: int) -> InvalidRequest:
+    """Return the error for a table whose retention is over.
+
+    `dropped_ms` is the time of the drop, in milliseconds since the epoch.
+    """
     when = utc_time(dropped_ms)
     assert when is not None
     return InvalidRequest(
@@ -164,8 +178,9 @@ def _require_free_name(context: Context, entry: TableEntry) -> None:
 def _reattach(engine: Engine, entry: TableEntry) -> int | None:
     """Attach a dropped table's folder to the lake again. Return the table's version afterwards.
 
-    None means the version in the catalog. Raises CorruptTable where the folder has no table,
-    InvalidRequest where it holds a table of another lake, or another table.
+    None means the version in the catalog. The drop note is removed, and an external table's log
+    names its owner again, at once. Raises CorruptTable if the folder has no table, InvalidRequest
+    if it holds a table of another lake, or another table.
     """
     catalog = engine.catalog.of_lake()
     publish_pending(engine, entry.id)

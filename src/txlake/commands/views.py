@@ -53,7 +53,11 @@ _VIEW_LIST = Struct(
 
 
 def create_view(context: Context, statement: CreateView) -> None:
-    """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog."""
+    """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog, at once.
+
+    Raises InvalidRequest for an unknown database, for a table of the name, for a view of the name
+    without OR REPLACE or IF NOT EXISTS, and as `_view_schema`.
+    """
     catalog = context.engine.catalog.of_lake()
     owner, name = context.tables.qualified(statement.view)
     if catalog.database(owner) is None or context.tables.lacks_database(statement.view):
@@ -111,8 +115,8 @@ def _view_schema(
 ) -> ViewSchema:
     """Plan a view's query. Return the schema that the view keeps.
 
-    Raises InvalidRequest for a query that reads the view itself or a temporary view, and for a
-    column list whose length isn't the query's.
+    Raises InvalidRequest for a query that reads the view itself or a temporary view, that can't be
+    planned, or has a column name twice, and for a column list whose length isn't the query's.
     """
     for reference in query.references:
         if isinstance(reference.table, TableName) and context.tables.is_temporary(reference.table):
@@ -149,7 +153,8 @@ def _planned_schema(
 def create_temporary_view(context: Context, statement: CreateTemporaryView) -> None:
     """Carry out CREATE TEMPORARY VIEW in Spark.
 
-    Over tables of the lake it is planned at each use.
+    A view over tables of the lake is planned anew whenever SQL of this lake uses it; Spark itself
+    reads the table versions of its creation.
     """
     query = statement.query
     if not any(_is_of_lake(context, reference.table) for reference in query.references):
@@ -168,6 +173,7 @@ def create_temporary_view(context: Context, statement: CreateTemporaryView) -> N
 
 
 def _is_of_lake(context: Context, table: object) -> bool:
+    """Return whether a reference is a table, view or system view of the lake; True for paths."""
     if not isinstance(table, TableName):
         return True
     return (
@@ -178,6 +184,7 @@ def _is_of_lake(context: Context, table: object) -> bool:
 
 
 def _require_view(context: Context, view: TableName) -> Viewed:
+    """Return the lake's view of a name. Raises InvalidRequest for a table and for unknown names."""
     owner, _ = context.tables.qualified(view)
     existing = context.tables.viewed(view)
     if existing is None or existing.entry is None:
@@ -187,7 +194,10 @@ def _require_view(context: Context, view: TableName) -> Viewed:
 
 
 def alter_view(context: Context, statement: AlterView) -> None:
-    """Carry out ALTER VIEW ... AS."""
+    """Carry out ALTER VIEW ... AS, at once. Raises InvalidRequest as `_view_schema`.
+
+    The column names stay if the new query has as many columns.
+    """
     entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     name = TableName((entry.database, entry.name))
@@ -207,7 +217,10 @@ def alter_view(context: Context, statement: AlterView) -> None:
 
 
 def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
-    """Carry out ALTER VIEW ... WITH SCHEMA: keep the view's columns by another mode."""
+    """Carry out ALTER VIEW ... WITH SCHEMA: keep the view's columns by another mode.
+
+    Raises InvalidRequest if there is no such view.
+    """
     entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     schema = entry.schema
@@ -226,7 +239,10 @@ def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
 
 
 def rename_view(context: Context, statement: RenameView) -> None:
-    """Carry out ALTER VIEW ... RENAME TO."""
+    """Carry out ALTER VIEW ... RENAME TO, at once.
+
+    Raises InvalidRequest if there is no such view, or a table or view has the new name.
+    """
     entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
     new = statement.new_view
@@ -237,7 +253,10 @@ def rename_view(context: Context, statement: RenameView) -> None:
 
 
 def drop_view(context: Context, statement: DropView) -> None:
-    """Carry out DROP VIEW of the lake's view or Spark's temporary one."""
+    """Drop the lake's view of the name, or else Spark's temporary one.
+
+    Raises InvalidRequest for a table, and for no view without IF EXISTS.
+    """
     view = statement.view
     existing = context.tables.viewed(view)
     if existing is not None and existing.entry is not None:
@@ -251,7 +270,7 @@ def drop_view(context: Context, statement: DropView) -> None:
 
 
 def show_views(context: Context, statement: ShowViews) -> Rows:
-    """Carry out SHOW VIEWS, Spark's temporary views included."""
+    """Carry out SHOW VIEWS, Spark's temporary views included, whose namespace is empty."""
     database = statement.database or context.tables.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
@@ -295,7 +314,10 @@ def describe_view(
 
 
 def _schema_of(context: Context, view: Viewed) -> StructType:
-    """Return a view's columns; where its query can't be planned any more, as it was created."""
+    """Return a view's columns; as it was created if its query can't be planned any more.
+
+    Raises the error of the plan for a view that recorded no columns.
+    """
     try:
         return context.view_rows(view).schema
     except (AnalysisException, InvalidRequest):
@@ -307,7 +329,10 @@ def _schema_of(context: Context, view: Viewed) -> StructType:
 def _describe_column(
     view: Viewed, path: Sequence[str], column_rows: Rows, comments: Mapping[str, str | None]
 ) -> Rows:
-    """Return the rows of DESCRIBE for one column, as for a table's column."""
+    """Return the rows of DESCRIBE for one column, as for a table's column.
+
+    Raises InvalidRequest for an unknown or nested column.
+    """
     name = ".".join(path)
     column = next((row for row in column_rows.rows if str(row[0]).lower() == name.lower()), None)
     if column is None:
@@ -331,6 +356,7 @@ def schema_rows(schema: StructType) -> Rows:
 
 
 def _detail_rows(view: Viewed) -> list[tuple[object, ...]]:
+    """Return the rows that DESCRIBE EXTENDED adds for a view."""
     comment = "" if view.entry is None else view.entry.comment or ""
     return [
         ("", "", ""),
@@ -344,6 +370,7 @@ def _detail_rows(view: Viewed) -> list[tuple[object, ...]]:
 
 
 def _create_statement(view: Viewed) -> str:
+    """Return the CREATE VIEW statement of a view."""
     entry = view.entry
     kind = "TEMPORARY VIEW" if entry is None else "VIEW"
     parts = [f"CREATE {kind} {view.name}"]

@@ -35,11 +35,12 @@ _logger = logging.getLogger(__name__)
 
 
 def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> None:
-    """Stage the drop of a table; a managed table's folder is removed when its retention has ended.
+    """Stage the drop of a table, whose folder is removed later if the lake manages it.
 
-    A managed table can be undropped until then; with `purge` the folder goes right after the
-    commit. An external table's files stay, as a path table. Raises InvalidRequest if a managed
-    table's folder is reached through a symbolic link, as its files aren't the lake's.
+    The table can be undropped until its retention ends, when the folder is removed; with `purge` it
+    is removed right after the commit. An external table's files stay, as a path table. Raises
+    InvalidRequest if a managed table's folder is reached through a symbolic link, as its files
+    aren't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
     if not engine.catalog.is_lake:  # the other system's catalog removes the folder or keeps it

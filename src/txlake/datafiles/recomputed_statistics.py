@@ -147,6 +147,7 @@ def _paths(item: pa.Field, parent: _Path | None) -> Iterator[_Path | None]:
 
 
 def _fields(data_type: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a nested type, in order: of a map its key and its value."""
     if pa.types.is_map(data_type):
         return [data_type.key_field, data_type.item_field]
     return [data_type.field(place) for place in range(data_type.num_fields)]

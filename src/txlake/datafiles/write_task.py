@@ -375,6 +375,7 @@ class Output:
         return pa.RecordBatch.from_arrays(columns, schema=self._file_schema())
 
     def _file_schema(self) -> pa.Schema:
+        """Return the schema of the files: the data columns, then materialized partition columns."""
         if not self._constants:
             return self._schema
         return pa.schema([*self._schema, *(item for item, _ in self._constants)])
@@ -390,6 +391,7 @@ class Output:
         return _OpenFile(self._task, self._file_schema(), path, list(values))
 
     def _close_file(self) -> None:
+        """Finish the open file, if there is one, and add its report rows."""
         if self._file is not None:
             self._written += self._file.close()
             self._file = None

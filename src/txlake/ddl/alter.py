@@ -73,6 +73,11 @@ def alter(statement: AlterStatement, table: Snapshot, environment: Environment) 
 
 
 def _change_for(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
+    """Return the change of a statement, by its kind.
+
+    Raises as `alter`, without the table's name; InvalidRequest for RENAME TO, which the catalog
+    does.
+    """
     match statement:
         case SetProperties():
             return _set_properties(statement, table, environment)

@@ -294,6 +294,9 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], TimeZone]) -> pa
 
 
 def _checked_array(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.Array:
+    """Return the cells as an array. Raises InvalidRequest, naming the column, for one that doesn't
+    fit.
+    """
     try:
         return pa.array(cells, data_type)
     except (pa.ArrowInvalid, OverflowError) as error:

@@ -225,6 +225,9 @@ def _matches(
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a key's values in the type in which both sides are joined: integers as bigint, text
+    with 32-bit offsets.
+    """
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column

@@ -44,6 +44,7 @@ def depends_on_values(snapshot: Snapshot) -> bool:
 
 
 def _needs_spark(item: Field) -> bool:
+    """Return whether values of the column are computed or checked by Spark: see `has_rules`."""
     keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS)
     nested_not_null = isinstance(item.type, Struct) and _requires_fields(item.type)
     return nested_not_null or any(key in item.metadata for key in keys) or is_bounded(item)
@@ -70,6 +71,7 @@ def require_given(snapshot: Snapshot, given: Collection[str]) -> None:
 
 
 def _require_default(item: Field, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest for a NOT NULL column that has no default and doesn't fill itself."""
     if not (item.nullable or _fills_itself(item)):
         raise InvalidRequest(
             f"{snapshot.table}: {NOT_NULL} of column {item.name!r} is violated: it has no default, "
@@ -78,6 +80,9 @@ def _require_default(item: Field, snapshot: Snapshot) -> None:
 
 
 def _fills_itself(item: Field) -> bool:
+    """Return whether rows without the column get a value: it is generated, an identity or has a
+    default.
+    """
     return (
         GENERATION_EXPRESSION in item.metadata
         or CURRENT_DEFAULT in item.metadata

@@ -21,32 +21,40 @@ from txlake.protocol.types import Array, DataType, Field, Map, Struct
 def stored_text(value: Column, item: Field) -> Column:
     """Return the value with each CHAR in it padded, as it is stored.
 
-    The column's own text isn't checked for its length here; a nested text that is too long fails
-    the job.
+    The column's own text isn't checked for its length here (`rows.checked` does it); a nested text
+    that is too long fails the job.
     """
     bound = _bound(declared_type(item))
     return _stored(value, item) if bound is None else _fitted(value, *bound)
 
 
 def padded_text(value: Column, item: Field) -> Column:
-    """Return a column's text as it is read: a CHAR padded to its length."""
+    """Return a column's text as it is read: a CHAR padded to its length; any other column
+    unchanged.
+    """
     bound = _bound(declared_type(item))
     return value if bound is None else _fitted(value, *bound)
 
 
 def _fitted(value: Column, is_char: bool, length: int) -> Column:
+    """Return a text padded with spaces to `length` characters if it is a CHAR; longer ones stay."""
     if not is_char:
         return value
     return F.when(F.char_length(value) < F.lit(length), F.rpad(value, length, " ")).otherwise(value)
 
 
 def _stored(value: Column, item: Field) -> Column:
-    """Return the checked and padded value of a column that isn't itself CHAR or VARCHAR."""
+    """Return the value of a column that isn't itself CHAR or VARCHAR, with nested ones checked and
+    padded.
+    """
     return _inside(value, declared_type(item), item.name) if is_bounded(item) else value
 
 
 def _inside(value: Column, data_type: DataType, name: str) -> Column:
-    """Return the value with each CHAR and VARCHAR inside it padded and checked."""
+    """Return the value with each CHAR and VARCHAR inside it padded and checked.
+
+    `name` names the column in the error that fails the job for a text that is too long.
+    """
     if not _has_bound(data_type):
         return value
     match data_type:

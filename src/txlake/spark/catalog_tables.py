@@ -55,8 +55,9 @@ class ParquetTable:
 def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
     """Return the table with a name, `spark_catalog.db.t`.
 
-    Raises InvalidRequest if there is no such table, if it is a view, and if a partition's files lie
-    outside of the table's folder; UnsupportedFeature for a table of another format.
+    Raises InvalidRequest if there is no such table, if it is a view, if a partition's files lie
+    outside of the table's folder, and if it isn't clear which partition a file is of;
+    UnsupportedFeature for a table of another format; Spark's own errors.
     """
     text = ".".join(quoted(part, always=True) for part in name.parts)
     if not spark.catalog.tableExists(text):
@@ -90,7 +91,9 @@ def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
 
 
 def plain_location(location: str) -> str:
-    """Return a location of the catalog, which isn't encoded, as the equivalent path or URL."""
+    """Return a location of the catalog, which isn't encoded, as a local path, or as an
+    encoded URL.
+    """
     if location.startswith("file:"):
         rest = location.removeprefix("file:")
         return "/" + rest.lstrip("/")
@@ -98,6 +101,10 @@ def plain_location(location: str) -> str:
 
 
 def _described(spark: SparkSession, text: str, name: TableName) -> dict[str, Any]:
+    """Return what DESCRIBE TABLE EXTENDED ... AS JSON says of a Parquet table.
+
+    Raises InvalidRequest for a view, UnsupportedFeature for a table of another format.
+    """
     try:
         [[description]] = spark.sql(f"DESCRIBE TABLE EXTENDED {text} AS JSON").collect()
     except AnalysisException as error:
@@ -142,7 +149,8 @@ def _by_partition(
     """Return the files' partition values by path.
 
     A partition is assumed to be in the folder of its own name if the table has files there; the
-    catalog is asked for the location of the others.
+    catalog is asked for the location of the others. Raises InvalidRequest for a file of no
+    partition, or of several, and for a partition outside of the table's folder.
     """
     folders = {(path or "").rpartition("/")[0] for path, _ in paths}
     partitions = [str(row[0]) for row in spark.sql(f"SHOW PARTITIONS {text}").collect()]
@@ -173,7 +181,10 @@ def _values(partition: str) -> Values:
 def _folder_of(
     spark: SparkSession, text: str, name: TableName, location: str, partition: str
 ) -> str:
-    """Return a partition's location in the catalog, relative to the table's."""
+    """Return a partition's location in the catalog, relative to the table's.
+
+    Raises InvalidRequest if it lies outside of the table's folder.
+    """
     spec = ", ".join(
         f"{quoted(column, always=True)} = {_literal(value)}" for column, value in _values(partition)
     )
@@ -194,6 +205,7 @@ def _folder_of(
 
 
 def _literal(text: str | None) -> str:
+    """Return a partition value as an SQL literal; NULL for None."""
     if text is None:
         return "NULL"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

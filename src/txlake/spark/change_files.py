@@ -35,7 +35,10 @@ _LOCAL = "file://"
 
 @translating
 def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
-    """Implement `TableData.write_changes`."""
+    """Write change data files with these rows (`TableData.write_changes`); return their actions.
+
+    The driver reads the rows if they are few and on this machine, else Spark does.
+    """
     few_frames = _few_frames(work, changed)
     frame = functools.reduce(DataFrame.unionAll, few_frames or list(_frames(work, changed)))
     target = replace(work.target(), snapshot=with_change_type(work.snapshot), as_changes=True)
@@ -58,14 +61,19 @@ def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cd
 
 
 def with_change_type(snapshot: Snapshot) -> Snapshot:
-    """Return the table with the additional column of change data files."""
+    """Return the table with the additional column `_change_type` of change data files, at
+    the end.
+    """
     schema = Struct((*snapshot.schema.fields, Field(CHANGE_TYPE, Primitive("string"))))
     metadata = msgspec.structs.replace(snapshot.metadata, schema_string=schema_to_string(schema))
     return snapshot.apply([metadata])
 
 
 def _few_frames(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataFrame] | None:
-    """Return the rows of each kind of change, read by the driver; None where they are too many."""
+    """Return the rows of each kind of change, read by the driver.
+
+    None if they are more than 20,000, not on this machine, or can't be read as Spark would.
+    """
     if sum(len(rows.positions) for rows in changed) > _FEW_ROWS:
         return None
     if not all(work.reach.url(rows.file.path).startswith(_LOCAL) for rows in changed):
@@ -84,7 +92,7 @@ def _few_frames(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataF
 
 
 def _by_kind(changed: Sequence[ChangedRows]) -> dict[str, list[ChangedRows]]:
-    """Group the changed rows by kind of change."""
+    """Return the changed rows by their kind of change, in the order in which kinds appear."""
     kinds: dict[str, list[ChangedRows]] = {}
     for rows in changed:
         kinds.setdefault(rows.change_type, []).append(rows)

@@ -59,18 +59,23 @@ class Bin:
 
 @translating
 def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """Implement `TableData.compact`.
+    """Return the change that packs small files, or with `purge` drops deleted rows
+    (`TableData.compact`).
 
     Spark rewrites the rows where files may hold shredded variants, pyarrow elsewhere. A file that
     pyarrow can't copy exactly stays as it is, with a warning in the log: one with dates before 1582
-    or times before 1900 in the calendar of old Spark versions.
+    or times before 1900 in the calendar of old Spark versions. The change has no actions if there
+    is nothing to pack.
     """
     result = _rewrite(work, choose_bins(work, where, purge=purge))
     return compaction_change(work, where, result.sources, result.outputs, purge=purge)
 
 
 def choose_bins(work: TableAccess, where: Expression | None, *, purge: bool) -> list[Bin]:
-    """Return the bins of files to pack, or of single files to purge."""
+    """Return the bins of files to pack, or with `purge` a bin for each file with a deletion vector.
+
+    `where` is over partition columns. Raises InvalidRequest as `files_of_partitions`.
+    """
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
         return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
@@ -95,7 +100,9 @@ def compaction_change(
 
 @translating
 def rewrite(work: TableAccess, files: pa.Table, onto: Snapshot) -> Change:
-    """Implement `TableData.rewrite`."""
+    """Write the live rows of these files anew, as files of the table at `onto`
+    (`TableData.rewrite`).
+    """
     rows = work.scan(files, positions=True).drop(FILE, ROW)
     target = replace(work, snapshot=onto).target(data_change=False)
     return rewrite_change(work, files, write_frame(rows, target).adds)
@@ -108,10 +115,11 @@ def rewrite_change(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...])
 
 
 def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
-    """Yield bins of files of one partition, in ascending order of size, of about the target size.
+    """Yield bins of files of one partition, in ascending order of size, of at most the target size.
 
-    A file stays as it is if it is large enough and has few deleted rows, or if it has few deleted
-    rows and is alone in its bin.
+    A file that alone exceeds the target size has a bin of its own. A file stays as it is if it is
+    large enough and has few deleted rows (at most 5 %), or if it has few deleted rows and is alone
+    in its bin.
     """
     partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
     for add in candidates:
@@ -131,12 +139,15 @@ def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
 
 
 def _worthwhile(files: list[Add]) -> Iterator[Bin]:
-    """Yield the bin if it has several files or many deleted rows."""
+    """Yield the files as a bin if they are several or have many deleted rows; else nothing."""
     if len(files) > 1 or any(_deleted_ratio(add) > _DELETED_RATIO_MAX for add in files):
         yield Bin(tuple(files))
 
 
 def _deleted_ratio(add: Add) -> float:
+    """Return the share of a file's rows that are deleted; 1.0 for a vector where rows aren't
+    counted.
+    """
     if add.deletion_vector is None:
         return 0.0
     live = add_rows(add)
@@ -157,7 +168,8 @@ class _Rewritten:
 def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
     """Write one output per bin, in the order of the bin's rows; each output names its sources.
 
-    The tasks read and write the files themselves, a bin at a time.
+    The tasks read and write the files themselves, a bin at a time. With shredded variants Spark
+    writes about as many files as there are bins.
     """
     if not bins:
         return _Rewritten()
@@ -193,7 +205,10 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
 def _vectors(
     work: TableAccess, files: Mapping[int, Add], *, shipped: bool
 ) -> dict[int, dict[str, object]]:
-    """Return for each deletion vector, by ordinal, its positions or where a task finds them."""
+    """Return for each deletion vector, by ordinal, its positions or where a task finds them.
+
+    Either is a `StoredVector` as a dict. `shipped`: whether the positions are read now.
+    """
     vectors = {
         ordinal: add.deletion_vector
         for ordinal, add in files.items()
@@ -213,6 +228,7 @@ def _vectors(
 def _bins_table(
     work: TableAccess, bins: list[Bin], vectors: Mapping[int, Mapping[str, object]]
 ) -> pa.Table:
+    """Return the bins as rows of BINS; files are numbered across all bins."""
     names = [item.physical_name for item in partition_fields(work.snapshot)]
     ordinals = count()
     rows = []
@@ -241,8 +257,8 @@ def _outcome(
 ) -> _Rewritten:
     """Return the files that the tasks replaced; a file that a task skipped stays in the table.
 
-    If a single file of a bin remains and has no deleted rows, it stays too: rewriting it gains
-    nothing, and the next run would do it again.
+    If a single file of a bin remains and has no deleted rows, it stays too, and its output is
+    deleted: rewriting it gains nothing, and the next run would do it again.
     """
     live_counts = {
         row["key"]: np.frombuffer(row["data"], "<i8").tolist()
@@ -290,7 +306,9 @@ def partitions_chosen(where: Expression | None) -> dict[str, object]:
 
 
 def _sizes(sizes: list[int]) -> dict[str, int]:
-    """Return the distribution of the sorted file sizes, as Delta Spark's history has it."""
+    """Return the distribution of the sorted file sizes, as Delta Spark's history has it; {} for
+    none.
+    """
     if not sizes:
         return {}
     count = len(sizes)
@@ -310,7 +328,10 @@ def optimize_change(
     sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
-    """Return the change of `operation` that replaces files by others with the same rows."""
+    """Return the change of `operation` that replaces files by others with the same rows.
+
+    It is no data change, and reads nothing.
+    """
     now_ms = work.system.now_ms()
     removes: list[Action] = [
         add.tombstone(timestamp_ms=now_ms, data_change=False) for add in sources

@@ -31,8 +31,9 @@ GetSpark = Callable[[], SparkSession]
 def timestamp_ms(travel: TimeTravel, zone: Callable[[], TimeZone], get_spark: GetSpark) -> int:
     """Return the time of a TIMESTAMP AS OF, in milliseconds since the epoch.
 
-    `zone` returns the time zone of texts that name none. Raises InvalidRequest for what is no
-    timestamp, and for an expression that isn't constant.
+    `zone` returns the time zone of texts that name none. A plain text is parsed here; anything else
+    starts Spark. Raises InvalidRequest for what is no timestamp, and for an expression that isn't
+    constant.
     """
     text = travel.timestamp
     found = None if text is None else _plain_ms(text, zone)
@@ -64,6 +65,12 @@ def constant_range(requested: ChangeRange, get_spark: GetSpark) -> ChangeRange:
 
 
 def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
+    """Return an end of a range with its expression evaluated by Spark; one without is returned as
+    it is.
+
+    Raises InvalidRequest for NULL, another type, a negative version, and an expression that isn't
+    constant.
+    """
     expression = travel.timestamp_expression
     if expression is None:
         return travel
@@ -91,7 +98,9 @@ def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
 
 
 def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
-    """Parse a plain timestamp; return None for a text that Spark has to parse."""
+    """Return the milliseconds of a plain timestamp, rounded down; None for a text that Spark has to
+    parse.
+    """
     found = as_timestamp(text)
     if isinstance(found, LocalTime):
         found = instant_in_zone(found, zone())
@@ -101,7 +110,8 @@ def _plain_ms(text: str, zone: Callable[[], TimeZone]) -> int | None:
 def _constant(spark: SparkSession, expression: str, value: Column) -> DataFrame:
     """Return one row with a constant's value in the column `value`.
 
-    The other column makes Spark refuse an aggregate.
+    The other column makes Spark refuse an aggregate. Raises InvalidRequest, naming `expression`,
+    for one that isn't constant or not valid.
     """
     try:
         frame = spark.range(1).toDF(_OWN_COLUMN).select(_OWN_COLUMN, value.alias("value"))

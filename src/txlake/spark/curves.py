@@ -36,7 +36,10 @@ class Dimension:
 
 
 def dimension(column: Column, data_type: DataType) -> Dimension:
-    """Return the column as a dimension of a curve."""
+    """Return the column as a dimension of a curve, by a key of a number or text that sorts alike.
+
+    Texts and bytes count by their first 64 characters or bytes, nested values by their JSON.
+    """
     if not isinstance(data_type, Primitive):
         return Dimension(F.to_json(F.struct(column)), "string")
     name = data_type.name
@@ -59,7 +62,10 @@ def dimension(column: Column, data_type: DataType) -> Dimension:
 
 
 def z_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
-    """Return a row's place on the Z-order curve: the interleaved bits of its buckets."""
+    """Return a row's place on the Z-order curve: the interleaved bits of its buckets.
+
+    Runs a Spark job that takes a sample of `rows`.
+    """
     bits = min(_BUCKET_BITS, _PLACE_BITS // len(dimensions))
     return _interleaved(_buckets(rows, dimensions, bits), bits)
 
@@ -67,7 +73,7 @@ def z_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
 def hilbert_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
     """Return a row's place on the Hilbert curve, where neighbours differ in one column only.
 
-    Takes 2 to DIMENSIONS_MAX dimensions.
+    Takes 2 to DIMENSIONS_MAX dimensions. Runs a Spark job that takes a sample of `rows`.
     """
     steps = walk(len(dimensions))
     point = _interleaved(_buckets(rows, dimensions, steps.bits), steps.bits)
@@ -96,7 +102,9 @@ def _walk_place(point: Column, steps: Walk, dimensions: int) -> Column:
 
 
 def _interleaved(buckets: Sequence[Column], bits: int) -> Column:
-    """Return the bits of all buckets as one number, highest bits first, last bucket first."""
+    """Return the bits of all buckets as one number: by level from the highest, within it the last
+    bucket first.
+    """
     number = F.lit(0).cast("bigint")
     for place, bucket in enumerate(buckets):
         shifts = [(bit, bit * len(buckets) + place) for bit in range(bits)]
@@ -118,7 +126,10 @@ def _bit_mover(shifts: Sequence[tuple[int, int]]) -> Callable[[Column], Column]:
 
 
 def _buckets(rows: DataFrame, dimensions: Sequence[Dimension], bits: int) -> list[Column]:
-    """Return each row's bucket in each dimension, of 2 ** bits with about as many rows each."""
+    """Return each row's bucket in each dimension, of 2 ** bits with about as many rows each.
+
+    Runs a Spark job that takes a sample of 10,000 rows.
+    """
     keys = [dimension.key.alias(f"__txlake_k{place}") for place, dimension in enumerate(dimensions)]
     sample = rows.select(*keys).orderBy(F.rand(_SAMPLE_SEED)).limit(_SAMPLE_ROWS).toArrow()
     return [
@@ -128,7 +139,11 @@ def _buckets(rows: DataFrame, dimensions: Sequence[Dimension], bits: int) -> lis
 
 
 def _boundaries(values: pa.ChunkedArray, buckets: int) -> list[str]:
-    """Return the distinct values, as text, that divide the sample into `buckets` equal parts."""
+    """Return the distinct values, as text and ascending, that divide the sample into `buckets`
+    equal parts.
+
+    [] for a sample of nulls.
+    """
     plain = values.drop_null().combine_chunks()
     ordered = plain.take(pc.sort_indices(plain))
     places = [len(ordered) * place // buckets for place in range(1, buckets)]

@@ -45,7 +45,12 @@ class Deletions:
 def delete_positions(
     work: TableAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
 ) -> Deletions:
-    """Delete rows by position; `replaced` has the positions by the files' ordinals."""
+    """Delete rows by position; `replaced` has the positions by the files' ordinals.
+
+    Files without positions stay. A file of which all rows are deleted is removed; the others get a
+    new deletion vector, or are rewritten. Vectors and new files are written; the caller commits the
+    actions.
+    """
     all_adds = adds_of(files)
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
@@ -71,7 +76,7 @@ def delete_positions(
 
 
 def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
-    """Remove whole files."""
+    """Return the removal of whole files; nothing is written."""
     now_ms = work.system.now_ms()
     return Deletions(
         actions=tuple(add.tombstone(timestamp_ms=now_ms) for add in adds),
@@ -84,7 +89,7 @@ def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
 def _with_row_count(work: TableAccess, add: Add) -> Add:
     """Return the file with statistics that count its rows, as a file with a vector must have.
 
-    Not every writer counts them.
+    Not every writer counts them: the footer is read then.
     """
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
@@ -92,6 +97,9 @@ def _with_row_count(work: TableAccess, add: Add) -> Add:
 
 
 def _covers_file(add: Add, deleted: BitMap64) -> bool:
+    """Return whether the deleted positions are all rows of the file; False if rows aren't
+    counted.
+    """
     return FileStatistics.from_json(add.stats).num_records == len(deleted)
 
 
@@ -102,7 +110,10 @@ def _with_vectors(
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:
-    """Return the same files again, each with a larger deletion vector."""
+    """Return the files `ordinals` again, each with a larger deletion vector, which is written.
+
+    `deleted` has all deleted positions of a file, old and new.
+    """
     now_ms = work.system.now_ms()
     vectors = write_vectors(work.store, work.system, [deleted[i] for i in ordinals])
     actions: list[Action] = []
@@ -136,7 +147,10 @@ def _rewrite_files(
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:
-    """Return new files with the remaining rows."""
+    """Return new files with the remaining rows of the files `ordinals`, which a Spark job writes.
+
+    `deleted` has all deleted positions of a file, old and new.
+    """
     if not ordinals:
         return Deletions()
     deleted_by_place = {place: deleted[ordinal] for place, ordinal in enumerate(ordinals)}

@@ -50,7 +50,11 @@ _NEEDS_MORE_THAN_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNOREC
 
 @translating
 def delete(work: TableAccess, condition: Expression | None, alias: str | None = None) -> Change:
-    """Delete the rows for which the condition is true; all rows without a condition."""
+    """Return the change that deletes the rows for which the condition is true, or all rows.
+
+    Files whose rows all match by their statistics are removed unread. The driver finds the rows
+    where it can, else a Spark job does.
+    """
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     whole, partly = _split(work, read.predicate, files)
@@ -125,7 +129,8 @@ def _candidates(
     *,
     completes: bool,
 ) -> candidate_rows.Candidates | None:
-    """Return the rows for which the condition may hold, if the driver finds them sooner than Spark.
+    """Return the rows for which the condition may hold, if the driver finds them sooner than Spark;
+    else None.
 
     `completes`: whether the driver can carry out the whole statement by itself.
     """
@@ -167,7 +172,10 @@ def _few_candidate_rows(
 def _split(
     work: TableAccess, predicate: Predicate | None, files: pa.Table
 ) -> tuple[list[Add], pa.Table]:
-    """Return the files whose rows all match, if their statistics count them, and the others."""
+    """Return the files whose rows all match, and the others.
+
+    By statistics, and only files of which rows are counted; without a predicate all files match.
+    """
     adds = adds_of(files)
     if predicate is None:
         matches_all = [True] * len(adds)
@@ -193,7 +201,12 @@ def update(
     condition: Expression | None,
     alias: str | None = None,
 ) -> Change:
-    """Change the rows for which the condition is true; all rows without a condition."""
+    """Return the change that assigns new values to the rows for which the condition is true, or all
+    rows.
+
+    The driver computes the values where it can, else a Spark job does. Raises InvalidRequest for a
+    column that can't be assigned and a row that violates a constraint.
+    """
     work.check_stored()
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
@@ -237,7 +250,10 @@ def update(
 
 
 def update_origins(files: pa.Table, written: WriteResult) -> dict[str, Origins]:
-    """Return which rows of the scanned files the new rows are images of."""
+    """Return which rows of the scanned files the new rows are images of, by the new file's path.
+
+    Empty unless the table has a change data feed.
+    """
     paths = tuple(files["path"].to_pylist()) if written.origins else ()
     return origins_of(written.origins, paths, is_update=True)
 
@@ -276,6 +292,7 @@ def update_change(
 def _where(
     work: TableAccess, frame: DataFrame, condition: Expression | None, alias: str | None
 ) -> DataFrame:
+    """Return the rows for which the condition is true, under the alias or the table's name."""
     named = work.qualified(frame, alias)
     return named if condition is None else named.where(work.column_of(condition))
 
@@ -283,7 +300,11 @@ def _where(
 def updated_frame(
     work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
-    """Return the rows with their new values: `carried`, row ids, and the table's columns."""
+    """Return the rows with their new values: the table's columns, `carried`, and row ids.
+
+    Row ids come if the table tracks rows, with a null commit version. Raises InvalidRequest for a
+    value that the column can't store.
+    """
     prefix: list[Column | str] = [*carried]
     if work.tracks_rows:
         prefix += [ROW_ID, F.lit(None).cast("bigint").alias(ROW_VERSION)]
@@ -304,6 +325,7 @@ Resolved = Mapping[int, tuple[Column, DataType]]
 
 
 def _resolved(work: TableAccess, frame: DataFrame, assigned: Assigned) -> Resolved:
+    """Return the column and type of each assigned expression. Raises as `value_types`."""
     expressions = [
         value
         for entries in assigned.values()
@@ -321,8 +343,9 @@ def _resolved(work: TableAccess, frame: DataFrame, assigned: Assigned) -> Resolv
 def value_types(work: TableAccess, frame: DataFrame, columns: Sequence[Column]) -> list[DataType]:
     """Return the types of the columns, each of which must compute one value from one row.
 
-    Raises InvalidRequest for an aggregate and a window function, which use other rows, and for a
-    generator, which makes several rows of one.
+    Only plans. Raises InvalidRequest for an aggregate and a window function, which use other rows,
+    and for a generator, which makes several rows of one; Spark's error for any other invalid
+    expression.
     """
     if not columns:
         return []
@@ -351,7 +374,10 @@ def assigned_value(
 ) -> Column:
     """Return a column's new value; a path replaces one field of a struct and keeps the others.
 
+    `current` is the old value, `resolved` has the columns of the expressions in `entries`.
     `complete`: a struct must have all fields of the column's; otherwise missing fields become null.
+    Raises InvalidRequest for a value that the column can't store, and DEFAULT without one for NOT
+    NULL.
     """
     if entries[0][0] == ():
         value = entries[0][1]

@@ -42,7 +42,11 @@ def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
 def rows_at(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
 ) -> DataFrame | None:
-    """Return the rows of `arrow_rows_at` as a Spark frame."""
+    """Return the rows of `arrow_rows_at` as a Spark frame; None if the driver can't read them
+    exactly.
+
+    An empty scan where there are no positions.
+    """
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
     rows = attempt("rows", work, lambda: arrow_rows_at(work, files, positions))
@@ -56,7 +60,8 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
     """Return the live rows for which the predicate may hold as a Spark frame, if they are few.
 
     The frame has the columns of `TableAccess.scan`, without file metadata. None where
-    `find_candidates` declines.
+    `find_candidates` or `arrow_rows_at` declines (more than 1,000 rows), for collated columns, and
+    for NOT NULL partition columns.
     """
     if collated_columns(work.snapshot.schema) or not all(
         item.nullable for item in partition_fields(work.snapshot)
@@ -75,6 +80,7 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
 
 
 def _fields(work: TableAccess) -> list[T.StructField]:
+    """Return the fields of a scan's frame, all nullable, with the metadata that Spark shows."""
     return [
         T.StructField(
             item.name,

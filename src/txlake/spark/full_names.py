@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def alias_by_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
-    """Return the rows under an alias whose last part, last two parts, and so on qualify columns."""
+    """Return the rows under an alias whose last part, last two parts, and so on qualify columns.
+
+    `name` is outermost first: ('db', 't').
+    """
     *owners, last = name
     if not owners:
         return frame.alias(last)
@@ -32,6 +35,9 @@ def alias_by_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
 
 
 def _of_connect(frame: DataFrame, owners: list[str], last: str) -> DataFrame:
+    """Return the aliased rows on Spark Connect, whose message takes the outer parts as
+    qualifier.
+    """
     from pyspark.sql.connect.plan import SubqueryAlias
 
     class Qualified(SubqueryAlias):

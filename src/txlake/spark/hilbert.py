@@ -37,7 +37,7 @@ class Walk:
     table: tuple[int, ...]
 
     def place(self, point: int, dimensions: int) -> int:
-        """Return a point's place on the curve."""
+        """Return a point's place on the curve; `dimensions` are those of the walk."""
         place = state = 0
         for shift in range(self.bits * dimensions - self.step_bits, -1, -self.step_bits):
             point_bits = (point >> shift) & ((1 << self.step_bits) - 1)
@@ -49,7 +49,9 @@ class Walk:
 
 @functools.cache
 def walk(dimensions: int) -> Walk:
-    """Return the walk of a curve over 2 to DIMENSIONS_MAX dimensions."""
+    """Return the walk of a curve over 2 to DIMENSIONS_MAX dimensions. Raises KeyError for
+    others.
+    """
     bits, levels = _BITS[dimensions]
     states = _states(dimensions)
     state_bits = (len(states) - 1).bit_length()
@@ -98,7 +100,9 @@ def _gray(number: int) -> int:
 
 
 def _turned(corner: int, by: int, dimensions: int) -> int:
-    """Return the bits of a corner, rotated left."""
+    """Return the bits of a corner, rotated left by as many places; a negative number
+    rotates right.
+    """
     by %= dimensions
     return ((corner << by) | (corner >> (dimensions - by))) & ((1 << dimensions) - 1)
 
@@ -109,7 +113,7 @@ def _entry(number: int) -> int:
 
 
 def _direction(number: int, dimensions: int) -> int:
-    """Return the direction in which the curve leaves the corner with this number."""
+    """Return the dimension along which the curve leaves the corner with this number."""
     if number == 0:
         return 0
     odd = number if number % 2 else number - 1

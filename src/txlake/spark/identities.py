@@ -62,7 +62,10 @@ class IdentityValues:
     # Rows that the driver counts
 
     def values(self, column: IdentityColumn, count: int) -> Sequence[int]:
-        """Return `count` values, for rows that the driver holds."""
+        """Return `count` values in their order, drawn now, for rows that the driver holds.
+
+        A statement draws a column's values once. Raises InvalidRequest if BIGINT has too few left.
+        """
         if not count:
             return ()
         drawn = self._draw(column, at_least=count, at_most=count)
@@ -70,7 +73,11 @@ class IdentityValues:
         return range(drawn.first, drawn.last + (1 if column.step > 0 else -1), column.step)
 
     def with_identity_columns(self, rows: pa.Table) -> pa.Table:
-        """Return the rows, named as the table's columns, with the missing identity columns."""
+        """Return the rows, named as the table's columns, with the missing identity columns at the
+        end.
+
+        Raises InvalidRequest for values in a GENERATED ALWAYS column.
+        """
         refuse_explicit_values(self._snapshot, rows.column_names)
         for column in self.missing(rows.column_names):
             values = pa.array(self.values(column, rows.num_rows), pa.int64())
@@ -80,7 +87,11 @@ class IdentityValues:
     # Rows that Spark counts
 
     def block(self, item: Field) -> Column:
-        """Return an expression that gives a value to each row of one job."""
+        """Return an expression that gives a value to each row of one job, drawing a block at the
+        first call.
+
+        The values are distinct, with gaps. The job fails if the block is too small.
+        """
         column = identity_of(item, self._snapshot.table)
         assert column is not None
         if column.name not in self._blocks:
@@ -124,7 +135,10 @@ class IdentityValues:
     # After writing
 
     def with_marks(self, written: WriteResult) -> WriteResult:
-        """Return what was written, with the last values given there (the watermarks)."""
+        """Return what was written, with the last values given there (the high-water marks), if any.
+
+        May read the footers of the new files.
+        """
         for name in self._blocks:
             mark = self._mark_of(self._drawn[name], written.adds)
             if mark is not None:
@@ -144,6 +158,9 @@ class IdentityValues:
             )
 
     def _draw(self, column: IdentityColumn, *, at_least: int, at_most: int) -> IdentityRange:
+        """Draw a column's values from the table's source, and remember them. A second draw is a
+        fault.
+        """
         assert column.name not in self._drawn, "a statement draws a column's values once"
         drawn = self._work.identities.draw(
             self._snapshot.table,
@@ -172,7 +189,9 @@ class IdentityValues:
         return drawn.value(min(place, drawn.count - 1))
 
     def _furthest(self, column: IdentityColumn, add: Add) -> int | None:
-        """Return a file's value furthest in the step's direction; None where it has none."""
+        """Return a file's value furthest in the step's direction, by its statistics or its footer;
+        None without one.
+        """
         statistics = FileStatistics.from_json(add.stats)
         bounds = statistics.max_values if column.step > 0 else statistics.min_values
         bound = bounds.get(column.physical_name)
@@ -205,7 +224,8 @@ def identity_values(work: TableAccess) -> Iterator[IdentityValues]:
 def supplied_columns(frame: DataFrame, snapshot: Snapshot, placement: Placement) -> list[str]:
     """Return the names of the columns that the rows have values for.
 
-    Raises as `rows.by_position`.
+    By name these are the frame's own names, whether or not the table has them. Raises as
+    `rows.by_position`.
     """
     if placement.by_name:
         return list(frame.columns)
@@ -214,7 +234,9 @@ def supplied_columns(frame: DataFrame, snapshot: Snapshot, placement: Placement)
 
 
 def refuse_explicit_values(snapshot: Snapshot, names: Collection[str]) -> None:
-    """Raise InvalidRequest if a GENERATED ALWAYS column is among these names."""
+    """Raise InvalidRequest if a GENERATED ALWAYS column is among these names, in any
+    letter case.
+    """
     folded = {name.lower() for name in names}
     for column in identity_columns(snapshot.schema, snapshot.table):
         if not column.allows_explicit and column.name.lower() in folded:
@@ -234,7 +256,9 @@ def next_value(snapshot: Snapshot, item: Field) -> Column:
 
 
 def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:
-    """Raise InvalidRequest if a statement assigns an identity column."""
+    """Raise InvalidRequest if an identity column is among the assigned names, in any
+    letter case.
+    """
     folded = {name.lower() for name in names}
     for column in identity_columns(snapshot.schema, snapshot.table):
         if column.name.lower() in folded:
@@ -246,7 +270,10 @@ def refuse_assignment(snapshot: Snapshot, names: Collection[str]) -> None:
 
 
 def _block_value(drawn: IdentityRange) -> Column:
-    """Return a row's value by its task's number, and its own number in the task."""
+    """Return a row's value by its task's number, and its own number in the task.
+
+    It fails the job when the value is outside of the block.
+    """
     number = F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit(2**_SPARK_ROW_BITS - 1))
     task = F.shiftright(number, _SPARK_ROW_BITS)
@@ -271,6 +298,7 @@ def _stepped(drawn: IdentityRange, place: Column) -> Column:
 
 
 def _no_room(drawn: IdentityRange) -> str:
+    """Return the message for a row whose value is outside of the block."""
     column = drawn.column
     if drawn.count == _BLOCK:
         return (

@@ -63,7 +63,7 @@ _ONE_ROW = "__txlake_one_row"
 
 @translating
 def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
-    """Add the rows."""
+    """Write the rows; return the change that adds them."""
     return append_change(work, write_rows(work, new, placement))
 
 
@@ -74,12 +74,12 @@ def append_change(work: TableAccess, written: WriteResult) -> Change:
 
 @translating
 def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
-    """Replace every row."""
+    """Write the rows; return the change that replaces every row by them."""
     return overwrite_change(work, write_rows(work, new, placement))
 
 
 def overwrite_change(work: TableAccess, written: WriteResult) -> Change:
-    """Return the change that replaces every row by the rows written."""
+    """Return the change that replaces every row by the rows written; it reads the whole table."""
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
 
@@ -88,7 +88,11 @@ def overwrite_change(work: TableAccess, written: WriteResult) -> Change:
 def replace_where(
     work: TableAccess, new: Rows, placement: Placement, condition: Expression
 ) -> Change:
-    """Implement `TableData.replace_where`."""
+    """Return the change that replaces the rows for which the condition is true
+    (`TableData.replace_where`).
+
+    Raises InvalidRequest with a new row that doesn't match; nothing stays written.
+    """
     written = write_rows(work, new, placement, must_match=condition)
     return replacement_change(work, written, dml.delete(work, condition), condition_text(condition))
 
@@ -98,7 +102,8 @@ def replacement_change(
 ) -> Change:
     """Return the change that replaces the deleted rows by the rows written.
 
-    `predicate`: describes the deleted rows in the history.
+    `deleted`: the change of their DELETE; None if nothing is replaced. `predicate`: describes the
+    deleted rows in the history.
     """
     removed, reads = ((), ()) if deleted is None else (deleted.actions, deleted.reads)
     change = _change(work, "Overwrite", written, removed, reads)
@@ -115,7 +120,11 @@ def replacement_change(
 def overwrite_partitions(
     work: TableAccess, new: Rows, placement: Placement, *, keep_null_partitions: bool = False
 ) -> Change:
-    """Implement `TableData.overwrite_partitions`."""
+    """Return the change that replaces the partitions of the new rows
+    (`TableData.overwrite_partitions`).
+
+    Replaces every row of a table without partitions.
+    """
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
     written = write_rows(work, new, placement)
@@ -125,7 +134,10 @@ def overwrite_partitions(
 def partition_overwrite_change(
     work: TableAccess, written: WriteResult, *, keep_null_partitions: bool
 ) -> Change:
-    """Return the change that replaces the partitions of the rows written."""
+    """Return the change that replaces the partitions of the rows written.
+
+    With `keep_null_partitions` a partition with a NULL isn't replaced: its rows are added.
+    """
     key_of = _partition_keys(work.snapshot)
     keys = {
         key
@@ -188,6 +200,7 @@ def _change(
     removed: Sequence[Action],
     reads: tuple[Read, ...],
 ) -> Change:
+    """Return the change of a WRITE: `removed` actions, and the files written."""
     count = written.actions.get(INSERT, 0)
     size = sum(add.size for add in written.adds)
     return Change(
@@ -206,7 +219,9 @@ def write_rows(
 ) -> WriteResult:
     """Write the rows as data files, which are not yet part of the table.
 
-    Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
+    `must_match`: a condition that must be true for every row. The driver writes few rows, a Spark
+    job many. Raises InvalidRequest for a column that doesn't fit, or a row that violates a
+    constraint or the condition; nothing stays written.
     """
     with identity_values(work) as generation:
         return generation.with_marks(_written(work, new, placement, must_match, generation))
@@ -287,6 +302,7 @@ def _require_assignable(work: TableAccess, new: pa.Table | DataFrame, placement:
 
 
 def _is_small(frame: DataFrame) -> bool:
+    """Return whether Spark estimates a frame at 1 MiB at most; False on Spark Connect."""
     size = estimated_bytes(frame)
     return size is not None and size <= _FEW_BYTES_MAX
 
@@ -294,7 +310,9 @@ def _is_small(frame: DataFrame) -> bool:
 def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
     """Return the rows by Spark partition if the driver writes them sooner than a job would.
 
-    None where they are many. Spark's estimate may be too low, so at most a bounded number is read.
+    None where they are many, the table has nested columns, or the frame has checks. Spark's
+    estimate may be too low, so at most 20,001 rows are read; Spark computes all rows again if there
+    are more.
     """
     plain = all(isinstance(item.type, Primitive) for item in snapshot.schema)
     if frame.columns != list(snapshot.schema.names) or not plain:
@@ -329,7 +347,7 @@ def named_values(
 
     Identity columns get values where `generation` gives them. Arrow for constants, a Spark frame
     where a cell asks for a default or is computed. Raises InvalidRequest if the numbers of values
-    and names differ or the table has no such column.
+    and names differ, the table has no such column, or an identity column can't take the cell.
     """
     check_named(work, values, names)
     values, names = _with_identities(work, values, names, generation)
@@ -359,9 +377,10 @@ def _with_identities(
     names: Sequence[str],
     generation: IdentityValues | None,
 ) -> tuple[Values | ComputedValues, Sequence[str]]:
-    """Return the rows with values where an identity column is left out or given DEFAULT.
+    """Return the rows and names, with values where an identity column is left out or given DEFAULT.
 
-    Raises InvalidRequest for a value given in a column whose values are always generated.
+    Without `generation` a column that is left out stays out. Raises InvalidRequest for a value
+    given in a column whose values are always generated, and without `generation` for DEFAULT.
     """
     identities = IdentityValues(work) if generation is None else generation
     count = len(values.rows)
@@ -414,7 +433,10 @@ def check_named(work: TableAccess, values: Values | ComputedValues, names: Seque
 
 
 def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:
-    """Return the rows, each computed by itself; DEFAULT is the default of its column."""
+    """Return the rows, each computed by itself, as a frame with the columns `names`.
+
+    DEFAULT is the default of its column.
+    """
     one_row = work.spark.range(1).select(F.lit(True).alias(_ONE_ROW))
     frames = []
     for row in values.rows:

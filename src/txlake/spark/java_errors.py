@@ -63,7 +63,9 @@ class Cause:
 
 
 def causes_of(error: BaseException) -> list[Cause]:
-    """Return the error and its causes, root last; at least one. No text has a credential."""
+    """Return the error and its causes, root last, distinct; at least one. Credentials are
+    redacted.
+    """
     text = str(error)
     for attribute in ("getStackTrace", "_stackTrace"):  # Spark Connect's and the gateway's
         value = getattr(error, attribute, None)
@@ -80,6 +82,7 @@ def causes_of(error: BaseException) -> list[Cause]:
 
 
 def _cause(part: str) -> Cause:
+    """Return a part of an error's text as a cause, without class names, plans and RPC details."""
     java_class, text = "", part.strip()
     while match := _CLASS.match(text):  # whoever wraps an error repeats its text
         java_class, text = match[1], text[match.end() :]

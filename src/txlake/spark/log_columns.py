@@ -47,7 +47,10 @@ _BITS = T.ArrayType(T.ArrayType(T.LongType(), False), False)
 
 
 class FileValues:
-    """Columns by file ordinal, collected one by one and joined at once."""
+    """Columns by file ordinal, collected one by one and joined at once.
+
+    `files` has the files by ordinal.
+    """
 
     def __init__(self, files: Mapping[int, Add]) -> None:
         self._files = files
@@ -56,7 +59,7 @@ class FileValues:
         self._deleted: Mapping[int, BitMap64] | None = None
 
     def add_partition_value(self, item: Field) -> None:
-        """Add the values of a partition column, by its physical name."""
+        """Add the files' values of a partition column, under its physical name."""
         values = [add.partition_values.get(item.physical_name) for add in self._files.values()]
         parsed = parse_column(pa.array(values, pa.string()), item.type)
         nullable = item.nullable or parsed.null_count > 0
@@ -64,7 +67,7 @@ class FileValues:
         self._fields.append(T.StructField(item.physical_name, spark_type(item.type), nullable))
 
     def add_row_ids(self) -> None:
-        """Add BASE_ID and BASE_VERSION."""
+        """Add BASE_ID and BASE_VERSION, the files' first row ids and default commit versions."""
         adds = self._files.values()
         for name, values in (
             (BASE_ID, [add.base_row_id for add in adds]),
@@ -74,11 +77,14 @@ class FileValues:
             self._fields.append(T.StructField(name, T.LongType()))
 
     def exclude(self, bitmaps: Mapping[int, BitMap64]) -> None:
-        """Leave these positions out of the rows."""
+        """Leave these positions, by file ordinal, out of the rows that `join` returns."""
         self._deleted = bitmaps
 
     def join(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
-        """Return the rows with the collected columns, without the deleted rows."""
+        """Return the rows with the collected columns, without the deleted rows.
+
+        The frame has FILE, and ROW if positions are excluded. Call it once.
+        """
         if self._deleted is None:
             return self._with_columns(spark, frame)
         words = _words(self._files, self._deleted)
@@ -97,6 +103,9 @@ class FileValues:
         return _without_deleted(frame, f"get({_WORDS}, CAST({FILE} AS INT))")
 
     def _with_columns(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
+        """Return the rows with the collected columns, by a broadcast join; rows of other files are
+        dropped.
+        """
         if len(self._fields) == 1:
             return frame
         table = pa.Table.from_arrays(self._arrays, names=[item.name for item in self._fields])
@@ -149,7 +158,10 @@ def _offsets(lengths: np.ndarray) -> pa.Array:
 
 
 def broadcast_bytes(adds: Iterable[Add]) -> int:
-    """Return about how many bytes the deleted positions of these files take when broadcast."""
+    """Return about how many bytes the deleted positions of these files take when broadcast.
+
+    A file without a vector counts as if all its rows were deleted.
+    """
     total = 0
     for add in adds:
         count = FileStatistics.from_json(add.stats).num_records
@@ -170,7 +182,8 @@ def live_rows(
 ) -> DataFrame:
     """Return the rows that aren't deleted, by vectors that the executors read themselves.
 
-    `replacements`: positions that replace the files' own vectors, by ordinal.
+    `replacements`: positions that replace the files' own vectors, by ordinal. `options` are those
+    of the table's store.
     """
     vectors = {}
     for ordinal, add in files.items():
@@ -204,7 +217,10 @@ def packed_vector(bitmap: BitMap64) -> StoredVector:
 def stored_vector(
     vector: DeletionVector, store: Store, reach: Reach, spark: SparkSession
 ) -> StoredVector:
-    """Return where executors find a vector. Raises as `Reach.vector`."""
+    """Return where executors find a vector; an inline one is shipped with its positions.
+
+    Raises as `Reach.vector` and `task_url`.
+    """
     if vector.storage_type == "i":
         return packed_vector(decode_inline(vector))
     path = reach.vector(vector)

@@ -51,7 +51,10 @@ def _loggers() -> tuple[logging.Logger, ...]:
 
 @contextmanager
 def without_query_logs() -> Iterator[None]:
-    """Suppress PySpark's logging of query errors that this thread meets inside the block."""
+    """Suppress PySpark's logging of query errors that this thread meets inside the block.
+
+    The filter stays installed after the block, and drops nothing then.
+    """
     for logger in _loggers():
         logger.addFilter(_UNCAUGHT_ONLY)
     was_caught = _is_caught.get()
@@ -63,9 +66,10 @@ def without_query_logs() -> Iterator[None]:
 
 
 def silence_task_errors(spark: SparkSession) -> None:
-    """Silence the JVM's logging of failed tasks, in a Spark that txlake started.
+    """Turn off the JVM's loggers of failed tasks, in a Spark that txlake started.
 
-    Only if nobody configured its logging. Not called for a Spark that somebody else started.
+    Only if nobody configured its logging; no-op on Spark Connect. Not called for a Spark that
+    somebody else started.
     """
     if is_connect(spark):
         return

@@ -36,7 +36,7 @@ class Manifests:
         self._lock = threading.Lock()
 
     def write(self, files: Iterable[tuple[int, str, int]]) -> str:
-        """Write a manifest of (ordinal, encoded URL, size in bytes); return its URL."""
+        """Write a manifest of (ordinal, URL for Spark, size in bytes); return its folder's URL."""
         lines = ["v1"]
         for ordinal, url, size in files:
             entry = {
@@ -63,7 +63,7 @@ class Manifests:
         return manifest.as_uri()
 
     def drop(self, url: str) -> None:
-        """Remove a manifest that no plan will read any more."""
+        """Remove a manifest, given by its URL, that no plan will read any more."""
         name = url.rsplit("/", 1)[1]
         if self._scratch is not None:
             self._scratch.delete([f"{name}/{_ENTRIES}"])
@@ -73,7 +73,7 @@ class Manifests:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove all remaining manifests."""
+        """Remove all remaining manifests. `write` may be called again."""
         with self._lock:
             stored, self._stored = self._stored, set()
             folder, self._folder = self._folder, None
@@ -83,6 +83,7 @@ class Manifests:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _temporary(self) -> Path:
+        """Return the temporary folder, created at the first call."""
         with self._lock:
             if self._folder is None:
                 # A temporary folder, because path tables and some lakes are never closed.

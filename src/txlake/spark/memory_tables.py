@@ -19,7 +19,9 @@ from txlake.ports import Store
 def task_url(spark: SparkSession, store: Store, url: str) -> str:
     """Return the encoded URL under which tasks read a file of the table.
 
-    Raises InvalidRequest if Spark runs on other machines, or the file belongs to another table.
+    It is `url` itself, but for a table in memory: its file is copied to disk if it isn't there.
+    Raises InvalidRequest if Spark runs on other machines, or the file belongs to another table;
+    CorruptTable if the store lacks it.
     """
     if not url.startswith(_SCHEME):
         return url

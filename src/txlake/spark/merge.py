@@ -68,7 +68,12 @@ from txlake.sql.statements import (
 
 @translating
 def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
-    """Implement `TableData.merge`."""
+    """Return the change of a MERGE (`TableData.merge`).
+
+    `evolve` returns the actions that give the table a schema. The driver, or one or two Spark jobs
+    write the rows. Raises InvalidRequest for an invalid clause, two source rows that change one
+    target row, and a row that violates a constraint; nothing stays written.
+    """
     check_clauses(statement)
     work.check_stored()
     schema_actions: tuple[Action, ...] = ()
@@ -100,7 +105,7 @@ def merge_change(
     schema_actions: tuple[Action, ...],
     origins: Mapping[str, Origins],
 ) -> Change:
-    """Return the change of a MERGE; `distinct`: how many target rows were replaced."""
+    """Return the change of a MERGE; `distinct`: how many target rows were replaced or deleted."""
     adds, counts = written.adds, _counts(written, distinct)
     return Change(
         operation="MERGE",
@@ -134,7 +139,10 @@ def merge_change(
 
 
 def check_clauses(statement: Merge) -> None:
-    """Raise InvalidRequest if there is no clause, or a clause of its kind can't be reached."""
+    """Raise InvalidRequest if there is no clause, or a clause of its kind can't be reached.
+
+    Schema evolution alone needs no clause.
+    """
     if not statement.clauses and not statement.schema_evolution:
         raise InvalidRequest(f"MERGE INTO {statement.target}: expected at least one WHEN clause")
     kinds = {
@@ -200,7 +208,10 @@ def _written(
 def narrowed_read(
     work: TableAccess, statement: Merge, read: Read, local_source: LocalSource
 ) -> Read:
-    """Return the read of `target_read`, narrowed to the keys of a local source."""
+    """Return the read of `target_read`, narrowed to the keys of a local source.
+
+    `read` itself where the ON condition names no keys.
+    """
     keys = key_predicate(work, statement, local_source)
     if keys == Always(True):
         return read
@@ -215,7 +226,11 @@ def _in_two_jobs(
     images: DataFrame,
     generation: IdentityValues,
 ) -> WriteResult:
-    """Change what the local source matches; then insert its rows that matched nothing."""
+    """Change what the local source matches; then insert its rows that matched nothing.
+
+    Returns both results as one. Raises InvalidRequest for an ambiguous match; nothing stays written
+    if the second job fails.
+    """
     changed = WriteResult()
     if files.num_rows:
         writes = job.changes
@@ -249,6 +264,11 @@ def _in_two_jobs(
 
 
 def _refuse_ambiguous(work: TableAccess, job: MergeJob, written: WriteResult) -> None:
+    """Raise InvalidRequest, after deleting the new files, if several source rows change a target
+    row.
+
+    A MERGE whose only matched clause is an unconditional DELETE is never ambiguous.
+    """
     if written.replaced_rows > _replaced_count(written) and not _only_deletes(job.statement):
         _discard(work, written)
         raise InvalidRequest(job.ambiguity())
@@ -263,6 +283,7 @@ def _replaced_count(written: WriteResult) -> int:
 
 
 def _only_deletes(statement: Merge) -> bool:
+    """Return whether the only clause for matched rows is a DELETE without a condition."""
     matched = [c for c in statement.clauses if isinstance(c, MatchedUpdate | MatchedDelete)]
     return (
         len(matched) == 1 and isinstance(matched[0], MatchedDelete) and matched[0].condition is None
@@ -270,7 +291,11 @@ def _only_deletes(statement: Merge) -> bool:
 
 
 def _evolved_schema(work: TableAccess, statement: Merge, source: Struct) -> Struct:
-    """Return the table's schema with the new columns that the clauses write from the source."""
+    """Return the table's schema with the new columns, and wider types, of what the clauses write.
+
+    `*` takes all columns of the source, an assignment those that it names. Types only widen if the
+    table's type widening is on.
+    """
     schema = work.snapshot.schema
     widens = is_evolution if work.snapshot.properties.type_widening else never_widens
     for clause in statement.clauses:
@@ -290,7 +315,10 @@ def _evolved_schema(work: TableAccess, statement: Merge, source: Struct) -> Stru
 
 
 def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
-    """Return the column that a path leads into, reduced to the nested fields on the path."""
+    """Return the top-level column of a path, with only the nested fields on the path.
+
+    None if the path doesn't exist.
+    """
     column = schema.find(path[0])
     if column is None or len(path) == 1:
         return column
@@ -303,10 +331,11 @@ def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
 def target_read(
     work: TableAccess, statement: Merge, source: Struct, keys: Predicate | None = None
 ) -> Read:
-    """Implement `TableData.merge_read`; `keys`: a predicate that all matching target rows meet.
+    """Return a MERGE's read of the target (`TableData.merge_read`).
 
-    Reads the rows that may match, and those that a clause for unmatched target rows may take: no
-    other row of the target affects the result.
+    `keys`: a predicate that all matching target rows meet. Reads the rows that may match, and the
+    rows that a clause for unmatched target rows may take: no other row of the target affects the
+    result. Without such a predicate it reads every row.
     """
     text = condition_text(statement.on)
     parts = [*_target_parts(work, statement, source), *([] if keys is None else [keys])]
@@ -318,7 +347,7 @@ def target_read(
 
 
 def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[Predicate]:
-    """Return the parts of the ON condition that are about the target only."""
+    """Return the parts of the ON condition that are about the target only, bound; [] if unknown."""
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return []
     names = [name for name in (statement.target_alias, work.name) if name is not None]
@@ -331,7 +360,11 @@ def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[P
 
 
 def _by_source_conditions(work: TableAccess, statement: Merge) -> list[Predicate] | None:
-    """Return the conditions of the clauses for unmatched target rows; None if they take any row."""
+    """Return the conditions of the clauses for unmatched target rows; None if they may take any
+    row.
+
+    An invalid condition counts as one that takes any row: the job reports it.
+    """
     result: list[Predicate] = []
     for clause in statement.clauses:
         if not isinstance(clause, BySourceUpdate | BySourceDelete):
@@ -356,6 +389,7 @@ def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[
 
 
 def _counts(written: WriteResult, distinct: int) -> dict[str, int]:
+    """Return the counts of rows for the history; `distinct` as in `merge_change`."""
     by = written.actions
     deleted_by_source = by.get(DELETE_BY_SOURCE, 0)
     updated_matched, updated_by_source = by.get(UPDATE, 0), by.get(UPDATE_BY_SOURCE, 0)
@@ -375,6 +409,7 @@ def _counts(written: WriteResult, distinct: int) -> dict[str, int]:
 
 
 def _parameters(statement: Merge) -> dict[str, object]:
+    """Return the ON condition and the clauses by their kind, as Delta Spark's history has them."""
     groups: dict[str, list[dict[str, str]]] = {
         "matchedPredicates": [],
         "notMatchedPredicates": [],

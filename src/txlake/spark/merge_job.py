@@ -73,6 +73,7 @@ class _Side(Enum):
 
 
 def _side_of(clause: MergeClause) -> _Side:
+    """Return the side whose columns a clause sees."""
     match clause:
         case MatchedUpdate() | MatchedDelete():
             return _Side.BOTH
@@ -138,12 +139,14 @@ class MergeJob:
         self.changes = not self.inserts or len(self._groups) > 1
 
     def _as_target(self, frame: DataFrame) -> DataFrame:
+        """Return the target's rows under the statement's alias, or the table's name."""
         name, owners = self.statement.target_alias, self.statement.target_owners
         if name is None or not owners:
             return self._work.qualified(frame, name)
         return alias_by_full_name(frame, (*owners, name))
 
     def _as_source(self, frame: DataFrame) -> DataFrame:
+        """Return the source's rows under its alias, with _FROM_SOURCE and the internal names."""
         if self._source_alias is not None:
             frame = frame.alias(self._source_alias)
         return frame.select(
@@ -153,7 +156,7 @@ class MergeJob:
         )
 
     def images(self) -> DataFrame:
-        """Return each row that a clause takes: its new values, ACTION, FILE and ROW.
+        """Return each row that a clause takes: its new values, then ACTION, FILE, ROW and row ids.
 
         Of a local source, inserted rows are left out. Where it has such rows, SOURCE_ROW of each
         source row that matched is reported, even if no clause takes the row: ACTION is KEEP then.
@@ -163,7 +166,10 @@ class MergeJob:
         return self._images(self._rows_taken(), self._sides())
 
     def inserted(self, rest: DataFrame) -> DataFrame:
-        """Return the images of the rows of a local source that matched no target row."""
+        """Return the images of the rows of a local source that matched no target row.
+
+        `rest` are these rows, as the caller has found them.
+        """
         sides = (_Side.SOURCE,)
         return self._images(self._with_values(self._as_source(rest), sides), sides)
 
@@ -172,6 +178,10 @@ class MergeJob:
         return tuple(s for s in self._groups if not (self._is_local and s is _Side.SOURCE))
 
     def _images(self, rows_taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
+        """Return the table's columns of the rows taken, then their control columns.
+
+        FILE, ROW and row ids are left out where the rows are the source's alone.
+        """
         action: Column = F.lit(KEEP).cast("int")
         for index, clause in enumerate(self.statement.clauses):
             code = F.lit(_ACTIONS[type(clause)]).cast("int")
@@ -212,7 +222,10 @@ class MergeJob:
         return all(len(self._clauses_without_value(item)) in {0, count} for item in self._schema)
 
     def ambiguity(self) -> str:
-        """Return the message for a target row that several source rows change, with that row."""
+        """Return the message for a target row that several source rows change, with that row.
+
+        Runs the join again to find it.
+        """
         matched = [prepared.index for prepared in self._groups.get(_Side.BOTH, [])]
         row = F.struct(*[F.col(own).alias(name) for own, name in self._target_names.items()])
         example = (
@@ -233,6 +246,11 @@ class MergeJob:
         )
 
     def _joined(self) -> DataFrame:
+        """Return the join of both sides, with the unmatched rows that clauses take.
+
+        Of a local source, unmatched rows are left out; where clauses only insert, only the
+        unmatched source rows are returned.
+        """
         on = self._work.column_of(self.statement.on)
         by_source = _Side.TARGET in self._groups
         if self._is_local:
@@ -253,7 +271,10 @@ class MergeJob:
         return self._with_values(self._joined(), self._sides())
 
     def _with_values(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
-        """Return the rows that a clause takes: _CLAUSE, and the values of each side's clauses."""
+        """Return the rows that a clause takes: _CLAUSE, and the values of each side's clauses.
+
+        Also the rows whose SOURCE_ROW is to be reported; their _CLAUSE is null.
+        """
         joined = sides != (_Side.SOURCE,)
         separate = [side for side in sides if joined and self._is_ambiguous(side)]
         for side in (*(side for side in sides if side not in separate), *separate):
@@ -284,7 +305,7 @@ class MergeJob:
         return frame.select("*", *values)
 
     def _with_names_of(self, frame: DataFrame, side: _Side) -> DataFrame:
-        """Return the joined rows in which only one side's columns have their names."""
+        """Return the joined rows in which only one side's columns have their names and alias."""
         internal_names = self._source_names if side is _Side.SOURCE else self._target_names
         originals = {*self._schema.names, *self._source_schema.names}
         other_columns = [name for name in frame.columns if name not in originals]
@@ -310,9 +331,11 @@ class MergeJob:
         return value
 
     def _value_of(self, side: _Side, position: int, item: Field) -> Column | None:
-        """Return a column's value in the rows that the side's clauses take, by clause.
+        """Return a column's value in the rows that the side's clauses take, by clause; None for
+        none.
 
         For a generated column: a struct around the clauses' values, null for clauses without one.
+        Columns that a clause doesn't assign keep their value, or get their default in an INSERT.
         """
         generated = GENERATION_EXPRESSION in item.metadata
         value: Column | None = None
@@ -343,6 +366,7 @@ class MergeJob:
         return value
 
     def _prepared(self, index: int, clause: MergeClause) -> _ClauseColumns:
+        """Return a clause as columns. Raises InvalidRequest for an assignment that doesn't fit."""
         condition = None
         if clause.condition is not None:
             ((condition, _),) = self._resolved([clause.condition], _side_of(clause))
@@ -353,6 +377,11 @@ class MergeJob:
         return _ClauseColumns(index, condition, self._explicit(clause, clause.assignments))
 
     def _star(self, clause: MergeClause) -> dict[str, Column]:
+        """Return the values of `*` by column: the source's columns of the same names.
+
+        Raises InvalidRequest for a column that the source lacks, unless the schema evolves or the
+        column fills itself, and for a type that can't be stored.
+        """
         values = {}
         evolves = self.statement.schema_evolution
         places = {name: own for own, name in self._source_names.items()}
@@ -383,6 +412,11 @@ class MergeJob:
     def _explicit(
         self, clause: MergeClause, assignments: tuple[Assignment, ...]
     ) -> dict[str, Column]:
+        """Return the values of SET, or of an INSERT's columns, by column.
+
+        Raises InvalidRequest for an unknown column, a type that can't be stored, and an identity
+        column that can't be assigned.
+        """
         assigned = resolve_assignments(self._work, assignments, self.statement.target_alias)
         for item in self._schema:
             if is_identity(item) and item.name in assigned:
@@ -418,7 +452,9 @@ class MergeJob:
         return values
 
     def _check_identity(self, clause: MergeClause, item: Field) -> None:
-        """Raise InvalidRequest if the clause may not assign the identity column."""
+        """Raise InvalidRequest if the column is an identity column that the clause may
+        not assign.
+        """
         if not is_identity(item):
             return
         if isinstance(clause, NotMatchedInsert):
@@ -437,6 +473,9 @@ class MergeJob:
         return list(zip(columns, types, strict=True))
 
     def _frame_of(self, side: _Side) -> DataFrame:
+        """Return the rows among whose columns a side's expressions are resolved; only to be
+        planned.
+        """
         match side:
             case _Side.BOTH:
                 return self._target.join(self._source, F.lit(True), "inner")

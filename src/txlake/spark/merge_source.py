@@ -80,9 +80,10 @@ def collect_source(
 ) -> CollectedSource | None:
     """Return the source's rows; None if they are many, or have types that Arrow can't hold exactly.
 
-    None also if both inserted and changed rows depend on the current time, which must be one for a
-    statement but differs between jobs. If None is returned after rows were read, Spark reads the
-    source again, and only that reading counts.
+    Runs the source's query. None also for columns that differ only in letter case, and if both
+    inserted and changed rows depend on the current time, which must be one for a statement but
+    differs between jobs. If None is returned after rows were read, Spark reads the source again,
+    and only that reading counts.
     """
     if _needs_single_time(statement, work.snapshot.schema):
         return None
@@ -127,7 +128,9 @@ def _nullable_inside(source: DataFrame) -> DataFrame:
 
 
 def _needs_single_time(statement: Merge, schema: Struct) -> bool:
-    """Return whether both inserted and other rows depend on when the statement runs."""
+    """Return whether both inserted and other rows depend on when the statement runs, by their
+    texts.
+    """
     defaults = [str(item.metadata.get(CURRENT_DEFAULT)) for item in schema]
     inserting, others = list(defaults), [condition_text(statement.on)]
     for clause in statement.clauses:
@@ -147,6 +150,7 @@ def _needs_single_time(statement: Merge, schema: Struct) -> bool:
 
 
 def _is_exact_in_arrow(data_type: DataType) -> bool:
+    """Return whether values of the type make the round trip through Arrow unchanged."""
     match data_type:
         case Primitive(name):
             return name in _EXACT_TYPES or data_type.decimal is not None
@@ -162,13 +166,16 @@ def _is_exact_in_arrow(data_type: DataType) -> bool:
 
 
 def _width(data_type: DataType) -> int:
+    """Return about how many bytes a value of the type takes."""
     if not isinstance(data_type, Primitive):
         return _NESTED_BYTES
     return _TEXT_BYTES if data_type.name in {"string", "binary"} else 8
 
 
 def _alias_of(work: TableAccess, statement: Merge, source: DataFrame) -> str | None:
-    """Return the alias of a DataFrame by which the ON condition qualifies its columns."""
+    """Return the alias of a DataFrame by which the ON condition qualifies its columns; None if none
+    is known.
+    """
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return None
     predicate = parse_or_opaque(statement.on.text, rules=work.rules)

@@ -36,6 +36,9 @@ class _ReadVersions:
         self._by_url: OrderedDict[str, tuple[weakref.ref[TableLog], list[int]]] = OrderedDict()
 
     def add(self, log: TableLog, version: int) -> None:
+        """Record that a version of the log's table is read; keeps 16 versions a table, of 1,000
+        tables.
+        """
         url = log.store.url.rstrip("/")
         with self._lock:
             entry = self._by_url.pop(url, None)
@@ -80,8 +83,9 @@ def explain_missing_file(file: str) -> str | None:
 def install_explanations() -> None:
     """Make actions of DataFrames raise InvalidRequest with the explanation, where there is one.
 
-    py4j raises the JVM's errors in one function. PySpark wraps it to translate them, anew with each
-    session that it makes. Every other error stays as it is.
+    py4j raises the JVM's errors in one function, which is replaced in this process, once. PySpark
+    wraps it to translate them, anew with each session that it makes. Every other error stays as it
+    is.
     """
     from py4j import protocol  # missing with Spark Connect
     from pyspark.errors.exceptions.captured import install_exception_handler
@@ -106,6 +110,7 @@ def install_explanations() -> None:
 
 
 def _explained(error: Exception) -> InvalidRequest | None:
+    """Return the explanation of a missing data file as an error; None for any other error."""
     if type(error).__name__ not in {"Py4JJavaError", "SparkException"}:
         return None
     match = _FILE_NOT_EXIST.search("\n".join(cause.text for cause in causes_of(error)))

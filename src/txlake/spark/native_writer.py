@@ -88,6 +88,9 @@ def suits(frame: DataFrame, target: WriteTarget) -> bool:
 
 
 def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
+    """Return whether Spark runs on this machine and its settings can be, or are, what `write`
+    needs.
+    """
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         return False
     # Spark Connect has no settings for a single write.
@@ -99,9 +102,10 @@ def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
 
 
 def write(frame: DataFrame, target: WriteTarget) -> WriteResult:
-    """Write the rows of a frame that `suits` by one Spark job.
+    """Write the rows of a frame that `suits` by one Spark job; the caller commits the result.
 
-    Raises InvalidRequest with the row that violates a constraint; nothing stays written.
+    Raises what Spark raises, also for a row that violates a constraint, and InvalidRequest if Spark
+    writes on another machine; nothing stays written.
     """
     folder = f"part-{target.system.new_id()}"
     path = f"{local_path(target.store.url)}/{folder}"
@@ -129,7 +133,10 @@ def write(frame: DataFrame, target: WriteTarget) -> WriteResult:
 
 
 def _file_rows(frame: DataFrame, target: WriteTarget) -> DataFrame:
-    """Return the rows with the columns of the files; the first column fails at a violating row."""
+    """Return the rows with the columns of the files, by physical name and with field ids.
+
+    The first column fails the job at a violating row.
+    """
     fields = data_fields(target.snapshot)
     unchanged = frame.columns == [item.name for item in fields] and not any(
         item.physical_name != item.name or item.column_id is not None or column.metadata
@@ -139,6 +146,7 @@ def _file_rows(frame: DataFrame, target: WriteTarget) -> DataFrame:
 
 
 def _columns(frame: DataFrame, fields: Sequence[Field]) -> Iterator[Column]:
+    """Yield the columns of the files; the first fails the job at a violating row."""
     for position, item in enumerate(fields):
         column = F.col(quote(item.name))
         if position == 0 and VIOLATION in frame.columns:
@@ -148,12 +156,16 @@ def _columns(frame: DataFrame, fields: Sequence[Field]) -> Iterator[Column]:
 
 
 def _raise_if_violated(column: Column, item: Field) -> Column:
+    """Return the column, which fails the job in a row that has a VIOLATION."""
     message = F.concat(F.col(VIOLATION), F.lit(" is violated by the row "), F.col(VIOLATION_ROW))
     error = F.raise_error(message).cast(spark_type(item.type))
     return F.when(F.col(VIOLATION).isNull(), column).otherwise(error)
 
 
 def _save(frame: DataFrame, url: str) -> None:
+    """Write the rows as Parquet files into the folder `url`, with txlake's settings for this one
+    write.
+    """
     if is_connect(frame.sparkSession):
         frame.write.options(**_OPTIONS).parquet(url, mode="append")
         return
@@ -162,7 +174,10 @@ def _save(frame: DataFrame, url: str) -> None:
 
 
 def _job_files(store: Store, folder: str) -> list[StoredObject]:
-    """Return the job's files. Raises InvalidRequest if Spark wrote on another machine."""
+    """Return the job's data files, without markers and checksums.
+
+    Raises InvalidRequest if the job's marker is missing here: Spark wrote on another machine.
+    """
     listed = list(store.list(folder))
     if not any(file.path == f"{folder}/{_SUCCESS_FILE}" for file in listed):
         raise InvalidRequest(
@@ -174,7 +189,10 @@ def _job_files(store: Store, folder: str) -> list[StoredObject]:
 
 
 def _remove_leftovers(store: Store, path: str, added: Collection[str]) -> None:
-    """Remove what Spark leaves beside the files added: marker, checksums, a file without rows."""
+    """Remove what Spark leaves beside the files added: marker, checksums, a file without rows.
+
+    Removes the whole folder `path` if no file was added.
+    """
     if not added:
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -185,7 +203,10 @@ def _remove_leftovers(store: Store, path: str, added: Collection[str]) -> None:
 def _finish_files(
     store: Store, files: list[StoredObject], folder_path: str
 ) -> tuple[list[StoredObject], list[pq.FileMetaData]]:
-    """Correct the files' footers and sync files and folders, so that they survive a power cut."""
+    """Correct the files' footers and sync files and folders, so that they survive a power cut.
+
+    Returns the files with their new sizes, and their footers, in the same order.
+    """
 
     def finish(file: StoredObject) -> tuple[StoredObject, pq.FileMetaData]:
         path = os.path.join(os.path.dirname(folder_path), file.path)

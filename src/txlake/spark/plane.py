@@ -111,22 +111,35 @@ class SparkTable(TableAccess):
         return driver_frames.few_rows(self, files, predicate)
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
+        """Return a row for which the condition isn't true, as nested dicts; None where there is
+        none.
+
+        Runs a Spark job over the whole table.
+        """
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)
         rows = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
         return rows[0].asDict(recursive=True) if rows else None
 
     def to_frame(self, rows: Rows, names: Sequence[str]) -> DataFrame:
+        """Return rows to write as a DataFrame; `names` are the columns of VALUES. Raises as
+        `named_values`.
+        """
         if isinstance(rows, Values | ComputedValues):
             rows = inserts.named_values(self, rows, names)
         return rows if isinstance(rows, DataFrame) else driver_frames.to_spark(self.spark, rows)
 
     def with_constants(self, frame: DataFrame, literals: Mapping[str, str]) -> DataFrame:
+        """Return the rows with a column for each literal, as `TableData.with_constants`.
+
+        Raises InvalidRequest for an unknown column.
+        """
         for item, value in self._constants(literals):
             frame = frame.withColumn(item.name, value)
         return frame
 
     @spark_errors()
     def constants(self, literals: Mapping[str, str]) -> Mapping[str, PartitionScalar]:
+        """Return the values that `with_constants` gives to partition columns, computed by Spark."""
         values = self._constants(literals)
         texts = [partition_text(value, item).alias(item.name) for item, value in values]
         row = self.spark.sql("SELECT 1").select(*texts).collect()[0]
@@ -139,6 +152,7 @@ class SparkTable(TableAccess):
         """Return the columns with their values.
 
         As in Spark's PARTITION clause, each literal becomes a text first, then the column's type.
+        Raises InvalidRequest for an unknown column.
         """
         constants = []
         for name, literal in literals.items():
@@ -176,6 +190,10 @@ class SparkPlane:
 
     @property
     def spark(self) -> SparkSession:
+        """The Spark session, made at the first use.
+
+        Sets the interpreter of its Python workers, and installs the explanations of missing files.
+        """
         with self._lock:
             if self._spark is None:
                 self._spark = self.make_spark()
@@ -206,6 +224,11 @@ class SparkPlane:
 
     @property
     def text_rules(self) -> TextRules:
+        """How the session reads SQL text now; without a session the last known rules, at first
+        Spark's defaults.
+
+        Raises InvalidRequest as `session_rules.rules_of`.
+        """
         with self._lock:
             spark = self._spark
             if spark is None and self.takes_active:
@@ -217,6 +240,9 @@ class SparkPlane:
 
     @contextmanager
     def active(self) -> Iterator[None]:
+        """Make this plane's session the thread's active one in the block; no-op without a running
+        session.
+        """
         with self._lock:
             spark = self._spark
         if spark is None or is_stopped(spark):
@@ -231,6 +257,9 @@ class SparkPlane:
             yield
 
     def setting(self, key: str, default: str) -> str:
+        """Return a setting of the session; `default` where it is unset or empty, or no session was
+        started.
+        """
         with self._lock:
             if self._spark is None:
                 return default
@@ -242,6 +271,7 @@ class SparkPlane:
             return {} if self._spark is None else default_properties(self._spark)
 
     def close(self) -> None:
+        """Remove the remaining scan manifests; Spark goes on."""
         with self._lock:
             if self._manifests is not None:
                 self._manifests.close()
@@ -258,6 +288,7 @@ class SparkPlane:
         identities: Identities | None = None,
         rules: TextRules | None = None,
     ) -> SparkTable:
+        """Return a table as it was at a snapshot (`DataPlane.table`); doesn't start Spark."""
         return SparkTable(
             start=lambda: self.spark,
             manifests=self._scratch_manifests(),
@@ -277,7 +308,7 @@ class SparkPlane:
         return self.storage_options if self.options_at is None else self.options_at(url)
 
     def _scratch_manifests(self) -> Manifests:
-        """Return where scan manifests are written."""
+        """Return where scan manifests are written, made at the first call."""
         with self._lock:
             if self._manifests is None:
                 scratch = self.settings.scratch_url
@@ -295,6 +326,9 @@ class SparkPlane:
         return scan_lineage.with_lineage(frame, lineage)
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
+        """Return the column of an expression; `view` returns the view that replaces each table, or
+        None.
+        """
         if isinstance(expression, NativeColumn):
             return plain_column(expression)
         return F.expr(expression.rewritten(view))
@@ -306,6 +340,10 @@ class SparkPlane:
         return constants.constant_range(requested, lambda: self.spark)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
+        """Return the type of an expression over columns of a schema, as Spark analyses it.
+
+        Raises InvalidRequest with Spark's reason for an expression that it refuses.
+        """
         empty = create_frame(self.spark, [], spark_schema(schema))
         try:
             result = empty.select(F.expr(text).alias("value"))
@@ -328,6 +366,7 @@ class SparkPlane:
             self.spark.catalog.dropTempView(name)
 
     def spark_relation(self, name: str) -> DataFrame | None:
+        """Return what Spark itself has by a name, as SQL text; None if there is nothing."""
         try:
             frame = self.spark.table(name)
             _ = frame.schema  # Connect resolves the name only now
@@ -353,6 +392,11 @@ class SparkPlane:
         return reader.load([_escaped_path(url) for url in urls])
 
     def caller_rows(self, frame: object) -> DataFrame | pa.Table:
+        """Return the rows of a caller's frame: Arrow for pandas, pyarrow and polars, or Spark's
+        frame itself.
+
+        Raises InvalidRequest for any other object.
+        """
         table = as_arrow(frame)
         if table is not None:
             return table
@@ -366,6 +410,9 @@ class SparkPlane:
 
     @spark_errors()
     def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> DataFrame:
+        """Return rows of a given schema as a Spark frame; times beyond Python's range pass as
+        FarTime.
+        """
         if not any(isinstance(value, FarTime) for row in rows for value in row):
             return create_frame(self.spark, list(rows), spark_schema(schema))
         columns = [
@@ -389,7 +436,10 @@ class SparkPlane:
         return self._constant_frame("SELECT 1 WHERE false", with_columns=False)
 
     def _constant_frame(self, query: str, *, with_columns: bool = True) -> DataFrame:
-        """Return the result of a query without tables, cached to save round trips to Spark."""
+        """Return the result of a query without tables, cached to save round trips to Spark.
+
+        Without `with_columns` the rows have no columns.
+        """
         with self._lock:
             cached = self._constant_frames.get(query)
             if cached is None:
@@ -419,7 +469,10 @@ def use_this_python(spark: SparkSession) -> None:
 
 
 def temporary_views(spark: SparkSession, names: Collection[str] | None = None) -> Collection[str]:
-    """Return the names of a session's temporary views, as `DataPlane.temporary_views` does."""
+    """Return the names of a session's temporary views, as `DataPlane.temporary_views` does.
+
+    Raises Spark's own errors.
+    """
     # Not `catalog.listTables`: without generated code Spark can't decode its rows.
     pattern = ""
     if names is not None and all(name.isidentifier() for name in names):

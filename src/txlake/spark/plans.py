@@ -107,6 +107,7 @@ def _is_lake_view(view: Mapping[str, Any], views: frozenset[str]) -> bool:
 
 
 def _name(view: Mapping[str, Any]) -> str:
+    """Return a view's qualified name in lower case, without parts that it lacks."""
     identifier = (view.get("desc") or {}).get("identifier") or {}
     parts = [identifier.get(key) for key in ("catalog", "database", "table")]
     return ".".join(part for part in parts if part).lower()

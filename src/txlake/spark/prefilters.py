@@ -28,7 +28,11 @@ _EXACT = frozenset({"byte", "short", "integer", "long", "date"})
 
 
 def prefilters(predicate: Predicate, schema: Struct) -> Iterator[Column]:
-    """Yield conditions on the files' columns that hold for every row that meets the predicate."""
+    """Yield conditions on the files' columns, by physical name, that hold for every row that meets
+    the predicate.
+
+    Only comparisons and IN of integer, date and plain text columns yield one.
+    """
     for part in conjuncts(predicate):
         match part:
             case Comparison((name,), op, value) if op in _COMPARED:

@@ -40,7 +40,10 @@ class SparkProbe:
     active: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
-        """Return the rows that the read matches, up to 1,000; None if that is unknown."""
+        """Return the rows that the read matches, by file, up to 1,000; None if that is unknown.
+
+        Files without a matching row are left out. Runs a Spark job; a TxlakeError gives None.
+        """
         condition = read.condition
         excluded = [_excluded_positions(candidate) for candidate in rows]
         if not isinstance(condition, Condition) or None in excluded:
@@ -74,7 +77,11 @@ class SparkProbe:
 
 
 def _excluded_positions(candidate: FileRows) -> BitMap64 | None:
-    """Return the file's live positions that aren't candidates; None if unknown."""
+    """Return the positions of the file's rows that aren't candidates; None if its rows aren't
+    counted.
+
+    Empty if all rows are candidates (`positions` is None).
+    """
     excluded = BitMap64()
     if candidate.positions is not None:
         count = FileStatistics.from_json(candidate.file.stats).num_records
@@ -91,7 +98,10 @@ def _matching_positions(
     rows: Sequence[FileRows],
     excluded: Sequence[BitMap64 | None],
 ) -> dict[int, BitMap64]:
-    """Return the positions of rows for which the condition is true, by index in `rows`."""
+    """Return the positions of rows for which the condition is true, by index in `rows`.
+
+    At most 1,000 in all.
+    """
     files = files_table([candidate.file for candidate in rows])
     deleted = {ordinal: positions for ordinal, positions in enumerate(excluded) if positions}
     frame = work.qualified(

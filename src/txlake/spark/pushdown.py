@@ -81,6 +81,7 @@ class Unfiltered:
 
 
 def _hide_leaves(name: str, paths: Sequence[_Path]) -> Column:
+    """Return a column, under its name, with the leaves at these paths hidden; () hides it all."""
     column = F.col(quote(name))
     for path in paths:
         leaf = F.col(".".join(map(quote, (name, *path))))
@@ -113,7 +114,10 @@ class FilterSafety:
         return NO_FILTERS if self._has_foreign_names else _NO_RECORD_FILTER
 
     def unfiltered(self, ordinal: int, add: Add) -> Unfiltered:
-        """Return the leaves to hide from filters in the file with this ordinal."""
+        """Return the leaves to hide from filters in the file with this ordinal.
+
+        No leaf is hidden where `options` make Parquet skip nothing.
+        """
         if self._has_foreign_names:
             return Unfiltered()
         hidden = self._widened

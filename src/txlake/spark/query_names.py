@@ -44,8 +44,9 @@ class _UnknownNames(Exception):
 def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | None:
     """Return the names that a query reads, except those of its common table expressions.
 
-    None for a text that isn't a query, for a query that may read tables by other means, and on
-    Spark Connect, whose client has no parser.
+    A name may come several times, with its position in the text. None for a text that isn't a
+    query, for a query that may read tables by other means, and on Spark Connect, whose client has
+    no parser.
     """
     if is_connect(spark):
         return None
@@ -59,6 +60,8 @@ def relations_in(spark: SparkSession, text: str) -> tuple[RelationName, ...] | N
 
 
 class _PlanWalk:
+    """A walk over a plan that Spark's parser made of a text, with py4j."""
+
     def __init__(self, spark: SparkSession) -> None:
         from py4j.java_gateway import is_instance_of
 
@@ -73,7 +76,11 @@ class _PlanWalk:
     def relations(
         self, plan: JavaObject, visible: frozenset[str], *, has_alias: bool
     ) -> Iterator[RelationName]:
-        """Yield the names in a plan, except `visible`: common table expressions, in lower case."""
+        """Yield the names in a plan, except `visible`: common table expressions, in lower case.
+
+        `has_alias`: whether the query gives this plan an alias. Raises _UnknownNames where the plan
+        may read tables that its names don't show.
+        """
         kind = plan.getClass().getSimpleName()
         children = list(_items(plan.children()))
         if self._is_plan(plan, "Command") or self._is_plan(plan, "ParsedStatement"):
@@ -103,6 +110,7 @@ class _PlanWalk:
             yield from self.relations(child, visible, has_alias=aliased)
 
     def _holds_query(self, expression: JavaObject) -> bool:
+        """Return whether an expression is a subquery or contains one."""
         return self._is_instance(expression, _QUERY_IN_EXPRESSION) or any(
             self._holds_query(child) for child in _items(expression.children())
         )
@@ -114,6 +122,10 @@ class _PlanWalk:
 def _name(
     relation: JavaObject, visible: frozenset[str], *, has_alias: bool
 ) -> Iterator[RelationName]:
+    """Yield the name of a relation with its position in the text; nothing for one of `visible`.
+
+    Raises _UnknownNames for a stream, and for a name without a position.
+    """
     parts = tuple(_items(relation.multipartIdentifier()))
     if relation.isStreaming():
         raise _UnknownNames

@@ -96,7 +96,9 @@ class Reading:
         return task_url(self.spark, self.store, self.reach.url(add.path))
 
     def columns(self, excluded: Sequence[str]) -> Struct:
-        """Return the table's columns, except the excluded ones and those that no file holds."""
+        """Return the table's columns, except the excluded ones and those of type void, which no
+        file holds.
+        """
         return Struct(
             tuple(
                 item
@@ -107,7 +109,10 @@ class Reading:
 
 
 def find_columns_by_id(spark: SparkSession) -> None:
-    """Let Spark's reader find columns by the field ids of their schema, if it has any."""
+    """Let Spark's reader find columns by the field ids of their schema, if it has any.
+
+    Sets two settings of the session, for good.
+    """
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
 
@@ -115,7 +120,8 @@ def find_columns_by_id(spark: SparkSession) -> None:
 def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     """Return the rows as Spark reads them: physical names, with partition columns from folders.
 
-    With `positions` also FILE (ordinal) and ROW (position in the file).
+    With `positions` also FILE (ordinal) and ROW (position in the file). Deleted rows are among
+    them. Raises InvalidRequest for a table in memory that Spark can't reach.
     """
     spark = reading.spark
     schema = read_schema = _spark_schema(reading, reading.partitions_from_log)
@@ -169,7 +175,7 @@ def _parquet(
 def decoded_rows(reading: Reading) -> DataFrame:
     """Return the rows as pyarrow reads them in Spark's tasks, with FILE and ROW.
 
-    Without partition columns.
+    Columns have physical names, without partition columns. Deleted rows are among them.
     """
     excluded = reading.snapshot.partition_columns
     columns = reading.columns(excluded)
@@ -192,6 +198,7 @@ def decoded_rows(reading: Reading) -> DataFrame:
 
 
 def _spark_schema(reading: Reading, excluded: Sequence[str]) -> T.StructType:
+    """Return the schema of the files without the excluded columns, then the row id columns."""
     schema = spark_schema(reading.columns(excluded), physical=True, ids=reading.by_id)
     for name in reading.row_id_columns:
         schema = schema.add(name, T.LongType())
@@ -199,7 +206,9 @@ def _spark_schema(reading: Reading, excluded: Sequence[str]) -> T.StructType:
 
 
 def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
-    """Return whether Spark's reader can't decode the file."""
+    """Return whether Spark's reader can't decode the file: Brotli, or a widening that it
+    refuses.
+    """
     return _BROTLI.search(add.path) is not None or _has_unsupported_widening(snapshot.schema)
 
 
@@ -207,7 +216,8 @@ def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
 def has_client(spark: SparkSession, root: str) -> bool:
     """Return whether Spark was started with the client for a bucket, so that it can read there.
 
-    Nothing is read or listed: one file is looked up. `root` is the bucket's URL.
+    Nothing is read or listed: one file is looked up. `root` is the bucket's URL. Without a client a
+    warning is logged. The answer is cached.
     """
     missing_file = f"{spark_url(root)}/_txlake_nothing"
     try:
@@ -225,7 +235,9 @@ def has_client(spark: SparkSession, root: str) -> bool:
 
 
 def bucket_of(url: str) -> str | None:
-    """Return the bucket of a table's URL; None for folders and tables in memory."""
+    """Return the URL of the bucket (or HDFS cluster) of a table's URL; None for folders and tables
+    in memory.
+    """
     scheme, separator, rest = url.partition("://")
     if scheme in {"file", "memory"}:
         return None
@@ -233,7 +245,8 @@ def bucket_of(url: str) -> str | None:
 
 
 def _has_unsupported_widening(data_type: DataType) -> bool:
-    """Return whether a column's type was changed in a way that the protocol doesn't allow.
+    """Return whether a field's type was changed in a way that the protocol doesn't allow, at any
+    depth.
 
     Delta 3.3's preview did: a byte became decimal(4,1). Spark refuses to read the older files.
     """
@@ -252,6 +265,9 @@ def _has_unsupported_widening(data_type: DataType) -> bool:
 
 
 def _was_widened_unsupported(item: Field) -> bool:
+    """Return whether the field itself records a change of type that is no widening of the
+    protocol.
+    """
     changes = item.metadata.get(TYPE_CHANGES)
     return any(
         isinstance(change, dict)
@@ -265,6 +281,9 @@ def folders_agree(
 ) -> bool:
     """Return whether every file's folders have exactly the log's values, so that Spark may use
     them.
+
+    True without partitions; False for types whose texts Spark reads otherwise, files of other
+    tables, and a table below a folder with `=` in its name.
     """
     if not partitions:
         return True

@@ -27,7 +27,11 @@ _NUMBER = "__txlake_number"
 
 @translating
 def rearranged(work: TableAccess, change: Change) -> Change:
-    """Implement `TableData.rearranged`."""
+    """Return an overwrite as a change that only moves rows (`TableData.rearranged`).
+
+    A Spark job compares the old and the new rows. Raises InvalidRequest if they differ, and as
+    `files_that_move`; the new files are deleted then.
+    """
     gone, come = files_that_move(work, change)
     numbered = [
         rows.withColumn(_NUMBER, F.lit(sign).cast("long"))
@@ -43,7 +47,7 @@ def files_that_move(work: TableAccess, change: Change) -> tuple[pa.Table, pa.Tab
     """Return the files that a change removes, and the files that it adds.
 
     Raises InvalidRequest for a change that leaves a part of a file, UnsupportedFeature for a table
-    whose rows have ids, which the new rows lack.
+    whose rows have ids, which the new rows lack; the new files are deleted then.
     """
     table = work.snapshot.table
     gone = {one.path for one in change.actions if isinstance(one, Remove)}
@@ -64,7 +68,10 @@ def files_that_move(work: TableAccess, change: Change) -> tuple[pa.Table, pa.Tab
 
 
 def moving_rows(work: TableAccess, change: Change, *, has_same_rows: bool) -> Change:
-    """Return the change as one of files alone. Raises InvalidRequest if the rows differ."""
+    """Return the change as one of files alone, without reads.
+
+    Raises InvalidRequest if the rows differ; the new files are deleted then.
+    """
     if not has_same_rows:
         _discard(work, change.actions)
         raise InvalidRequest(
@@ -80,11 +87,13 @@ def moving_rows(work: TableAccess, change: Change, *, has_same_rows: bool) -> Ch
 
 
 def _named(work: TableAccess, paths: set[str]) -> pa.Table:
+    """Return the table's files with these paths, as in the log."""
     files = work.snapshot.select(None)
     return files.filter(pc.is_in(files.column("path"), pa.array(sorted(paths), pa.string())))
 
 
 def _discard(work: TableAccess, actions: Sequence[Action]) -> None:
+    """Delete the files that the actions add and don't remove."""
     removed = {one.path for one in actions if isinstance(one, Remove)}
     new = (one.path for one in actions if isinstance(one, Add) and one.path not in removed)
     work.store.delete(decode_path(path) for path in new)

@@ -44,7 +44,11 @@ def replace_using(
     literal_of: Callable[[object], str],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """Implement `TableData.replace_using`."""
+    """Return the change that replaces the rows with the new rows' keys (`TableData.replace_using`).
+
+    `literal_of` returns a value as an SQL literal, `view_of` the name of a temporary view of a
+    frame. A key with a NULL replaces nothing.
+    """
     names: list[str] = []
     for column in columns:
         item = work.snapshot.schema.find(column)
@@ -76,7 +80,12 @@ def replace_on(
     aliases: tuple[str | None, str | None],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """Implement `TableData.replace_on`."""
+    """Return the change that replaces the rows for which a new row meets the condition
+    (`TableData.replace_on`).
+
+    `aliases`: the table's and the source's. `view_of` returns the name of a temporary view of a
+    frame. Raises InvalidRequest for a condition with a query in it, and one alias for both.
+    """
     if condition.references:
         raise InvalidRequest(
             f"{work.snapshot.table}: the condition of REPLACE ON can't have a query, found "
@@ -117,7 +126,10 @@ def _frame(work: TableAccess, written: WriteResult) -> DataFrame:
 def _of_few_keys(
     work: TableAccess, frame: DataFrame, names: Sequence[str], literal_of: Callable[[object], str]
 ) -> SqlText | None:
-    """Return a condition that lists the keys; None if they are many or have no literals."""
+    """Return a condition that lists the keys; None if they are more than 64 or have no literals.
+
+    FALSE if every key has a NULL.
+    """
     items = (work.snapshot.schema.find(name) for name in names)
     if not all(item is not None and isinstance(item.type, Primitive) for item in items):
         return None
@@ -139,6 +151,10 @@ def _is_plain(value: object) -> bool:
 
 
 def _exists(view: str, source: str, condition: str) -> NativeColumn:
+    """Return a condition that is true where a row of the view `view` meets `condition`.
+
+    `source` is the view's alias. Names that it lacks are the outer row's.
+    """
     return NativeColumn(
         F.expr(f"EXISTS (SELECT 1 FROM {view} AS {quote(source)} WHERE {condition}\n)")
     )
@@ -147,5 +163,10 @@ def _exists(view: str, source: str, condition: str) -> NativeColumn:
 def _replaced(
     work: TableAccess, written: WriteResult, condition: Expression | None, alias: str, said: str
 ) -> Change:
+    """Return the change that deletes the rows of the condition, if there is one, and adds the files
+    written.
+
+    `said` describes the deleted rows in the history.
+    """
     deleted = None if condition is None else dml.delete(work, condition, alias)
     return replacement_change(work, written, deleted, said)

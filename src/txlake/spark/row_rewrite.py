@@ -30,7 +30,7 @@ _PIECES_MAX = 4_096
 
 
 def target_bytes(work: TableAccess) -> int:
-    """Return the target size of new files, in bytes."""
+    """Return the target size of new files, in bytes: the table's property, else the setting."""
     return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
@@ -38,7 +38,7 @@ def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
     """Return how many live rows the files have, if new files can record which of them they got.
 
     None if they can't: without deletion vectors no deletion can be carried over, the rows are too
-    many, or a file's statistics don't count them.
+    many (`Settings.told_rows_max`), or a file's statistics don't count them.
     """
     if not work.uses_vectors:
         return None
@@ -56,7 +56,8 @@ def rewrite_rows(
 ) -> tuple[Add, ...]:
     """Write about `number` new files with the live rows of `files`, partition by partition.
 
-    The rows are sorted by `place`; rows of one place, or all without it, keep their order.
+    The rows are sorted by `place`; rows of one place, or all without it, keep their order. The new
+    files are no data change.
     """
     records_sources = source_row_count(work, files) is not None
     rows = work.scan(
@@ -80,7 +81,8 @@ def with_source_tags(
 ) -> tuple[Add, ...]:
     """Return the new files, tagged with the sources of their rows.
 
-    Untagged if the sources are unknown or too many.
+    Writes positions as deletion vectors for sources that were split. Untagged if the sources are
+    unknown or more than 4,096.
     """
     pieces = [piece for add in written.adds for piece in written.pieces.get(add.path, ())]
     if not pieces or len(pieces) > _PIECES_MAX:

@@ -58,10 +58,11 @@ Identity: TypeAlias = Callable[[Field], Column]
 def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFrame:
     """Return the table's columns from a frame's of the same names; absent ones get defaults.
 
-    `identity` gives the values of an identity column that is absent.
+    `identity` gives the values of an identity column that is absent. Letter case of names doesn't
+    count. Constraints aren't checked (`checked`).
 
-    Raises InvalidRequest for a column that the table doesn't have, or of a type that can't be
-    stored, naming it.
+    Raises InvalidRequest for a column that the table doesn't have, two of one name, one of a type
+    that can't be stored, and a NOT NULL column that is absent and has no default.
     """
     source = delta_schema(frame.schema)
     _refuse_ambiguous(source, snapshot)
@@ -91,8 +92,9 @@ def by_position(
 ) -> DataFrame:
     """Return the table's columns from a frame's in order; `columns` names where they go.
 
-    `identity` as in `by_name`. Fields of structs go in order too. Raises InvalidRequest when the
-    numbers differ or a type can't be stored.
+    `identity` as in `by_name`. Fields of structs go in order too. Without `columns`, trailing
+    columns of the table that fill themselves may be absent. Raises InvalidRequest when the numbers
+    differ, a type can't be stored, or a NOT NULL column gets no value.
     """
     source = delta_schema(frame.schema)
     targets = targets_by_position(source, snapshot, columns)
@@ -114,7 +116,10 @@ def by_position(
 def targets_by_position(
     source: Struct, snapshot: Snapshot, columns: Sequence[str] | None
 ) -> list[Field]:
-    """Return the columns to which rows of this schema go in order. Raises as `by_position`."""
+    """Return the columns to which rows of this schema go in order.
+
+    Raises InvalidRequest when the numbers differ, a column doesn't exist, or one is named twice.
+    """
     names = list(columns) if columns is not None else list(snapshot.schema.names)
     targets = []
     for name in names:
@@ -138,7 +143,7 @@ def targets_by_position(
 
 
 def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Return rows with the values that partition columns will have."""
+    """Return rows with the values that partition columns will have (`partition_value`)."""
     changed = {}
     for item in partition_fields(snapshot):
         value = F.col(quote(item.name))
@@ -149,13 +154,16 @@ def _as_partitioned(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 def _has_the_columns(source: Struct, schema: Struct) -> bool:
-    """Return whether rows have just the table's columns, in order, and of its types."""
+    """Return whether rows have just the table's columns, in order, and of its types but for
+    nullability.
+    """
     return source.names == schema.names and all(
         same_type(one.type, other.type) for one, other in zip(source, schema, strict=True)
     )
 
 
 def _refuse_ambiguous(source: Struct, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest if two columns of the rows differ only in letter case."""
     folded: dict[str, str] = {}
     for name in source.names:
         other = folded.setdefault(name.lower(), name)
@@ -177,8 +185,8 @@ def storable(
     """Return the value as the column stores it. Raises InvalidRequest if the types don't fit.
 
     A number that is too large for the column, or a text that is none of its values', fails the job,
-    and the failure names both. Fields that a struct lacks become null, or with `complete` are an
-    error.
+    and the failure names both. Nulls aren't checked. Fields that a struct lacks become null, or
+    with `complete` are an error; further fields are an error.
     """
     is_cast = reads_text(source, target.type) or is_converted(source, target.type)
     if not is_cast and not can_store(source, target.type):
@@ -227,7 +235,7 @@ def updated_by_name(
 def given_default(item: Field, snapshot: Snapshot) -> Column:
     """Return the default of a column to which DEFAULT is assigned.
 
-    Raises InvalidRequest for one that is NOT NULL and has none.
+    Raises InvalidRequest for one that is NOT NULL and has none, and as `default_value`.
     """
     _require_default(item, snapshot)
     return default_value(item, snapshot.table)
@@ -274,7 +282,8 @@ def filled(
 ) -> DataFrame:
     """Return all columns in order (given, generated or default), then `carried`.
 
-    A text among the `values` is the name, in backquotes, of a column that stays as it is.
+    A text among the `values` is the name, in backquotes, of a column that stays as it is. Raises
+    UnsupportedFeature as `stored_expression`.
 
     A generated column that isn't given is computed from the columns that its expression names; one
     of `some_given` where its value, a struct around the one given, is null.
@@ -319,6 +328,11 @@ def _given_or_default(
     is_whole: bool,
     is_partition: bool,
 ) -> Column | str:
+    """Return a column's given value or its default, under its name.
+
+    With `is_whole` it is as the table stores it: CHARs padded, partition values as the log has
+    them.
+    """
     value = values[item.name] if item.name in values else default_value(item, table)
     if isinstance(value, str):
         return value
@@ -333,6 +347,7 @@ def _given_or_default(
 
 
 def _generated(item: Field, table: str) -> Column:
+    """Return the value of a generated column. Raises UnsupportedFeature as `stored_expression`."""
     text = str(item.metadata[GENERATION_EXPRESSION])
     value = stored_expression(text, f"the expression of generated column {item.name!r}", table)
     return stored_text(value.cast(spark_type(item.type)), item)
@@ -341,10 +356,12 @@ def _generated(item: Field, table: str) -> Column:
 def checked(
     frame: DataFrame, snapshot: Snapshot, *, given: Collection[str] | None = None
 ) -> DataFrame:
-    """Return the frame with VIOLATION and VIOLATION_ROW, if the table has rules to check.
+    """Return the frame with VIOLATION and VIOLATION_ROW, if the table has rules to check; else as
+    it is.
 
-    `given`: the columns whose values the caller gave; generated ones among them are checked. None
-    for all. Rows whose ACTION writes no image are not checked.
+    VIOLATION is the name of the first rule that a row violates, null for none; VIOLATION_ROW is the
+    row as JSON. `given`: the columns whose values the caller gave; generated ones among them are
+    checked. None for all. Rows whose ACTION writes no image are not checked.
     """
     rules = _rules(snapshot, given)
     if not rules:
@@ -360,7 +377,10 @@ def checked(
 
 
 def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
-    """Return each rule with its name; a row must make it true (null is not)."""
+    """Return each rule with its name, in the order in which violations are named.
+
+    A row must make it true (null is not). Raises UnsupportedFeature as `stored_expression`.
+    """
     rules: list[tuple[str, Column]] = []
     table = snapshot.table
     for item in snapshot.schema:
@@ -393,7 +413,10 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
 
 
 def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Column]]:
-    """Return rules for the fields that may not be null where their struct isn't."""
+    """Return rules for the NOT NULL fields of a struct, at any depth, by path.
+
+    Such a field may be null where its struct is.
+    """
     parent = F.col(".".join(map(quote, path)))
     rules = []
     for item in struct:
@@ -407,6 +430,7 @@ def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ..
 
 
 def _invariant(item: Field) -> str | None:
+    """Return the SQL text of a column's invariant; None if it has none."""
     text = item.metadata.get(_INVARIANTS)
     if not isinstance(text, str):
         return None

@@ -102,7 +102,7 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     """Return the rows: the columns by logical name in schema order, then the requested ones.
 
     Files without deletion vectors are read without looking for deleted rows. All rows of a snapshot
-    are planned once; who asks again gets the same plan with columns of its own.
+    are planned once; a later call gets the same plan with columns of its own.
     """
     snapshot = scan.snapshot
     if snapshot.column_mapping_mode == "id":
@@ -120,6 +120,10 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
 
 
 def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
+    """Return the rows of the scan, a union of branches of files that are read alike.
+
+    Rows aren't in the order of the files.
+    """
     branches: dict[tuple[bool, bool, Unfiltered], dict[int, Add]] = {}
     safety = FilterSafety(scan.snapshot, scan.files)
     bucket = bucket_of(scan.store.url)
@@ -173,6 +177,10 @@ def _branch(
     unfiltered: Unfiltered,
     options: Mapping[str, str],
 ) -> DataFrame:
+    """Return the rows of files that are read alike, with the columns of the scan.
+
+    `files` are by ordinal in the scan; `decode`: by pyarrow, not by Spark's reader.
+    """
     snapshot = scan.snapshot
     partitions = [item for item in snapshot.schema if item.name in snapshot.partition_columns]
     by_folder = not decode and folders_agree(snapshot, scan.store, files.values(), partitions)
@@ -213,6 +221,7 @@ def _branch(
 
 
 def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
+    """Return the deleted positions by ordinal, those of the scan before the files' own vectors."""
     own = (
         (ordinal, add.deletion_vector)
         for ordinal, add in files.items()
@@ -223,6 +232,9 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the names in files of the row id and commit version columns, as far as the table has
+    them.
+    """
     properties = snapshot.properties
     names = (
         properties.materialized_row_id_column,
@@ -276,6 +288,7 @@ def _collated_text(item: Field) -> str:
 
 
 def _tracked(materialized: str | None, default: Column, name: str) -> Column:
+    """Return a row's stored id or version, or else the default, under `name`."""
     value = default if materialized is None else F.coalesce(F.col(quote(materialized)), default)
     return value.alias(name)
 
@@ -286,7 +299,7 @@ def selected(files: pa.Table, ordinals: list[int]) -> pa.Table:
 
 
 def add_rows(add: Add) -> int | None:
-    """Return a file's number of live rows; None if it has no statistics."""
+    """Return a file's number of live rows; None if its statistics don't count rows."""
     count = FileStatistics.from_json(add.stats).num_records
     if count is None:
         return None

@@ -35,7 +35,9 @@ class _Registry:
         self._next = 1
 
     def number(self, lineage: ScanLineage) -> int:
-        """Return the lineage's number; equal lineages share one."""
+        """Return the lineage's number; equal lineages share one. Evicts the least recently used
+        lineage.
+        """
         with self._lock:
             number = self._numbers.pop(lineage, None)
             if number is None:
@@ -66,7 +68,8 @@ def lineage_of(frame: DataFrame) -> list[ScanLineage]:
 
     Rows that were collected or checkpointed have no lineage.
 
-    Raises InvalidRequest for a scan whose lineage this process doesn't know.
+    Raises InvalidRequest for a scan whose lineage this process doesn't know, and for a plan whose
+    text Spark cuts short.
     """
     lineages: dict[ScanLineage, None] = {}
     plan = analyzed_plan(frame)
@@ -98,7 +101,7 @@ def reads_view(frame: DataFrame, alias: str) -> bool:
 
 
 def analyzed_plan(frame: DataFrame) -> str:
-    """Return the text of a DataFrame's analysed plan."""
+    """Return the text of a DataFrame's analysed plan; on Spark Connect of all its plans."""
     java: Any = frame
     if not is_connect(frame.sparkSession):
         plan = java._jdf.queryExecution().analyzed()

@@ -91,6 +91,7 @@ class ServedPlane(SparkPlane):
 
     @property
     def spark(self) -> SparkSession:
+        """The served session, made at the first use, and active in this thread."""
         with self._lock:
             if self._spark is None:
                 with self._uncounted():
@@ -103,7 +104,10 @@ class ServedPlane(SparkPlane):
 
     @contextmanager
     def _uncounted(self) -> Iterator[None]:
-        """Start Spark outside of the time of the statement that needs it first."""
+        """Leave the block's time out of the time limit of the statement that runs in this thread.
+
+        The limit begins anew after the block.
+        """
         watch: _StatementWatch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             watch.pause()
@@ -114,7 +118,10 @@ class ServedPlane(SparkPlane):
                 watch.resume()
 
     def _enter(self, spark: SparkSession) -> None:
-        """Make the session this thread's active one, by whose settings Spark parses texts."""
+        """Make the session this thread's active one, by whose settings Spark parses texts.
+
+        The statement's jobs get its group, by which they are cancelled.
+        """
         classic: Any = spark
         kind = classic._get_j_spark_session_class(classic._jvm)
         kind.setActiveSession(classic._jsparkSession)
@@ -126,6 +133,10 @@ class ServedPlane(SparkPlane):
     # Judging
 
     def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the rows of a query over these frames, which it names in braces.
+
+        Raises InvalidRequest for a text or a plan that isn't served.
+        """
         spark = self.spark
         names = {key: f"txlake_{self.system.new_id().replace('-', '')}" for key in frames}
         given = text.format(**names) if frames else text
@@ -150,6 +161,11 @@ class ServedPlane(SparkPlane):
         return DataFrame(dataset_of(spark, session, plan), spark)
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
+        """Return the column of an expression; `view` returns the view that replaces each table.
+
+        Raises InvalidRequest for a table that `view` doesn't know, and for functions that aren't
+        served.
+        """
         if isinstance(expression, NativeColumn):
             return SparkPlane.column(self, expression, view)
         _ = self.spark
@@ -165,6 +181,7 @@ class ServedPlane(SparkPlane):
         return F.expr(text)
 
     def type_of(self, text: str, schema: Struct) -> DataType:
+        """Return the type of an expression. Raises InvalidRequest also if it isn't served."""
         _ = self.spark
         _refuse(served_expression_problem(text))
         return SparkPlane.type_of(self, text, schema)
@@ -175,10 +192,12 @@ class ServedPlane(SparkPlane):
     def statement(self, timeout_s: float) -> Iterator[None]:
         """Cancel this thread's Spark jobs after so many seconds.
 
-        Where that doesn't end the statement, or where it left the JVM broken, Spark is ended, and
-        the next statement starts another one.
+        Where that doesn't end the statement, or where it left the JVM broken, Spark is ended if the
+        process owns it, and the next statement starts another one.
 
-        Raises Unavailable for a statement that was cancelled.
+        Raises Unavailable for a statement that was cancelled, unless a conflict or an unknown
+        outcome says what became of it, and for one that failed because Spark ended; other errors
+        pass.
         """
         watch = _StatementWatch(self, f"txlake-{self.system.new_id()}", timeout_s)
         self._threads.watch = watch
@@ -213,7 +232,7 @@ class ServedPlane(SparkPlane):
             self._threads.watch = None
 
     def _has_ended(self, spark: SparkSession | None, error: Exception) -> bool:
-        """Return whether an error is of a Spark that has ended, or that can't say what is wrong."""
+        """Return whether an error is py4j's own, or the plane's Spark isn't `spark` any more."""
         return type(error).__module__.startswith("py4j.") or (
             spark is not None and self._spark is not spark
         )
@@ -226,7 +245,11 @@ class ServedPlane(SparkPlane):
             spark.sparkContext.cancelJobGroup(group)
 
     def _recover(self, error: BaseException) -> None:
-        """End a Spark that a statement left dead or without memory."""
+        """End Spark, if the process owns it, if the statement left it dead.
+
+        It is dead if its JVM is gone, or an error of memory or connection came and it doesn't
+        answer.
+        """
         with self._lock:
             spark = self._spark
         if spark is None:
@@ -239,7 +262,10 @@ class ServedPlane(SparkPlane):
             self.end_spark(spark)
 
     def end_spark(self, spark: SparkSession | None = None) -> None:
-        """End Spark's process; running statements fail, the next one starts another process."""
+        """End Spark's process; running statements fail, the next one starts another process.
+
+        No-op if `spark` isn't the plane's session any more, and if the process doesn't own Spark.
+        """
         with self._lock:
             if self._spark is None or (spark is not None and self._spark is not spark):
                 return
@@ -252,7 +278,10 @@ class ServedPlane(SparkPlane):
 
 
 class _StatementWatch(threading.Thread):
-    """Cancels a statement that is late, until it ends; ends Spark where that doesn't help."""
+    """Cancels a statement that is late, until it ends; ends Spark where that doesn't help.
+
+    `is_late` says that the time limit was reached.
+    """
 
     def __init__(self, plane: ServedPlane, group: str, timeout_s: float) -> None:
         super().__init__(name="txlake-statement-watch", daemon=True)
@@ -265,15 +294,17 @@ class _StatementWatch(threading.Thread):
         self.resume()
 
     def pause(self) -> None:
-        """Time doesn't count until `resume`."""
+        """Suspend the time limit until `resume`."""
         self._until_ms = math.inf
 
     def resume(self) -> None:
-        """Restart the time limit."""
+        """Start the whole time limit anew."""
         self._until_ms = self._plane.system.monotonic_ms() + self._timeout_ms
 
     def run(self) -> None:
-        """Wait for the statement's end or its time limit."""
+        """Wait for the statement's end or its time limit; then cancel it each second, and end Spark
+        at last.
+        """
         while (left_ms := self._until_ms - self._plane.system.monotonic_ms()) > 0:
             if self._ended.wait(min(left_ms, 1000 * _STEP_S) / 1000):
                 return
@@ -293,11 +324,13 @@ class _StatementWatch(threading.Thread):
 
 
 def _refuse(reason: str | None) -> None:
+    """Raise InvalidRequest with the reason; None passes."""
     if reason is not None:
         raise InvalidRequest(f"the statement isn't served: {reason}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and the errors that caused it, or during which it was raised."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
@@ -305,7 +338,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _process() -> subprocess.Popen[bytes] | None:
-    """Return the JVM's process, if this process started it; else None."""
+    """Return the JVM's process; None if this process didn't start it."""
     context = context_class()
     gateway: Any = None if context is None else context._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -318,7 +351,10 @@ def _is_dead() -> bool:
 
 
 def _answers(spark: SparkSession) -> bool:
-    """Return whether Spark still carries out a job."""
+    """Return whether Spark still carries out a job.
+
+    Kills a JVM that this process started if it doesn't answer within 20 seconds.
+    """
     process = _process()
     timer = threading.Timer(_PROBE_S, process.kill) if process is not None else None
     if timer is not None:
@@ -335,7 +371,10 @@ def _answers(spark: SparkSession) -> bool:
 
 
 def _end_jvm() -> None:
-    """End the JVM, and make PySpark forget it, so that a session can be started again."""
+    """Kill the JVM, and make PySpark forget it, so that a session can be started again.
+
+    A JVM that this process didn't start goes on; PySpark forgets it too.
+    """
     context: Any = context_class()
     process = _process()
     if process is not None:

@@ -143,7 +143,10 @@ def rules_of(settings: Mapping[str, str]) -> TextRules:
 
 
 def _doubts(settings: Mapping[str, str]) -> Iterator[Divergence]:
-    """Yield the settings by which this session may read texts in another way than txlake."""
+    """Yield the settings by which this session may read texts in another way than txlake.
+
+    Settings of a later release than txlake knows count for every text.
+    """
     for one in _TEXTS:
         default = "true" if one.key == SUBSTITUTE else one.plain
         value = settings.get(one.key, default).strip()
@@ -156,6 +159,7 @@ def _doubts(settings: Mapping[str, str]) -> Iterator[Divergence]:
 def _refusal(
     settings: Mapping[str, str], keys: Iterable[str], instead: str, *, value: str = "true"
 ) -> Refusal | None:
+    """Return the refusal by the first of the settings that has the value; None if none has it."""
     for key in keys:
         found = settings.get(key, "")
         if found.strip().lower() == value:
@@ -164,6 +168,9 @@ def _refusal(
 
 
 def _assignment(value: str) -> StoreAssignment:
+    """Return the policy of this name, in any letter case. Raises InvalidRequest for an
+    unknown one.
+    """
     try:
         return StoreAssignment(value.strip().upper())
     except ValueError:
@@ -172,7 +179,11 @@ def _assignment(value: str) -> StoreAssignment:
 
 
 def unclassified(keys: Iterable[str]) -> frozenset[str]:
-    """Return the Spark settings that this list doesn't know, because a later release has them."""
+    """Return the `spark.sql.` settings among the keys that `classified` lacks: a later release has
+    them.
+
+    Settings of other projects' prefixes are left out.
+    """
     known = classified()
     return frozenset(
         key
@@ -183,7 +194,10 @@ def unclassified(keys: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def classified() -> Mapping[str, str]:
-    """Return how each Spark setting is treated, by its key, as the file says."""
+    """Return how each Spark setting is treated, by its key: 'evaluated', 'refused', ...
+
+    The parts are those of `spark_settings.SETTINGS`.
+    """
     found: dict[str, str] = {}
     treatment = ""
     for line in SETTINGS.splitlines():
@@ -195,7 +209,10 @@ def classified() -> Mapping[str, str]:
 
 
 def text_rules(spark: SparkSession) -> TextRules:
-    """Return the session's present rules for texts, in one round trip to the JVM or server."""
+    """Return the session's present rules for texts, in one round trip to the JVM or server.
+
+    Raises InvalidRequest as `rules_of`.
+    """
     settings = dict(_settings(spark))
     if DOUBLE_QUOTES in settings:  # the environment may have set the other one
         settings[ANSI] = spark.conf.get(ANSI) or "true"
@@ -203,7 +220,10 @@ def text_rules(spark: SparkSession) -> TextRules:
 
 
 def _settings(spark: SparkSession) -> Iterator[tuple[str, str]]:
-    """Yield the session's settings that affect its SQL."""
+    """Yield the session's settings that begin with `spark.sql.`, by key.
+
+    On Spark Connect all of them, else those that were set.
+    """
     session: Any = spark
     found: dict[str, str]
     if is_connect(spark):

@@ -29,7 +29,9 @@ _lock = threading.Lock()
 
 
 def session_zone(spark: SparkSession) -> TimeZone:
-    """Return the session's present zone for timestamps that name none."""
+    """Return the session's present zone for timestamps that name none; UTC if the setting
+    is empty.
+    """
     name = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     if is_connect(spark):
         with _lock:
@@ -42,7 +44,7 @@ def session_zone(spark: SparkSession) -> TimeZone:
 
 
 def _serialized(spark: SparkSession, name: str) -> bytes:
-    """Return the serialized ZoneRules of the zone that Spark takes the name for."""
+    """Return the ZoneRules of the zone that Spark takes the name for, as Java serializes them."""
     classic: Any = spark
     jvm = classic._jvm
     zone = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(name)
@@ -70,6 +72,9 @@ class RemoteZone:
     _known: dict[tuple[str, int], int | None] = field(default_factory=dict, repr=False)
 
     def instants(self, walls: Sequence[int]) -> Sequence[int | None]:
+        """Return the instants of wall times, both in microseconds; None for one that Spark doesn't
+        have.
+        """
         # The zone's name stands in the text, so that the session's may have changed meanwhile.
         return self._found(_INSTANT, walls, f" {self.name}")
 
@@ -77,6 +82,11 @@ class RemoteZone:
         return self._found(_DAY_START, midnights, "")
 
     def _found(self, expression: str, times: Sequence[int], suffix: str) -> Sequence[int | None]:
+        """Return the answer for each time, in order; the ones not known are asked for, 1,000 in a
+        query.
+
+        `suffix` ends each time's text.
+        """
         found = {time: self._known.get((expression, time)) for time in times}
         missing = [time for time in found if (expression, time) not in self._known]
         for start in range(0, len(missing), _TIMES_IN_QUERY_MAX):

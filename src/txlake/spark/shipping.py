@@ -49,7 +49,10 @@ Function = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def travelling(spark: SparkSession, task: Task) -> Function:
-    """Return the function that runs a task on Spark's executors, after sending its code."""
+    """Return the function that runs a task on Spark's executors, after sending its code.
+
+    `task` is pickled now; the function is for `mapInArrow` and the like.
+    """
     package, archive = code_archive()
     _send(spark, archive)
     data = pickled(task, package)
@@ -79,7 +82,7 @@ class Package:
 
 
 def whole_package(spark: SparkSession) -> Package:
-    """Return the name of the package with all of txlake's code, sent once for a session."""
+    """Return the package with all of txlake's code, after sending it once for a session."""
     name, archive = _whole_archive()
     _send(spark, archive)
     return Package(name, str(archive))
@@ -99,13 +102,20 @@ def code_archive() -> tuple[str, Path]:
 
 @functools.cache
 def _whole_archive() -> tuple[str, Path]:
-    """Return the name and archive, as `code_archive`, of all code, compiled."""
+    """Return the package's name and the archive with compiled code, but for the CLI, console and
+    server.
+    """
     files = sorted(_SOURCES.rglob("*.py"))
     shipped = [one for one in files if one.relative_to(_SOURCES).parts[0] not in _ALL_BUT]
     return _archive(shipped, compiled=True)
 
 
 def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
+    """Write the files to a new archive; return the package's name, which is a hash of them, and the
+    archive.
+
+    Imports of txlake become imports of the package. The archive is removed when the process ends.
+    """
     sources = {str(path.relative_to(_SOURCES)): path.read_text("utf-8") for path in files}
     package = f"txlake_{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
     data = io.BytesIO()
@@ -144,7 +154,7 @@ def _send(spark: SparkSession, archive: Path) -> None:
 
 
 def pickled(task: object, package: str) -> bytes:
-    """Return a task whose classes and functions are those of the package in the archive."""
+    """Return a pickled task whose classes and functions are those of the package in the archive."""
     data = io.BytesIO()
     _Pickler(data, package).dump(task)  # type: ignore[no-untyped-call]
     return data.getvalue()
@@ -156,6 +166,9 @@ class _Pickler(cloudpickle.Pickler):
         self._package = package
 
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 - pickle's
+        """Return how an object is pickled: classes and functions of shipped modules by name, in the
+        package.
+        """
         if isinstance(obj, type | types.FunctionType) and "<locals>" not in obj.__qualname__:
             root, _, module = obj.__module__.partition(".")
             if root == "txlake" and module.partition(".")[0] in SHIPPED:

@@ -37,7 +37,11 @@ _PLACE = "__txlake_place"
 
 @translating
 def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """Implement `TableData.zorder`."""
+    """Return the change that rewrites whole partitions in Z-order of the columns
+    (`TableData.zorder`).
+
+    Raises InvalidRequest for an unknown or a partition column, and as `files_of_partitions`.
+    """
     check_sorted_by(work, columns)
     files = adds_of(files_of_partitions(work, where))
     outputs = _sorted(work, files, [(name,) for name in columns], on_hilbert_curve=False)
@@ -63,7 +67,9 @@ def zordered(
 
 @translating
 def cluster(work: TableAccess, plan: ClusteringPlan) -> Change:
-    """Implement `TableData.cluster`."""
+    """Return the change that rewrites the plan's files as cubes of clustered rows
+    (`TableData.cluster`).
+    """
     outputs: list[Add] = []
     for files in plan.cubes:
         cube = Cube(work.system.new_id(), plan.names)
@@ -100,7 +106,7 @@ def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
 def _sorted(
     work: TableAccess, files: Sequence[Add], columns: Sequence[Path], *, on_hilbert_curve: bool
 ) -> tuple[Add, ...]:
-    """Write the live rows of files, sorted by the columns within each partition.
+    """Write the live rows of files, sorted by the columns within each partition; () for no files.
 
     Rows that fit into one row group are left in their order: readers skip nothing within it.
     """
@@ -116,7 +122,10 @@ def _sorted(
 def _place(
     work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
 ) -> Column:
-    """Return the sort key: a place on a curve; for one column its own order."""
+    """Return the sort key: a place on a curve; for one column its own order.
+
+    May run a Spark job that takes a sample. Raises CorruptTable as `_type_of`.
+    """
     _ = work.spark  # started, which columns need
     found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
     if len(found) == 1 and _has_order(found[0][1]):
@@ -132,6 +141,10 @@ def _has_order(data_type: DataType) -> bool:
 
 
 def _type_of(snapshot: Snapshot, path: Path) -> DataType:
+    """Return the type at a path, which is the type of a clustering column.
+
+    Raises CorruptTable if the schema lacks it.
+    """
     here: DataType = snapshot.schema
     for name in path:
         item = here.find(name) if isinstance(here, Struct) else None

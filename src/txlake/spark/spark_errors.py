@@ -133,7 +133,11 @@ _NOISE = re.compile(
 
 
 def translated(error: Exception, table: str | None = None) -> TxlakeError:
-    """Return txlake's error for one of Spark's; `table` is the one that the statement writes."""
+    """Return txlake's error for one of Spark's; `table` is the one that the statement writes.
+
+    CorruptTable for a data file that is gone or unreadable, InvalidRequest for what would fail
+    again, and Unavailable for what may pass by itself.
+    """
     causes = causes_of(error)
     every = "\n".join(cause.text for cause in causes)
     where = "" if table is None else f"{table}: "
@@ -168,7 +172,10 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
 
 
 def missing_table(error: BaseException) -> tuple[str, ...] | None:
-    """Return the parts of a table name that Spark didn't find; None for any other error."""
+    """Return the parts of a table name that Spark didn't find; None for any other error.
+
+    Looks at the error's cause, which is Spark's own.
+    """
     if not isinstance(error.__cause__, PySparkException):
         return None
     found = _MISSING_TABLE.search(str(error.__cause__))
@@ -184,7 +191,9 @@ def _suggestions(found: re.Match[str]) -> str:
 
 
 def _decisive(causes: Sequence[Cause]) -> Cause:
-    """Return the decisive cause: the first that Spark classifies as no internal error."""
+    """Return the first cause that Spark classifies as no internal error; else the first classified,
+    or the root.
+    """
     named = [cause for cause in causes if cause.condition]
     plain = [cause for cause in named if cause.state[:2] not in _WRAPPING]
     return next(iter([*plain, *named]), causes[-1])
@@ -204,6 +213,9 @@ def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
 
 
 def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
+    """Return the error for a data file that Spark can't read; `reason` is the subclass of its
+    condition.
+    """
     if reason == "FILE_NOT_EXIST":
         found = explain_missing_file(file)
         if found is not None:
@@ -229,6 +241,9 @@ def _of_a_task(where: str, text: str) -> TxlakeError:
 
 
 def _of_files(where: str, number: int | None, message: str) -> TxlakeError:
+    """Return the error for one of the operating system, by its number; Unavailable if it isn't
+    known.
+    """
     if number == errno.ENOENT:
         return CorruptTable(f"{where}a file of the table is gone: {message}")
     advice = None if number is None else _REFUSED.get(number)
@@ -239,6 +254,10 @@ def _of_files(where: str, number: int | None, message: str) -> TxlakeError:
 
 @contextmanager
 def _interrupts_first(handled: BaseException | None) -> Iterator[None]:
+    """Raise, in place of an exception, the interrupt or exit during whose handling it was raised.
+
+    `handled`: the exception that was being handled before the block.
+    """
     try:
         yield
     except Exception as error:
@@ -253,6 +272,8 @@ def _interrupts_first(handled: BaseException | None) -> Iterator[None]:
 @contextmanager
 def spark_errors(table: str | None = None) -> Iterator[None]:
     """Raise Spark's errors in the block as txlake's; PySpark doesn't log them.
+
+    So are errors of the operating system and of connections. txlake's own and all others pass.
 
     PySpark asks the JVM once more while a KeyboardInterrupt passes through it, on a connection that
     was given up: the error of that is no error, and the KeyboardInterrupt is raised.
@@ -279,6 +300,7 @@ def spark_errors(table: str | None = None) -> Iterator[None]:
 
 
 def _away(table: str | None, error: Exception) -> Unavailable:
+    """Return the error for a Spark that can't be reached or was stopped."""
     where = "" if table is None else f"{table}: "
     return Unavailable(
         f"{where}Spark can't be reached, or was stopped ({redact(str(error))}); start it again, "

@@ -28,7 +28,7 @@ _DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 
 def default_properties(spark: SparkSession) -> dict[str, str]:
-    """Return the properties that the session's settings give to new tables.
+    """Return the properties that the session's settings give to new tables, by their `delta.` keys.
 
     Settings that are no property of Delta tables are left out, as Delta Spark does.
     """
@@ -67,11 +67,11 @@ def is_stopped(spark: SparkSession) -> bool:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Make the session the active one of this thread in the block.
+    """Make the session the active one of this thread in the block; no-op on Spark Connect.
 
     By the settings of the active session Spark parses the text of an expression, whatever the
-    session of the DataFrame that it is for. After the block `SparkSession.active()` returns what
-    it returned before.
+    session of the DataFrame that it is for. After the block `SparkSession.active()` returns what it
+    returned before.
     """
     if is_connect(spark):
         yield
@@ -123,7 +123,9 @@ def default_file_system(spark: SparkSession) -> str:
 
 
 def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject:
-    """Return a clone of the JVM's session with these settings."""
+    """Return a clone of the session, as the JVM's object, with these settings. Not for Spark
+    Connect.
+    """
     classic: Any = spark
     session = classic._jsparkSession.cloneSession()
     for key, value in settings.items():

@@ -49,7 +49,7 @@ _OPERATORS = frozenset(
 
 
 def plain_column(expression: Expression) -> Column:
-    """Return the Spark column of an expression that names no other table."""
+    """Return the Spark column of an expression that names no other table. Needs a started Spark."""
     if isinstance(expression, NativeColumn):
         assert isinstance(expression.column, Column)
         return expression.column
@@ -83,7 +83,10 @@ class TableAccess(LocalTable):
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
     ) -> DataFrame:
-        """Return rows as `TableData.scan`; rows for which `where` isn't true may be left out."""
+        """Return the live rows of these files, as `TableData.scan`; starts Spark.
+
+        Rows for which `where`, a bound predicate, isn't true may be left out.
+        """
         return scan_frame(
             self.spark,
             self.manifests,
@@ -102,7 +105,10 @@ class TableAccess(LocalTable):
         )
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> WriteResult:
-        """Write new files with the remaining rows of these; `deleted` as in `scan`."""
+        """Write new files with the remaining rows of these; `deleted` as in `scan`.
+
+        Runs a Spark job. Row ids are kept if the table tracks rows.
+        """
         positions = self.tracks_rows or self.reports_origins
         rows = self.scan(files, positions=positions, deleted=deleted)
         if not self.reports_origins:
@@ -110,6 +116,9 @@ class TableAccess(LocalTable):
         return write_frame(rows.withColumn(ACTION, F.lit(COPY).cast("int")), self.target())
 
     def scan_with_metadata(self, files: pa.Table) -> DataFrame:
+        """Return the live rows of these files with Spark's column `_metadata`, which has row ids if
+        the table tracks rows.
+        """
         scan = Scan(
             snapshot=self.snapshot,
             store=self.store,
@@ -123,6 +132,7 @@ class TableAccess(LocalTable):
         return scan_frame(self.spark, self.manifests, scan)
 
     def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
+        """Return the frame under the alias, or the table's name; as it is without either."""
         name = alias or self.name
         return frame if name is None else frame.alias(name)
 
@@ -131,6 +141,10 @@ class TableAccess(LocalTable):
         return session_zone(self.spark)
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
+        """Return the read of a DELETE or UPDATE; of every row without a condition.
+
+        Raises InvalidRequest for an unknown column.
+        """
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
             return Read(deletes_all=True)
@@ -145,6 +159,11 @@ class TableAccess(LocalTable):
     def row_condition(
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
+        """Return the condition for later probes of single rows; None unless it depends on the row
+        alone.
+
+        Has the session's time zone if the condition may depend on it.
+        """
         is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)
         if not is_of_the_row:
             return None
@@ -152,6 +171,7 @@ class TableAccess(LocalTable):
         return Condition(expression, alias, zone)
 
     def by_row(self, predicate: Predicate) -> bool:
+        """Return whether a predicate is deterministic and uses only columns of primitive types."""
         fields = (self.snapshot.schema.find(column[0]) for column in columns_of(predicate))
         return is_deterministic(predicate) and all(
             item is not None and isinstance(item.type, Primitive) for item in fields
@@ -161,7 +181,7 @@ class TableAccess(LocalTable):
 def _is_of_the_row(expression: Expression) -> bool:
     """Return whether a condition given as a Column certainly depends on the row alone.
 
-    Spark Connect doesn't show what a Column is made of.
+    False for SQL text, and on Spark Connect, which doesn't show what a Column is made of.
     """
     column = getattr(getattr(expression, "column", None), "_jc", None)
     return column is not None and calls_are_of_the_row(column.node().sql())
@@ -171,7 +191,8 @@ def calls_are_of_the_row(text: str) -> bool:
     """Return whether the calls in Spark's text of a Column depend on the row alone.
 
     Operators, which the text writes as calls, are replaced by a function that SQL has and that
-    depends on its arguments alone too: the answer stays the same.
+    depends on its arguments alone too: the answer stays the same. False for a text that can't be
+    parsed, or of more than 10,000 characters.
     """
     if len(text) > _TEXT_MAX:
         return False
@@ -182,6 +203,9 @@ def calls_are_of_the_row(text: str) -> bool:
 
 
 def _sql_call(call: re.Match[str]) -> str:
+    """Return a call of Spark's text as one that SQL has: `coalesce` for an operator, `rand` if
+    unknown.
+    """
     name = call[1]
     if name.lower() in _OPERATORS:
         return "coalesce("

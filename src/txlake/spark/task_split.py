@@ -25,10 +25,10 @@ _STEPS, _STEP = 20, 0.05
 
 
 def sharing(spark: SparkSession, store: Store, sizes: Sequence[int]) -> Mapping[str, str]:
-    """Return settings with which all cores finish together; none if Spark's own do.
+    """Return settings of Spark with which all cores finish together; {} if Spark's own do.
 
     Only for a Spark of this machine alone, whose cores are known, and never against a setting that
-    somebody made. `sizes` are those of the files, in bytes.
+    somebody made. `sizes` are those of the files, in bytes. Not for Spark Connect.
     """
     if len(sizes) * _OPEN_BYTES + sum(sizes) <= _TASK_BYTES:  # one task a core as it is
         return {}
@@ -49,7 +49,8 @@ def sharing(spark: SparkSession, store: Store, sizes: Sequence[int]) -> Mapping[
 def task_bytes(sizes: Sequence[int], opening: int, cores: int) -> int:
     """Return the bytes of a task with which tasks fill whole rounds of cores.
 
-    At most about the 128 MiB that Spark gives a task.
+    At most about the 128 MiB that Spark gives a task, and exactly them where more than 4 rounds are
+    needed. `opening`: what opening a file costs, in bytes.
     """
     total = sum(sizes) + len(sizes) * opening
     rounds = max(1, -(-total // (cores * _TASK_BYTES)))
@@ -63,7 +64,7 @@ def task_bytes(sizes: Sequence[int], opening: int, cores: int) -> int:
 
 
 def _tasks(sizes: Sequence[int], opening: int, limit: int) -> int:
-    """Return how many tasks Spark makes of the files' pieces."""
+    """Return how many tasks Spark makes of the files' pieces, of `limit` bytes at most."""
     pieces = [limit for size in sizes for _ in range(size // limit)]
     pieces += [size % limit for size in sizes if size % limit]
     tasks, filled = 1, 0

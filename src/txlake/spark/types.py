@@ -27,8 +27,9 @@ from txlake.protocol.types import (
 def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False) -> T.DataType:
     """Return the PySpark type of a Delta type; struct fields by logical or physical name.
 
-    With `ids` fields carry the ids by which Spark finds them in Parquet files. Geometry and
-    geography are binary, the well-known binary form in which files hold them.
+    Fields of structs become nullable. With `ids` fields carry the ids by which Spark finds them in
+    Parquet files. Geometry and geography are binary, the well-known binary form in which files hold
+    them.
 
     Raises UnsupportedFeature for a type that Spark doesn't know.
     """
@@ -107,7 +108,10 @@ def delta_schema(schema: T.StructType) -> Struct:
 
 
 def stored(value: Column, source: DataType, target: DataType) -> Column:
-    """Return the value converted to the target's type; structs by field name."""
+    """Return the value converted to the target's type; structs by field name, missing fields null.
+
+    A value that the type can't hold fails the job, as Spark's cast does in ANSI mode.
+    """
     if same_type(source, target):
         return value
     match source, target:

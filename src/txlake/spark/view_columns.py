@@ -27,10 +27,11 @@ _REFUSAL = "CREATE OR REPLACE VIEW with the columns that there are now"
 def with_view_columns(
     spark: Callable[[], SparkSession], view: str, frame: DataFrame, schema: ViewSchema
 ) -> DataFrame:
-    """Return the query's rows with the columns of the view.
+    """Return the query's rows with the columns of the view, by its mode.
 
     Raises InvalidRequest where a column is gone, its type doesn't fit the promised one, or two
-    columns have come to have one name.
+    columns have come to have one name. With COMPENSATION a value that isn't one of the type fails
+    the query.
     """
     found, stored = frame.schema, json.loads(schema.columns)
     if schema.mode == "evolution":
@@ -65,7 +66,7 @@ def _essence(schema: object) -> object:
 
 
 def _nullable(kind: DataType) -> DataType:
-    """Return the type with everything nullable."""
+    """Return the type with everything inside it nullable, and without fields' metadata."""
     if isinstance(kind, ArrayType):
         return ArrayType(_nullable(kind.elementType), True)
     if isinstance(kind, MapType):
@@ -76,7 +77,10 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def _places(view: str, schema: ViewSchema, names: list[str]) -> list[int]:
-    """Return the positions in the query of the view's columns."""
+    """Return the positions in the query of the view's columns.
+
+    Raises InvalidRequest unless the query gives each name as often as the view expects.
+    """
     found = [name.lower() for name in names]
     counts, expected = Counter(found), Counter(name.lower() for name in schema.output)
     taken: Counter[str] = Counter()
@@ -103,6 +107,11 @@ def _cast(
     kind: DataType,
     wanted: DataType,
 ) -> Column:
+    """Return the column in the promised type.
+
+    With BINDING, raises InvalidRequest unless the type widens to it; else a value that isn't one of
+    the type fails the query.
+    """
     if mode == "binding":
         if not _widens(spark(), kind, wanted):
             raise InvalidRequest(

@@ -32,7 +32,11 @@ _PARTITION = "__txlake_partition"
 
 @translating
 def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
-    """Implement `TableData.files_of_partitions`."""
+    """Return the files of the partitions for which the condition is true, in FILES_SCHEMA.
+
+    All files without a condition. Raises InvalidRequest for a condition on other columns, or with a
+    query in it.
+    """
     predicate = work.predicate(where, None)
     files = work.snapshot.select(predicate)
     if where is None or predicate is None:
@@ -47,7 +51,9 @@ def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table
 
 
 def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
-    """Raise InvalidRequest for a condition on other columns than partition columns."""
+    """Raise InvalidRequest for a condition on other columns than partition columns, or with a
+    query.
+    """
     partition_columns = work.snapshot.partition_columns
     known = {name.lower() for name in partition_columns}
     named = (".".join(path) for path in sorted(columns_of(predicate)))
@@ -65,7 +71,10 @@ def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
 
 
 def _partitions(work: TableAccess, files: pa.Table) -> tuple[DataFrame, np.ndarray]:
-    """Return a row for each partition, numbered, and each file's partition number."""
+    """Return a row for each partition of the files, numbered, and each file's partition number.
+
+    The rows have the partition columns as a scan gives them.
+    """
     fields = partition_fields(work.snapshot)
     texts = [partition_texts(files, item.physical_name).to_pylist() for item in fields]
     numbers: dict[tuple[str | None, ...], int] = {}

@@ -34,7 +34,7 @@ def write_frame(
     held: bool = False,
     few_rows: Callable[[pa.Table], pa.Table] | None = None,
 ) -> WriteResult:
-    """Run one Spark job that writes the rows and reports on them.
+    """Write the rows by one Spark job, or here where they are few; the caller commits the result.
 
     With `tell_pieces` the rows, which come sorted, tell where they come from; row groups keep their
     order, and within a row group rows stand as they stood before.
@@ -42,9 +42,11 @@ def write_frame(
     Without `images` only the control columns are read, and nothing is written.
 
     With `few_rows_max` one task, which needs no Python worker, first finds that many rows for this
-    process to write; where it finds more, they are dropped and the tasks write all rows. What is
-    written of them is what `few_rows` makes of their columns. With
-    `held` this process writes them all: they are few that it gave to Spark itself.
+    process to write; where it finds more, they are dropped and the tasks write all rows. Before
+    this process writes them, `few_rows` may replace their columns. With `held` this process writes
+    them all: they are few that it gave to Spark itself.
+
+    With `keep_order` the rows of a partitioned table aren't sorted by partition: they come so.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
     the control columns ACTION, FILE, ROW, SOURCE_ROW, VIOLATION, VIOLATION_ROW, ROW_ID,
@@ -94,7 +96,10 @@ def _collected(frame: DataFrame) -> pa.Table:
 def _with_values(
     held: pa.Table, names: Sequence[str], change: Callable[[pa.Table], pa.Table]
 ) -> pa.Table:
-    """Return the rows with other values in their first columns, which are named so."""
+    """Return the rows after `change` of their first columns, which have the `names` for it.
+
+    Column names are the same afterwards.
+    """
     rest = held.column_names[len(names) :]
     return change(held.rename_columns([*names, *rest])).rename_columns(held.column_names)
 
@@ -102,8 +107,9 @@ def _with_values(
 def partition_value(value: Column, item: Field) -> Column:
     """Return a partition value as the table has it, once it was a text.
 
-    Empty texts and bytes become null, and zero loses its sign. What judges or computes by a
-    partition column has to see this; `datafiles.partition_texts.partition_values` is Arrow's way.
+    Empty texts and bytes become null, and -0.0 becomes 0.0. Values of other types are returned as
+    the same object. What judges or computes by a partition column has to see this;
+    `datafiles.partition_texts.partition_values` is Arrow's way.
     """
     if not isinstance(item.type, Primitive):
         return value
@@ -115,10 +121,10 @@ def partition_value(value: Column, item: Field) -> Column:
 
 
 def partition_text(value: Column, item: Field) -> Column:
-    """Return a partition value as the log has it; the empty string is null, zero unsigned.
+    """Return a partition value as text, as the log has it; the empty string is null, zero unsigned.
 
-    Bytes that are no text in UTF-8 fail the job. Source: PROTOCOL.md, "Partition Value
-    Serialization".
+    Timestamps are in UTC with six digits. Bytes that are no text in UTF-8 fail the job. Source:
+    PROTOCOL.md, "Partition Value Serialization".
     """
     name = item.type.name if isinstance(item.type, Primitive) else ""
     if name == "timestamp":

@@ -53,13 +53,13 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def setCurrentDatabase(self, dbName: str) -> None:
-        """Carry out USE."""
+        """Carry out USE. Raises an AnalysisException when there is no such database."""
         self._lake_require_database(dbName)
         self._lake_binding.session.execute(UseDatabase(_plain(dbName)))
 
     @with_spark_errors
     def listDatabases(self, pattern: str | None = None) -> list[Database]:
-        """Return the lake's databases."""
+        """Return the lake's databases whose names match the pattern."""
         entries = self._lake_binding.session.engine.catalog.of_lake().databases(pattern)
         return [self._lake_database(entry.name, entry.comment) for entry in entries]
 
@@ -70,14 +70,18 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def databaseExists(self, dbName: str) -> bool:
-        """Whether the lake has a database."""
+        """Return whether the lake has a database."""
         return self._lake_find_database(dbName) is not None
 
     # Tables
 
     @with_spark_errors
     def listTables(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:
-        """Return the tables and views of a database, and the session's temporary views."""
+        """Return the tables and views of a database, and the session's temporary views.
+
+        First the lake's by name, then Spark's own of this database and the temporary ones. Raises
+        an AnalysisException when the lake has no such database.
+        """
         binding = self._lake_binding
         database = (
             binding.session.database if dbName is None else self._lake_require_database(dbName).name
@@ -102,7 +106,7 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
-        """Whether there is a table or view of that name, including temporary views."""
+        """Return whether the lake or Spark has a table, view or temporary view of that name."""
         table = _table(tableName, dbName)
         if self._lake_binding.kind_of(table) is not None:
             return True
@@ -128,7 +132,7 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def listColumns(self, tableName: str, dbName: str | None = None) -> list[Column]:
-        """Return the columns of a table or view."""
+        """Return the columns of a table or view. Raises an AnalysisException when there is none."""
         table = _table(tableName, dbName)
         if self._lake_defers_to_spark(table):
             return super().listColumns(self._lake_spark_name(tableName, dbName))
@@ -163,7 +167,10 @@ class LakeCatalog(_Catalog):
         description: str | None = None,
         **options: str,
     ) -> DataFrame:
-        """Create an empty table, in the lake unless another format is given."""
+        """Create an empty table, in the lake unless another format is given; return its rows.
+
+        Raises an AnalysisException if the lake has the table.
+        """
         if source is not None and not is_lake_format(source):
             tableName = self._lake_binding.spark_name(tableName)
             return super().createTable(tableName, path, source, schema, description, **options)
@@ -214,7 +221,7 @@ class LakeCatalog(_Catalog):
 
     @with_spark_errors
     def isCached(self, tableName: str) -> bool:
-        """Whether Spark has cached a table; False for a lake's."""
+        """Return whether Spark has cached a table; False for a lake's."""
         if self._lake_defers_to_spark(parse_table(tableName)):
             return super().isCached(self._lake_binding.spark_name(tableName))
         return False
@@ -234,7 +241,11 @@ class LakeCatalog(_Catalog):
     # Helpers
 
     def _lake_defers_to_spark(self, table: AnyTable) -> bool:
-        """Whether Spark handles the table. Raises for a name that neither side has."""
+        """Return whether Spark handles the table: a temporary view, or one that the lake lacks.
+
+        Raises InvalidRequest for a name that neither side has, and for a path without a Delta
+        table.
+        """
         binding = self._lake_binding
         if binding.is_temporary(table):
             return True
@@ -247,7 +258,7 @@ class LakeCatalog(_Catalog):
         return True
 
     def _lake_spark_name(self, name: str, database: str | None) -> str:
-        """Return the name by which Spark finds the table."""
+        """Return the name by which Spark finds the table, in `database` if that is given."""
         return self._lake_binding.spark_name(name) if database is None else f"{database}.{name}"
 
     def _lake_find_database(self, name: str) -> Database | None:
@@ -255,6 +266,7 @@ class LakeCatalog(_Catalog):
         return None if entry is None else self._lake_database(entry.name, entry.comment)
 
     def _lake_require_database(self, name: str) -> Database:
+        """Return a database. Raises an AnalysisException when there is none."""
         database = self._lake_find_database(name)
         if database is None:
             raise refusal(
@@ -264,6 +276,7 @@ class LakeCatalog(_Catalog):
         return database
 
     def _lake_database(self, name: str, comment: str | None) -> Database:
+        """Return PySpark's description of a database, with its folder in the warehouse."""
         warehouse = self._lake_binding.session.engine.warehouse
         assert warehouse is not None, "a lake has a warehouse"
         is_default = name.lower() == "default"
@@ -272,6 +285,7 @@ class LakeCatalog(_Catalog):
 
 
 def _table(name: str, database: str | None) -> AnyTable:
+    """Return the table of a name, in `database` if that is given. Raises as `parse_table`."""
     table = parse_table(name)
     if database is None or not isinstance(table, TableName):
         return table
@@ -284,7 +298,10 @@ def _table_row(entry: TableEntry) -> Table:
 
 
 def column_spec(field: StructField) -> ColumnSpec:
-    """Return the column of a new table for a field of a DataFrame's schema."""
+    """Return the column of a new table for a field of a DataFrame's schema.
+
+    Of the field's metadata only the comment is kept.
+    """
     return ColumnSpec(
         name=field.name,
         data_type=NativeType(field.dataType),

@@ -48,7 +48,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def dropTable(self, tableName: str, ifExists: bool = False, purge: bool = False) -> None:
-        """Carry out DROP TABLE."""
+        """Carry out DROP TABLE, of a table of the lake or else of Spark's."""
         table = parse_table(tableName)
         if self._lake_binding.kind_of(table) is None and self._lake_binding.spark_has(table):
             super().dropTable(self._lake_binding.spark_name(tableName), ifExists, purge)
@@ -57,7 +57,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def dropView(self, viewName: str, ifExists: bool = False) -> None:
-        """Carry out DROP VIEW, of a view of the lake or of Spark."""
+        """Carry out DROP VIEW, of a view of the lake or else of Spark's."""
         if self._lake_binding.kind_of(parse_table(viewName)) is None:
             super().dropView(self._lake_binding.spark_name(viewName), ifExists)
             return
@@ -110,19 +110,21 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def analyzeTable(self, tableName: str, noScan: bool = False) -> None:
-        """Carry out ANALYZE TABLE."""
+        """Carry out ANALYZE TABLE, which changes nothing for a table of the lake."""
         if self._lake_defers_to_spark(parse_table(tableName)):
             super().analyzeTable(self._lake_binding.spark_name(tableName), noScan)
             return
         self._lake_execute(f"ANALYZE TABLE {_quoted(tableName)} COMPUTE STATISTICS")
 
     def _lake_execute(self, text: str) -> None:
+        """Run a statement's text in the lake."""
         statement: Statement
         [statement] = parse(text)
         self._lake_binding.carry_out(statement)
 
 
 def _quoted(name: str) -> str:
+    """Return a name with each part in backquotes; a path as its SQL text."""
     table = parse_table(name)
     if not isinstance(table, TableName):
         return str(table)
@@ -130,6 +132,7 @@ def _quoted(name: str) -> str:
 
 
 def _properties_clause(properties: dict[str, str] | None) -> str:
+    """Return the clause WITH DBPROPERTIES, with a space before; empty without properties."""
     if not properties:
         return ""
     pairs = ", ".join(

@@ -87,7 +87,10 @@ class TxlakeDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of the table at the version read, or of its changes; all nullable."""
+        """Return the columns of the table at the version read, or of its changes; all nullable.
+
+        Raises InvalidRequest for invalid options, and if there is no table.
+        """
         options = prefix_storage_options(self.options)
         require_source_options(options)
         if reads_changes(options):
@@ -96,12 +99,18 @@ class TxlakeDataSource(DataSource):
             return stream_schema(table.snapshot)
 
     def reader(self, schema: StructType) -> TxlakeReader:
-        """Return a reader of the newest version, or of the one that the options name."""
+        """Return a reader of the newest version, or of the one that the options name.
+
+        Raises InvalidRequest for another schema than the table's, UnsupportedFeature for changes.
+        """
         with _open_table(self.options) as table:
             return table.reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TxlakeWriter:
-        """Return a writer that appends. Raises UnsupportedFeature for mode `overwrite`."""
+        """Return a writer that appends.
+
+        Raises UnsupportedFeature for mode `overwrite`, and as `plan_staging`.
+        """
         if overwrite:
             raise UnsupportedFeature(
                 "the data source appends, and can't overwrite, since it doesn't know which version "
@@ -133,6 +142,10 @@ class _OpenTable:
     engine: Engine
 
     def reader(self, schema: StructType) -> TxlakeReader:
+        """Return the reader of all files.
+
+        Raises InvalidRequest unless the schema is the table's.
+        """
         snapshot = self.snapshot
         actual = stream_schema(snapshot)
         if actual != schema:
@@ -151,6 +164,11 @@ class _OpenTable:
 
 @contextmanager
 def _open_table(options: Mapping[str, str]) -> Iterator[_OpenTable]:
+    """Yield the table that the options name, at the version to read; it is closed afterwards.
+
+    Raises InvalidRequest for invalid options, and if there is no table or version;
+    UnsupportedFeature for a read of changes.
+    """
     parsed = read_options(options)
     if parsed.changes is not None:
         raise UnsupportedFeature(
@@ -169,6 +187,7 @@ def _open_table(options: Mapping[str, str]) -> Iterator[_OpenTable]:
 
 
 def _snapshot(context: Context, handle: Handle, options: ReadOptions) -> Snapshot:
+    """Return the table at the options' version or time; a time without a zone is in UTC."""
     if options.travel is not None and options.travel.timestamp is not None:
         # A text without a zone is in UTC: no Spark session defines another zone here.
         return handle.log.snapshot(timestamp_ms=instant_ms(options.travel.timestamp))
@@ -195,7 +214,10 @@ class TxlakeReader(DataSourceReader):
 
 
 def _append_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse a writer's options. Raises UnsupportedFeature for those that an append hasn't."""
+    """Parse a writer's options.
+
+    Raises UnsupportedFeature for an option that an append can't obey, and as `write_options`.
+    """
     parsed = write_options(options)
     for name, value in (
         ("replaceWhere", parsed.replace_where),
@@ -214,6 +236,7 @@ def _append_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def _writer(options: dict[str, str], schema: StructType) -> TxlakeWriter:
+    """Return a writer that appends to the table, which must exist. Raises as `plan_staging`."""
     parsed = _append_options(options)
     place = place_of(prefix_storage_options(options))
     commit = CommitDetails(
@@ -243,7 +266,10 @@ class TxlakeWriter(DataSourceArrowWriter):
         return self._plan.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Add the files of all tasks to the table in one commit."""
+        """Add the files of all tasks to the table in one commit.
+
+        Raises as `merge_messages` and `commit_staged`.
+        """
         staged = merge_messages(messages, self._plan.fingerprint)
         with open_session(self._place) as session:
             commit_staged(session, table_of(self._place.table), staged, self._commit)

@@ -70,6 +70,7 @@ def _configure_spark_with_delta_pip(
 
 
 def _module(name: str, **members: object) -> ModuleType:
+    """Return a new module with these members, which imports of this name find from now on."""
     module = ModuleType(name)
     module.__dict__.update(members)
     sys.modules[name] = module

@@ -117,6 +117,7 @@ def _classes(spark: SparkSession) -> tuple[type, type]:
 
 
 def _install(session: type, frame: type) -> None:
+    """Override the methods of PySpark's classes, once."""
     for name, override in _SESSION_OVERRIDES.items():
         _replace(session, name, lambda spark: spark, override)
     for name, override in _FRAME_OVERRIDES.items():
@@ -124,6 +125,10 @@ def _install(session: type, frame: type) -> None:
 
 
 def _uninstall() -> None:
+    """Restore the original methods of PySpark's classes.
+
+    A method that another library has wrapped stays, and passes every call through.
+    """
     for (kind, name), before in list(_replaced.items()):
         # Another library may have wrapped the override: it stays, and passes every call through.
         if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
@@ -134,6 +139,7 @@ def _uninstall() -> None:
 def _replace(
     kind: type, name: str, session_of: Callable[[Any], SparkSession], override: Callable[..., Any]
 ) -> None:
+    """Override one method or property of a class, unless it is overridden already."""
     if (kind, name) in _replaced:
         return
     before = vars(kind)[name]
@@ -156,12 +162,14 @@ def _dispatching(
     """Return a member that calls `override` for an enabled session, and `plain` for others."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the override or Spark's method, by the session of `self`."""
         binding = None if _is_own() or is_in_call() else binding_of(session_of(self))
         if binding is None:
             return plain(self, *args, **kwargs)
         return override(binding, self, partial(plain, self), *args, **kwargs)
 
     def value(self: Any) -> Any:
+        """Return the property's value by the override or by Spark."""
         binding = None if _is_own() or is_in_call() else binding_of(session_of(self))
         before = plain(self, type(self))
         return before if binding is None else override(binding, self, before)
@@ -170,7 +178,7 @@ def _dispatching(
 
 
 def _is_own() -> bool:
-    """Whether the caller's caller is a module of txlake."""
+    """Return whether the caller's caller is a module of txlake."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).startswith(_OWN)
 
 

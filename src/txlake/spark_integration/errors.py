@@ -17,6 +17,8 @@ from txlake.lake.tables.errors import translate
 
 
 class _Thread(threading.local):
+    """Whether this thread is inside an overridden call."""
+
     is_in_call = False
 
 
@@ -34,6 +36,7 @@ def with_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(call)
     def translating(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call the method, and translate the TxlakeErrors that it raises."""
         was_in_call, _thread.is_in_call = _thread.is_in_call, True
         try:
             return call(*args, **kwargs)
@@ -51,11 +54,15 @@ def with_spark_errors(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def is_in_call() -> bool:
-    """Whether this thread is inside an overridden call already."""
+    """Return whether this thread is inside an overridden call already."""
     return _thread.is_in_call
 
 
 def _with_condition(error: TxlakeError) -> TxlakeError:
+    """Return the error with its cause's condition in brackets, if Spark raised the cause.
+
+    Only an InvalidRequest without a condition of Delta's is changed.
+    """
     cause = error.__cause__
     condition = cause.getCondition() if isinstance(cause, PySparkException) else None
     # USER_RAISED_EXCEPTION comes from txlake's own row checks, whose message names the rule.

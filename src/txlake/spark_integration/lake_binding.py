@@ -63,7 +63,10 @@ class LakeBinding:
     # Names
 
     def kind_of(self, table: Table) -> NameKind | None:
-        """Return what the lake has under a name or at a path; None for nothing."""
+        """Return what the lake has under a name or at a path; None for nothing.
+
+        A system view counts as a view; a temporary view is none of the lake's.
+        """
         if isinstance(table, TablePath):
             return NameKind.TABLE if self.session.exists(table) else None
         if not self.may_be_in_lake(table):
@@ -76,14 +79,17 @@ class LakeBinding:
             return NameKind.VIEW if is_own or view_named(table.parts) is not None else None
 
     def may_be_in_lake(self, table: TableName) -> bool:
-        """Return False for a name of another catalog or of a global temporary view."""
+        """Return whether a name can be the lake's.
+
+        False for a name of another catalog and of a global temporary view.
+        """
         first = table.parts[0].lower()
         if first == "global_temp":
             return False
         return len(table.parts) < 3 or first in self.session.engine.lake_names
 
     def is_temporary(self, table: Table) -> bool:
-        """Whether a name is that of a temporary view of the Spark session."""
+        """Return whether the Spark session has a temporary view of this name."""
         if not isinstance(table, TableName) or len(table.parts) > 1:
             return False
         name = table.name.lower()
@@ -94,28 +100,31 @@ class LakeBinding:
         return frozenset(name.lower() for name in temporary_views(self.spark, names))
 
     def is_planned_view(self, table: TableName) -> bool:
-        """Whether a name is that of a view whose query the lake plans at each use."""
+        """Return whether a name is that of a view whose query the lake plans at each use."""
         if self.session.engine.temporary_view(table) is not None:
             return True
         return self.kind_of(table) is NameKind.VIEW
 
     def spark_has(self, table: Table) -> bool:
-        """Whether the Spark session itself has a table or view of that name.
+        """Return whether the Spark session itself has a table or view of that name.
 
         A name without a database is that of a temporary view, or belongs to the lake's current
-        database, which may differ from Spark's.
+        database, which may differ from Spark's. False for paths.
         """
         return isinstance(table, TableName) and self.spark_resolves(self._in_spark(table))
 
     def spark_resolves(self, table: TableName) -> bool:
-        """Whether Spark resolves the name by its own current database."""
+        """Return whether Spark resolves the name by its own current database."""
         try:
             return self.spark.catalog.tableExists(str(table))
         except PySparkException:
             return False  # a name that is invalid to Spark
 
     def spark_name(self, name: str) -> str:
-        """Return a name for Spark that resolves to the same table as the program's name."""
+        """Return a name for Spark that resolves to the same table as the program's name.
+
+        A text that is no name is returned as it is.
+        """
         try:
             table = table_of(name)
         except InvalidRequest:
@@ -125,7 +134,7 @@ class LakeBinding:
         return str(self._in_spark(table))
 
     def resolves_differently(self, table: TableName) -> bool:
-        """Whether Spark resolves a name in another database than the lake does.
+        """Return whether Spark resolves a name in another database than the lake does.
 
         True for a name without a database while the current databases of the two differ.
         """
@@ -134,12 +143,19 @@ class LakeBinding:
         return self.spark.catalog.currentDatabase().lower() != self.session.database.lower()
 
     def _in_spark(self, table: TableName) -> TableName:
+        """Return a name that Spark would resolve elsewhere, in the lake's current database.
+
+        Any other name is returned as it is.
+        """
         if not self.resolves_differently(table) or self.is_temporary(table):
             return table
         return TableName((self.session.database, table.name))
 
     def require_qualified(self, table: Table) -> None:
-        """Raise an AnalysisException for a name that Spark resolves in another database."""
+        """Raise InvalidRequest for a name that Spark resolves in another database than the lake.
+
+        Paths and temporary views pass.
+        """
         if (
             isinstance(table, TableName)
             and self.resolves_differently(table)
@@ -152,7 +168,7 @@ class LakeBinding:
             )
 
     def require_resolvable_path(self, table: Table) -> None:
-        """Raise an AnalysisException for a path that Hadoop resolves in another file system.
+        """Raise InvalidRequest for a path that Hadoop resolves in another file system.
 
         A path without a scheme is local in txlake.
         """
@@ -166,10 +182,10 @@ class LakeBinding:
             )
 
     def require_creatable(self, table: Table) -> None:
-        """Raise an AnalysisException where a writer must not create this table in the lake.
+        """Raise InvalidRequest if a writer must not create this table in the lake.
 
-        That is in a database that the lake doesn't have, and where the new table would hide one of
-        Spark's own.
+        That is in a database that the lake doesn't have, and if the new table would hide one of
+        Spark's own. Existing tables and paths pass.
         """
         if not isinstance(table, TableName) or self.kind_of(table) is not None:
             return
@@ -205,7 +221,10 @@ class LakeBinding:
     # Statements
 
     def read(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
-        """Return the rows of a table or view; they count as a read of the version returned."""
+        """Return the rows of a table or view; they count as a read of the version returned.
+
+        Columns can be qualified by the table's full name. Raises InvalidRequest if there is none.
+        """
         if isinstance(table, TableName) and travel is None and self.is_planned_view(table):
             text = "SELECT * FROM " + ".".join(quoted(part, always=True) for part in table.parts)
             [query] = parse(text)
@@ -222,7 +241,10 @@ class LakeBinding:
 
     @contextmanager
     def fail_on_error(self) -> Iterator[None]:
-        """Fail the open transaction on an error in the block, as a failed statement does."""
+        """Fail the session's open transaction on an error in the block, as a failed statement does.
+
+        That is a TxlakeError or one of PySpark's, which is raised on.
+        """
         try:
             yield
         except (TxlakeError, PySparkException) as error:
@@ -244,7 +266,8 @@ def binding_of(spark: SparkSession) -> LakeBinding | None:
 def session_for(binding: LakeBinding, table: Table, storage: Mapping[str, str]) -> Session:
     """Return the session for a table: the lake's, or one with the credentials in `storage`.
 
-    The credentials of a reader or writer apply only to tables outside the lake.
+    The credentials of a reader or writer apply only to path tables; for the lake's tables, and if
+    empty, the session is the lake's.
     """
     if not storage or isinstance(table, TableName):
         return binding.session

@@ -69,7 +69,11 @@ class LakeMergeIntoWriter(_Writer):
 
     @with_spark_errors
     def merge(self) -> None:
-        """Carry out the MERGE."""
+        """Carry out the MERGE.
+
+        Raises an AnalysisException without a clause and for a view, and as
+        `DeltaMergeBuilder.execute`.
+        """
         binding, table = self._lake_binding, self._lake_table
         with binding.fail_on_error():
             if not self._lake_clauses:
@@ -170,7 +174,11 @@ class WhenNotMatchedBySource(_When):
 def merge_writer(
     binding: LakeBinding, rows: DataFrame, plain: Callable[..., Any], name: str, condition: Any
 ) -> Any:
-    """Return a writer of the MERGE: the lake's for its tables, Spark's own for others."""
+    """Return a writer of the MERGE: the lake's for its tables, Spark's own for others.
+
+    Raises an AnalysisException for a name that neither has, a TypeError for a condition that is
+    neither a Column nor a text.
+    """
     table = parse_table(name)
     if binding.kind_of(table) is None:
         if isinstance(table, TableName) and not binding.spark_has(table):
@@ -189,6 +197,10 @@ def merge_writer(
 
 
 def _column(value: object, argument: str) -> NativeColumn:
+    """Return a Column as it is, and a text as the column of that name.
+
+    Raises ArgumentTypeRefused, a TypeError, for other types. `argument` names it in the message.
+    """
     if isinstance(value, Column):
         return NativeColumn(value)
     if isinstance(value, str):
@@ -200,6 +212,10 @@ def _column(value: object, argument: str) -> NativeColumn:
 
 
 def _assignments(values: Mapping[str, Column | str], method: str) -> tuple[Assignment, ...]:
+    """Return the assignments of a clause, in which a text is a column's name.
+
+    Raises a ValueError without any, and as `assignments_of`.
+    """
     if not values:
         raise ArgumentValueRefused(
             f"{method}() of mergeInto has no columns: give {{column: value}}, or use {method}All()"

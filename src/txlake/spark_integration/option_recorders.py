@@ -59,7 +59,7 @@ class FormatRecorder(OptionsRecorder):
         return self if is_lake_format(source) else super().format(source)
 
     def _lake_format(self, format: str | None) -> str | None:
-        """Return the format: the argument, else the recorded one, else Spark's default."""
+        """Return the format: the argument, else the recorded one, else Spark's default setting."""
         return (
             format or self._lake_source or self._lake_binding.spark.conf.get(_DEFAULT_FORMAT, None)
         )
@@ -76,7 +76,7 @@ class SchemaRecorder(FormatRecorder):
     _lake_schema: StructType | str | None
 
     def schema(self, schema: StructType | str) -> Any:
-        """Set the requested schema, which has to equal a Delta table's own."""
+        """Set the requested schema, which has to equal a Delta table's own when it is read."""
         self._lake_schema = schema
         return super().schema(schema)
 

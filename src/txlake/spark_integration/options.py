@@ -96,7 +96,7 @@ _OBEYED = (*WRITE_OPTIONS, *READ_OPTIONS, *OTHER_OPTIONS, *SOURCE_NAMES, *PLACE_
 
 
 def is_lake_format(source: str | None) -> bool:
-    """Whether a format is Delta's or txlake's."""
+    """Return whether a format is Delta's or txlake's, in any letter case; False for None."""
     return source is not None and source.lower() in FORMATS
 
 
@@ -156,7 +156,8 @@ class WriteOptions:
 def read_options(raw: Mapping[str, object]) -> ReadOptions:
     """Parse the options of a batch reader.
 
-    Raises an AnalysisException for invalid values, and for options that exclude each other.
+    Raises InvalidRequest for invalid values, misspelled options and options that exclude each
+    other; UnsupportedFeature for options that txlake refuses.
     """
     options = _Options(raw)
     options.refuse(REFUSED_READS, READ_OPTIONS)
@@ -185,6 +186,10 @@ def read_options(raw: Mapping[str, object]) -> ReadOptions:
 
 
 def _range(options: _Options) -> FeedRange:
+    """Return the range of a change feed.
+
+    Raises InvalidRequest without a start, and for a version and a time of one end.
+    """
     for end, version, timestamp in (("start", *_CHANGES[0::2]), ("end", *_CHANGES[1::2])):
         texts = [options.text(version), options.text(timestamp)]
         if None not in texts:
@@ -209,8 +214,8 @@ def _range(options: _Options) -> FeedRange:
 def write_options(raw: Mapping[str, object]) -> WriteOptions:
     """Parse the options of a batch writer.
 
-    Raises an AnalysisException for invalid values, and for options that exclude each other or need
-    another one; an UnsupportedOperationException for options that txlake doesn't have.
+    Raises InvalidRequest for invalid values, misspelled options, and options that exclude each
+    other or need another one; UnsupportedFeature for options that txlake doesn't have.
     """
     options = _Options(raw)
     options.refuse(REFUSED_WRITES, WRITE_OPTIONS)
@@ -257,7 +262,7 @@ def write_options(raw: Mapping[str, object]) -> WriteOptions:
 
 
 def table_properties(raw: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return the table properties among the options, for a table that is created."""
+    """Return the options that begin with `delta.`, the properties of a table that is created."""
     options = _Options(raw)
     names = [name for name in raw if name.lower().startswith(_PROPERTIES)]
     return tuple((name, text) for name in names if (text := options.text(name)) is not None)
@@ -282,7 +287,8 @@ class StreamWriterOptions:
 def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
     """Return the options of a streaming source among a reader's options, as texts.
 
-    `lake.streaming.options` interprets them, and checks which exclude each other.
+    Nothing is checked here: `lake.streaming.options` interprets them, and checks which exclude each
+    other.
     """
     options = _Options(raw)
     texts = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
@@ -298,7 +304,8 @@ def drop_stream_options(raw: Mapping[str, str]) -> dict[str, str]:
 def stream_writer_options(raw: Mapping[str, object]) -> StreamWriterOptions:
     """Parse the options of a stream's writer.
 
-    Raises as `write_options`; an UnsupportedOperationException for options of batches alone.
+    Raises as `write_options`, and UnsupportedFeature for options of batches alone and settings of
+    file systems.
     """
     options = write_options(raw)
     for name, value in (
@@ -329,6 +336,7 @@ def stream_writer_options(raw: Mapping[str, object]) -> StreamWriterOptions:
 
 
 def _columns(options: _Options) -> tuple[str, ...]:
+    """Return the columns of replaceUsing, each once. Raises InvalidRequest for an empty name."""
     text = options.text("replaceUsing")
     if text is None:
         return ()
@@ -339,6 +347,7 @@ def _columns(options: _Options) -> tuple[str, ...]:
 
 
 def _partition_overwrite(options: _Options) -> Literal["static", "dynamic"] | None:
+    """Return the partition overwrite mode; None if not given. Raises InvalidRequest for others."""
     text = options.text("partitionOverwriteMode")
     match None if text is None else text.lower():
         case None:
@@ -365,6 +374,7 @@ class _Options:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool | None:
+        """Return a value that is true or false, or the default; else raise InvalidRequest."""
         text = self.text(name)
         if text is None:
             return default
@@ -373,6 +383,7 @@ class _Options:
         return text.lower() == "true"
 
     def number(self, name: str) -> int | None:
+        """Return a whole number of 0 or more, else raise InvalidRequest; None if not given."""
         text = self.text(name)
         if text is None:
             return None
@@ -401,7 +412,11 @@ class _Options:
                 )
 
     def storage(self) -> dict[str, str]:
-        """Return the settings of file systems, which Delta Spark takes from the same mapping."""
+        """Return the settings of file systems as options of txlake's stores.
+
+        Delta Spark takes them from the same mapping. Raises a ValueError as
+        `hadoop.storage_options`.
+        """
         settings = {
             key: str(value) for key, value in self._raw.items() if key.startswith(_FILE_SYSTEMS)
         }
@@ -421,6 +436,7 @@ def prefix_storage_options(raw: Mapping[str, str]) -> dict[str, str]:
 
 
 def _illegal(name: str, value: str, explanation: str) -> InvalidRequest:
+    """Return the error for an option with an invalid value."""
     return refusal(
         "DELTA_ILLEGAL_OPTION", f"Invalid value '{value}' for option '{name}', {explanation}"
     )

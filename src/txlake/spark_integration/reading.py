@@ -40,7 +40,11 @@ class LakeReader(SchemaRecorder, _Reader):
         schema: StructType | str | None = None,
         **options: Any,
     ) -> Any:
-        """Return the rows of a path or name."""
+        """Return the rows of a path or name; Spark reads the formats that aren't the lake's.
+
+        Raises an AnalysisException for invalid options, if there is no table or version, and for a
+        schema that isn't the table's.
+        """
         source = self._lake_format(format)
         if not is_lake_format(source):
             return super().load(path, format, schema, **options)
@@ -51,6 +55,7 @@ class LakeReader(SchemaRecorder, _Reader):
     def _lake_load(
         self, path: str | list[str] | None, source: str | None, schema: StructType | str | None
     ) -> DataFrame:
+        """Return the rows of a table of the lake or at a path, as `load`."""
         with self._lake_binding.fail_on_error():
             options = read_options(self._lake_options)
             text = one_path(path, options.path)
@@ -92,6 +97,11 @@ def _table(
     name: str,
     raw_options: dict[str, object],
 ) -> DataFrame:
+    """Return the rows of a table or view, a temporary view first, then the lake's, then Spark's.
+
+    With time travel, or for changes, only the lake's. Raises an AnalysisException for invalid
+    options and for a name that neither has.
+    """
     if not isinstance(name, str):
         return plain(name)  # Spark raises its own error
     with binding.fail_on_error():
@@ -115,6 +125,10 @@ def _table(
 def _read_named(
     binding: LakeBinding, table: TableName, options: ReadOptions, travel: TimeTravel | None
 ) -> DataFrame:
+    """Return the rows or changes of a name of the lake.
+
+    Raises an AnalysisException if there is none.
+    """
     if options.changes is not None:
         return changes(binding, table, options.changes, options.storage)
     if binding.kind_of(table) is None and not binding.is_planned_view(table):
@@ -125,6 +139,7 @@ def _read_named(
 def _read_path(
     binding: LakeBinding, table: Table, options: ReadOptions, travel: TimeTravel | None
 ) -> DataFrame:
+    """Return the rows or changes of the table at a path."""
     if options.changes is not None:
         return changes(binding, table, options.changes, options.storage)
     return session_for(binding, table, options.storage).read(table, travel)
@@ -146,7 +161,7 @@ def changes(
 def one_path(path: str | list[str] | None, option: str | None = None) -> str:
     """Return the path, given as an argument or as the option `path`.
 
-    Raises an AnalysisException for no path, for several, and for an argument beside the option.
+    Raises InvalidRequest for no path, for several, and for an argument beside the option.
     """
     if path is not None and option is not None:
         raise refusal(
@@ -168,6 +183,10 @@ def one_path(path: str | list[str] | None, option: str | None = None) -> str:
 def _one_travel(
     path: str, option: TimeTravel | None, suffix: TimeTravel | None
 ) -> TimeTravel | None:
+    """Return the time travel of the options or of the path's end; None for neither.
+
+    Raises InvalidRequest for both.
+    """
     if option is not None and suffix is not None:
         raise InvalidRequest(
             f"{path} ends with a version or time, and versionAsOf or timestampAsOf is given too; "
@@ -181,7 +200,7 @@ def with_schema(
     schema: StructType | str,
     condition: str = "DELTA_UNSUPPORTED_SCHEMA_DURING_READ",
 ) -> DataFrame:
-    """Return the rows if they have the requested schema.
+    """Return the rows if they have the requested names and types, in order.
 
     Raises an AnalysisException with the error condition `condition` otherwise.
     """

@@ -53,6 +53,7 @@ def configure(
         )
 
     def enable_for_lake(spark: SparkSession) -> SparkSession:
+        """Return the session, enabled for the lake, which is opened unless the session has it."""
         enabled = enabled_session(spark)
         engine = (
             None if enabled is None or enabled.session.engine.is_closed else enabled.session.engine
@@ -93,6 +94,7 @@ class _LakeBuilder:
         return self._lake_enable(super().create())  # type: ignore[misc]
 
     def _remove_delta_spark(self) -> None:
+        """Remove Delta Spark's classes and packages from the builder's options."""
         for name, value in list(self._options.items()):
             if name not in (_EXTENSIONS, _PACKAGES) and not name.startswith(_CATALOG):
                 continue

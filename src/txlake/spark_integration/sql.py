@@ -104,6 +104,7 @@ def _substituted(spark: SparkSession, text: str) -> str:
 
 
 def _formatter(spark: SparkSession) -> Any:
+    """Return PySpark's formatter of `{name}` in SQL texts, which makes views of DataFrames."""
     if is_connect(spark):
         from pyspark.sql.connect.sql_formatter import SQLStringFormatter as ConnectFormatter
 
@@ -112,6 +113,10 @@ def _formatter(spark: SparkSession) -> Any:
 
 
 def _execute(binding: LakeBinding, plain: Plain, text: str, args: _Arguments) -> DataFrame:
+    """Run one statement in the lake, or else in Spark; an error fails the open transaction.
+
+    Raises as `sql`.
+    """
     plain = partial(plain, text, *(() if args is None else (args,)))
     try:
         args = spark_arguments(text, args)
@@ -159,7 +164,10 @@ def _path_tables(statement: Statement) -> list[TablePath]:
 def _execute_on_spark_table(
     binding: LakeBinding, plain: Plain, text: str, args: _Arguments, statement: Statement
 ) -> DataFrame:
-    """Run a statement about a table or view of Spark's own."""
+    """Run a statement about a table or view of Spark's own.
+
+    Of an INSERT the lake plans the query, which may read the lake's tables.
+    """
     if isinstance(statement, Insert):
         command = insert_into_spark(bind_text(text, args, binding.text_rules), statement)
         if command is not None:
@@ -170,7 +178,11 @@ def _execute_on_spark_table(
 def _execute_unparsed(
     binding: LakeBinding, plain: Plain, text: str, args: _Arguments, error: InvalidRequest
 ) -> DataFrame:
-    """Run a statement that the lake can't parse in Spark; raise `error` if it is about the lake."""
+    """Run a statement that the lake can't parse in Spark.
+
+    Raises `error`, as a ParseException, if the statement is about the lake or Spark can't parse it
+    either; an AnalysisException for the creation of a table that the lake has.
+    """
     try:
         parsed = parse_spark_statement(text, args, binding.text_rules)
     except InvalidRequest:
@@ -205,7 +217,10 @@ def _execute_unparsed(
 def _require_spark_names(
     binding: LakeBinding, text: str, args: _Arguments, error: InvalidRequest
 ) -> None:
-    """Raise an AnalysisException for a text with a lake's name, or one that Spark misresolves."""
+    """Raise InvalidRequest for a text with a name of the lake, or one that Spark misresolves.
+
+    The former is a ParseException too.
+    """
     try:
         tables = possible_table_names(text, args, binding.text_rules)
     except InvalidRequest:
@@ -228,7 +243,7 @@ def _require_spark_names(
 
 
 def _is_lake_statement_without_values(binding: LakeBinding, text: str, args: _Arguments) -> bool:
-    """Whether the text is a statement about the lake, once NULL replaces its arguments.
+    """Return whether the text is a statement about the lake, once NULL replaces its arguments.
 
     Then it failed to parse because an argument has no SQL literal.
     """
@@ -250,6 +265,7 @@ def _is_lake_statement_without_values(binding: LakeBinding, text: str, args: _Ar
 
 
 def _as_text(error: InvalidRequest) -> InvalidRequest:
+    """Return the error as the ParseException that Spark would raise."""
     try:
         raise_parse_error(error)
     except TextRefused as text_error:
@@ -259,8 +275,9 @@ def _as_text(error: InvalidRequest) -> InvalidRequest:
 def _with_temporary_views(binding: LakeBinding, statement: Statement) -> Statement:
     """Return the statement with each reference to a temporary view's name resolved to that view.
 
-    Raises an AnalysisException for a name without a database that is neither a temporary view's nor
-    the lake's, where Spark would resolve it in another database than the lake's current one.
+    Raises InvalidRequest for a name without a database that is neither a temporary view's nor the
+    lake's, if Spark has no such table or would look in another database than the lake's current
+    one.
     """
     unqualified = {
         one.table.name.lower(): one.table

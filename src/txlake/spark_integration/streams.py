@@ -63,7 +63,11 @@ class LakeStreamReader(SchemaRecorder, _Reader):
         schema: StructType | str | None = None,
         **options: Any,
     ) -> Any:
-        """Return the stream of the table at a path or of a name."""
+        """Return the stream of the table at a path or of a name; Spark reads other formats.
+
+        Raises as `Lake.read_stream`, and an AnalysisException for a view and for a schema that
+        isn't the table's.
+        """
         source = self._lake_format(format)
         if not is_lake_format(source):
             return super().load(path, format, schema, **options)
@@ -74,6 +78,7 @@ class LakeStreamReader(SchemaRecorder, _Reader):
     def _lake_load(
         self, path: str | None, source: str | None, schema: StructType | str | None
     ) -> DataFrame:
+        """Return the stream of a table of the lake or at a path, as `load`."""
         binding = self._lake_binding
         with binding.fail_on_error():
             table = resolve_table(binding, one_path(path, self._lake_path()), source)
@@ -84,7 +89,10 @@ class LakeStreamReader(SchemaRecorder, _Reader):
         return with_schema(frame, schema, "DELTA_READ_SOURCE_SCHEMA_CONFLICT")
 
     def table(self, tableName: str) -> Any:
-        """Return the stream of a table of the lake or of Spark."""
+        """Return the stream of a table of the lake or of Spark.
+
+        Raises an AnalysisException for a view of the lake.
+        """
         if not self._lake_owns(tableName):
             is_name = isinstance(tableName, str)
             return super().table(self._lake_binding.spark_name(tableName) if is_name else tableName)
@@ -92,6 +100,11 @@ class LakeStreamReader(SchemaRecorder, _Reader):
 
     @with_spark_errors
     def _lake_owns(self, name: str) -> bool:
+        """Return whether the lake makes the stream of a name.
+
+        False for temporary views and for tables that only Spark has. A name that neither has is the
+        lake's to refuse.
+        """
         if not isinstance(name, str):
             return False  # Spark raises its own error
         binding = self._lake_binding
@@ -103,6 +116,10 @@ class LakeStreamReader(SchemaRecorder, _Reader):
 
     @with_spark_errors
     def _lake_table(self, name: str) -> DataFrame:
+        """Return the stream of a table of the lake.
+
+        Raises an AnalysisException if there is none.
+        """
         with self._lake_binding.fail_on_error():
             table = parse_table(name)
             _require_table(self._lake_binding, table)
@@ -113,6 +130,7 @@ class LakeStreamReader(SchemaRecorder, _Reader):
         return None if path is None else str(path)
 
     def _lake_stream(self, table: Table) -> DataFrame:
+        """Return the stream of a table, by the recorded options."""
         options = stream_reader_options(self._lake_options)
         storage = find_storage_options(self._lake_options)
         return stream_of(session_for(self._lake_binding, table, storage), table, options)
@@ -196,7 +214,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        """Start the query that writes the table at a path or of a name."""
+        """Start the query that writes the table at a path or of a name; Spark writes other formats.
+
+        Raises as `Lake.write_stream`.
+        """
         source = self._lake_format(format)
         self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
         if not is_lake_format(source):
@@ -207,6 +228,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_start(self, path: str | None, source: str | None) -> Any:
+        """Start the query that writes a table of the lake or at a path.
+
+        Raises an AnalysisException without a path, or with two.
+        """
         with self._lake_binding.fail_on_error():
             options = stream_writer_options(self._lake_options)
             if path is not None and options.path is not None:
@@ -242,6 +267,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_owns(self, name: str, source: str | None) -> bool:
+        """Return whether the lake writes the table of a name: it has it, or creates it.
+
+        Raises an AnalysisException for the lake's table with another format.
+        """
         binding = self._lake_binding
         table = parse_table(name)
         if isinstance(table, TableName) and not binding.may_be_in_lake(table):
@@ -259,6 +288,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_to_table(self, name: str) -> Any:
+        """Start the query that writes a table of the lake, and create the table if there is none.
+
+        Raises an AnalysisException for a temporary view, and as `require_creatable`.
+        """
         table = parse_table(name)
         with self._lake_binding.fail_on_error():
             if self._lake_binding.is_temporary(table):
@@ -273,9 +306,9 @@ class LakeStreamWriter(FormatRecorder, _Writer):
             )
 
     def _lake_create_table(self, table: Table, path: str | None) -> None:
-        """Create the table if there is none, as Spark does before a query starts.
+        """Create the table if there is none, at once, as Spark does before a query starts.
 
-        Raises an AnalysisException for an existing table at another path than requested.
+        Raises InvalidRequest for an existing table at another path than requested.
         """
         session = self._lake_binding.session
         handle = session.engine.find(table, session.database)
@@ -301,6 +334,11 @@ class LakeStreamWriter(FormatRecorder, _Writer):
     def _lake_query(
         self, table: Table, options: StreamWriterOptions, *, creates_table: bool = False
     ) -> Any:
+        """Start the query that writes a table, after checking its checkpoint.
+
+        Raises InvalidRequest for a view, the output mode `update`, no checkpoint, and as
+        `require_own_checkpoint`.
+        """
         binding = self._lake_binding
         if binding.kind_of(table) is NameKind.VIEW:
             raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
@@ -337,7 +375,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
             self._lake_source, self._lake_partitions, self._lake_clusters = saved
 
     def _lake_default_checkpoint(self) -> str:
-        """Return a folder below Spark's setting for checkpoints of queries without their own."""
+        """Return a folder below Spark's setting for checkpoints of queries without their own.
+
+        It has the query's name or else a new one. Raises InvalidRequest without the setting.
+        """
         folder = self._lake_binding.spark.conf.get(_CHECKPOINTS, None)
         if not folder:
             raise InvalidRequest(
@@ -359,6 +400,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
             self.queryName(name)
 
     def _lake_forward_partitions(self) -> None:
+        """Pass the partition and clustering columns to Spark's writer."""
         if self._lake_partitions is not None:
             super().partitionBy(*self._lake_partitions)
         if self._lake_clusters is not None:

@@ -27,7 +27,7 @@ def resolve_table(binding: LakeBinding, text: str, source: str | None) -> Table:
 
     A plain word is the name of a table that the lake has. For any other plain word the format
     decides: with `txlake` it is a name, with `delta`, as in Delta Spark, a folder below the current
-    one.
+    one. Raises a ParseException for a text that is no name, and as `require_resolvable_path`.
     """
     table = parse_table(text) if "`" in text or not is_place(text) else TablePath(text)
     if (
@@ -44,7 +44,9 @@ def resolve_table(binding: LakeBinding, text: str, source: str | None) -> Table:
 def split_time_travel(binding: LakeBinding, table: Table) -> tuple[Table, TimeTravel | None]:
     """Split `@v3` or `@20260131120000000` off the end of a path: return the table and the version.
 
-    A table at the whole path, suffix included, takes precedence, as in Delta Spark.
+    Without such an end, and for a name, the version is None. A table at the whole path, suffix
+    included, takes precedence, as in Delta Spark. Raises InvalidRequest for digits that are no
+    time.
     """
     if not isinstance(table, TablePath):
         return table, None
@@ -59,6 +61,7 @@ def split_time_travel(binding: LakeBinding, table: Table) -> tuple[Table, TimeTr
 
 
 def _timestamp(digits: str) -> str:
+    """Return 17 digits as a timestamp's text. Raises InvalidRequest if they are no time."""
     try:
         moment = datetime.datetime.strptime(digits + "000", "%Y%m%d%H%M%S%f")  # noqa: DTZ007
     except ValueError as error:

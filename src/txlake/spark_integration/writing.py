@@ -91,7 +91,10 @@ class LakeWriter(FormatRecorder, _Writer):
         partitionBy: Any = None,
         **options: Any,
     ) -> None:
-        """Write the rows to the table at a path or of a name."""
+        """Write the rows to the table at a path or of a name; Spark writes other formats.
+
+        Raises an AnalysisException for invalid options, and as `Lake.write`.
+        """
         source = self._lake_format(format)
         if not is_lake_format(source):
             super().save(path, format, mode, partitionBy, **options)
@@ -101,6 +104,10 @@ class LakeWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_save(self, path: str | None, source: str | None) -> None:
+        """Write the rows to a table of the lake or at a path, as `save`.
+
+        Raises an AnalysisException without a path, or with two.
+        """
         with self._lake_binding.fail_on_error():
             options = write_options(self._lake_options)
             if path is not None and options.path is not None:
@@ -123,7 +130,11 @@ class LakeWriter(FormatRecorder, _Writer):
         partitionBy: Any = None,
         **options: Any,
     ) -> None:
-        """Write the rows to a table by its name; create the table if there is none."""
+        """Write the rows to a table by its name; create the table if there is none.
+
+        Spark does so for its own tables and other formats. Raises an AnalysisException for the
+        lake's table with another format, and as `Lake.write`.
+        """
         source = format or self._lake_source
         if not self._lake_owns(name, source):
             self._lake_forward_format()
@@ -135,6 +146,10 @@ class LakeWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_owns(self, name: str, source: str | None) -> bool:
+        """Return whether the lake writes the table of a name: it has it, or creates it.
+
+        Raises an AnalysisException for the lake's table with another format.
+        """
         table = parse_table(name)
         if isinstance(table, TableName) and not self._lake_binding.may_be_in_lake(table):
             return False
@@ -151,6 +166,10 @@ class LakeWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_save_as_table(self, name: str) -> None:
+        """Write the rows to a table of the lake.
+
+        Raises as `require_creatable` and `write_options`.
+        """
         table = parse_table(name)
         with self._lake_binding.fail_on_error():
             self._lake_binding.require_creatable(table)
@@ -172,6 +191,10 @@ class LakeWriter(FormatRecorder, _Writer):
 
     @with_spark_errors
     def _lake_insert_into(self, name: str) -> None:
+        """Insert the rows into a table of the lake by position.
+
+        Raises an AnalysisException with partitionBy, and as `insert`.
+        """
         if self._lake_partitions is not None:
             raise refusal(
                 "PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO",
@@ -201,6 +224,7 @@ class LakeWriter(FormatRecorder, _Writer):
         self._lake_options.update(options)
 
     def _lake_mode(self, default: Mode) -> Mode:
+        """Return the save mode, or the default. Raises InvalidRequest for an unknown one."""
         if self._lake_save_mode is None:
             return default
         mode = _MODES.get(self._lake_save_mode.lower())
@@ -213,6 +237,11 @@ class LakeWriter(FormatRecorder, _Writer):
         return mode
 
     def _lake_write(self, table: Table, options: WriteOptions, location: str | None) -> None:
+        """Write the rows by name, in the open transaction or one of their own.
+
+        Raises UnsupportedFeature for buckets, InvalidRequest for options that the mode doesn't
+        allow.
+        """
         if self._lake_buckets is not None:
             raise UnsupportedFeature(
                 f"{table}: Delta tables have no buckets; leave {self._lake_buckets} out"
@@ -280,6 +309,9 @@ def insert(
     Args:
         overwrite: replaces the rows selected by `condition` or the options, or else all rows.
         by_partition: replaces the partitions that the new rows fall into.
+
+    Raises InvalidRequest for a view, and for options that select replaced rows without an
+    overwrite; UnsupportedFeature for dataChange=false; and as `Lake.write`.
     """
     if binding.kind_of(table) is NameKind.VIEW:
         raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
@@ -307,7 +339,7 @@ def insert(
 
 
 def require_data_change(options: WriteOptions, table: Table) -> None:
-    """Raise an UnsupportedOperationException where the option dataChange is false."""
+    """Raise UnsupportedFeature if the option dataChange is false."""
     if not options.data_change:
         raise UnsupportedFeature(
             f"{table}: dataChange=false goes with save and saveAsTable, and mode 'overwrite'; "
@@ -316,11 +348,12 @@ def require_data_change(options: WriteOptions, table: Table) -> None:
 
 
 def _dynamic(options: WriteOptions) -> bool | None:
-    """Whether only the written partitions are replaced; None leaves it to the session's setting."""
+    """Return whether only the written partitions are replaced; None leaves it to the session."""
     return None if options.partition_overwrite is None else options.partition_overwrite == "dynamic"
 
 
 def _condition(text: str | None) -> SqlText | None:
+    """Return an option's condition; None for None. Raises a ParseException as `condition_of`."""
     condition = condition_of(text, ())
     assert condition is None or isinstance(condition, SqlText)
     return condition

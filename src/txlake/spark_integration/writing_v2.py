@@ -94,6 +94,10 @@ class LakeWriterV2(OptionsRecorder, _Writer):
         condition: str | Column | None = None,
         by_partition: bool = False,
     ) -> None:
+        """Insert the rows into an existing table of the lake, or call Spark's own `plain`.
+
+        Raises an AnalysisException for a name that neither has, and as `insert`.
+        """
         binding, table = self._lake_binding, parse_table(self._lake_target)
         if binding.kind_of(table) is None:
             if isinstance(table, TableName) and not binding.spark_has(table):
@@ -118,6 +122,10 @@ class LakeWriterV2(OptionsRecorder, _Writer):
 
     @with_spark_errors
     def _lake_create_table(self, mode: CreateMode, plain: Callable[[], None]) -> None:
+        """Create or replace a table in the lake, or call Spark's own `plain` for other formats.
+
+        Raises an AnalysisException for the lake's table with another format.
+        """
         binding, table = self._lake_binding, parse_table(self._lake_target)
         is_other_format = self._lake_source is not None and not is_lake_format(self._lake_source)
         is_other_catalog = isinstance(table, TableName) and not binding.may_be_in_lake(table)
@@ -134,6 +142,11 @@ class LakeWriterV2(OptionsRecorder, _Writer):
             self._lake_create(table, mode)
 
     def _lake_create(self, table: TableName | TablePath, mode: CreateMode) -> None:
+        """Create or replace a table of the lake with the rows, in the open transaction or its own.
+
+        Raises InvalidRequest for a view, options that select rows, and as `require_creatable`;
+        UnsupportedFeature for txnAppId and dataChange=false.
+        """
         binding = self._lake_binding
         if binding.kind_of(table) is NameKind.VIEW:
             raise refusal("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
@@ -186,13 +199,20 @@ class LakeWriterV2(OptionsRecorder, _Writer):
         return (*from_options, *own)
 
     def _lake_location(self, table: TableName | TablePath, path: str | None) -> str | None:
-        """Return the new table's location: the option `path`, else the property `location`."""
+        """Return the new table's location: the option `path`, else the property `location`.
+
+        None without either, and for a path table.
+        """
         properties = self._lake_properties.items()
         locations = (text for name, text in properties if name.lower() == _LOCATION)
         location = path if path is not None else next(locations, None)
         return location if isinstance(table, TableName) else None
 
     def _lake_partitioning(self, table: TableName | TablePath) -> tuple[str, ...] | None:
+        """Return the names of the partition columns; None without partitionedBy.
+
+        Raises InvalidRequest for an expression.
+        """
         if self._lake_partitions is None:
             return None
         columns = self._lake_rows.columns
@@ -209,7 +229,10 @@ class LakeWriterV2(OptionsRecorder, _Writer):
 
 
 def _require_no_row_options(options: WriteOptions, table: object, *, by_partition: bool) -> None:
-    """Raise where an option selects the replaced rows, since the method does so already."""
+    """Raise InvalidRequest for replaceWhere and replaceUsing: the method selects the replaced rows.
+
+    `by_partition`: the method replaces partitions, which decides the error class.
+    """
     if options.replace_where is None and not options.replace_using:
         return
     name = "replaceWhere" if options.replace_where is not None else "replaceUsing"
@@ -229,7 +252,7 @@ def select_all(view: str) -> SqlText:
 
 
 def _name_of(column: object, columns: list[str]) -> str | None:
-    """Return the name of a plain column; None for an expression."""
+    """Return the name of a plain column among these columns; None for an expression."""
     text = str(column)
     text = text.removeprefix("Column<").removesuffix(">").strip("'")
     name = text.strip("`")

@@ -90,11 +90,11 @@ class CompactTask:
                 yield report(self.compact_bin(bin_row, name))
 
     def compact_bin(self, bin_row: Mapping[str, Any], name: str) -> list[dict[str, object]]:
-        """Write one bin to files whose names start with `name`; return the rows of `write_task`'s
-        report.
+        """Write one bin to files whose names start with `name`; return the rows of the report.
 
-        A file that can't be copied exactly is reported as skipped, and none of its rows are
-        written. No file stays if an error is raised; CorruptTable for one that can't be read.
+        They are those of `write_task`, and "moved" and "skipped": a file that can't be copied
+        exactly is skipped, and none of its rows are written. Raises CorruptTable for a file that
+        can't be decoded, and FileNotFoundError; no new file stays then.
         """
         schema = pa.ipc.read_schema(pa.py_buffer(self.write.schema))
         columns = Columns(schema, by_id=self.by_id)

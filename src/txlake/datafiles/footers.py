@@ -170,8 +170,9 @@ class ChunkBounds:
 
 
 def chunk_bounds(footer: pq.FileMetaData, index: int) -> ChunkBounds:
-    """Return the statistics of one leaf column over all row groups; those that hold only nulls have
-    no part in the bounds.
+    """Return the statistics of one leaf column over all row groups.
+
+    Row groups that hold only nulls don't count for the bounds.
     """
     bounds = ChunkBounds()
     has_bounds = True

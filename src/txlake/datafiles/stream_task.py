@@ -78,11 +78,10 @@ class StreamTask:
                     yield self._as_rows(batch, file, row_schema)
 
     def _live_batches(self, file: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """Yield the file's live rows, or the rows `only`, with the files' columns; batches may be
-        empty.
+        """Yield the file's live rows, or the rows `only`, with the files' columns.
 
-        Raises CorruptTable for a file that is missing or damaged, or whose deletion vector is. All
-        rows are read if `only` has no positions.
+        Batches may be empty. Raises CorruptTable for a file that is missing or damaged, or whose
+        deletion vector is. All rows are read if `only` has no positions.
         """
         vector = file.vector if file.only is None else file.only
         positions = None if vector is None else vector.positions(self.options)

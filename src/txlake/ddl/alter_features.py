@@ -237,7 +237,7 @@ def _require_no_field_with(key: str, feature: str, advice: str) -> Callable[[Sna
 
 
 def _without_defaults(table: Snapshot) -> _Removal:
-    """Return the metadata without the defaults of columns, which are given up."""
+    """Return the metadata without the columns' defaults (CURRENT_DEFAULT)."""
     schema = map_schema(
         table.schema,
         lambda item: replace(
@@ -259,7 +259,9 @@ def _without_properties(*keys: str) -> Callable[[Snapshot], _Removal]:
 
 
 def _without_domains(*names: str) -> Callable[[Snapshot], _Removal]:
-    """Return a removal of these domains, or of all without `names`, removed ones included."""
+    """Return a removal of the table's domains with these names; without `names` of all
+    its domains.
+    """
 
     def clean(table: Snapshot) -> _Removal:
         removed = tuple(

@@ -49,8 +49,9 @@ def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
 
 
 def has_type_changes(metadata: Metadata) -> bool:
-    """Return whether files may hold narrower types than the schema's: a field records a type
-    change.
+    """Return whether a field of the schema, at any depth, records a change of its type.
+
+    Files may hold narrower types than the schema's then.
     """
     return any(TYPE_CHANGES in item.metadata for item in all_fields(_schema(metadata)))
 

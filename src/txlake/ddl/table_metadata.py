@@ -251,8 +251,10 @@ def _domains(
     clustered: bool,
     existing: Snapshot | None,
 ) -> tuple[DomainMetadata, ...]:
-    """Return the domain metadata of clustering; its removal where a clustered table is replaced by
-    another.
+    """Return the domain metadata of clustering; () if the table isn't clustered, and wasn't.
+
+    It is a removal where the new table isn't clustered and the one that it replaces is. `actions`
+    have the new metadata.
     """
     if clustered:
         final = next(action for action in actions if isinstance(action, Metadata))

@@ -50,7 +50,7 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 def column_path(work: LocalTable, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
     """Return the path without a leading alias or name of the table.
 
-    A path that is no column without its first part stays whole if that part names a column. The
+    A first part that also names a column is only taken off if the rest of the path is a column. The
     path needn't exist, and keeps its spelling.
     """
     fold = str if work.rules.case_sensitive else str.lower

@@ -92,8 +92,9 @@ def _convert(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.
 
 
 def _to_plain_types(table: pa.Table) -> pa.Table:
-    """Return the table with each column cast to its `_plain_type`. Raises InvalidRequest for a
-    value that the plain type can't hold.
+    """Return the table with each column cast to its `_plain_type`.
+
+    Raises InvalidRequest for a value that the plain type can't hold.
     """
     schema = pa.schema(
         [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
@@ -195,7 +196,7 @@ def fit_column(
 ) -> pa.ChunkedArray | None:
     """Return the values as the column stores them; None where Spark must do it.
 
-    None means that the type is only cast (`reads_text`, `is_converted`), or that a value isn't
+    That is for types that Spark casts (`reads_text`, `is_converted`), and for a value that isn't
     exact in the column's type. Nulls aren't checked. Raises InvalidRequest for a type that can't be
     stored there.
     """

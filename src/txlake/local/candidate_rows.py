@@ -231,7 +231,8 @@ def arrow_rows_at(
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
 ) -> pa.Table:
-    """Return the rows at these positions, by file ordinal, with the columns of `LocalTable.scan`.
+    """Return the rows at these positions, by file ordinal, with the columns of a scan with
+    positions.
 
     They are the table's columns by logical name, then those of `extra_names`. The rows come by
     file, in the order of their positions. Raises Declined if the table has nested, CHAR or void

@@ -183,7 +183,10 @@ def _meant(
     schemas: tuple[Struct, Struct],
     qualifiers: tuple[str | None, str | None],
 ) -> tuple[bool, Field] | None:
-    """Return the only column that a name means, and whether it is the target's; else None."""
+    """Return whether the column that a name means is the target's, and the column.
+
+    None if no column or several have the name. Of both tuples the target's comes first.
+    """
     matches = [
         (is_target, item)
         for is_target, schema in ((True, schemas[0]), (False, schemas[1]))

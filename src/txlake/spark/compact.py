@@ -306,8 +306,9 @@ def partitions_chosen(where: Expression | None) -> dict[str, object]:
 
 
 def _sizes(sizes: list[int]) -> dict[str, int]:
-    """Return the distribution of the sorted file sizes, as Delta Spark's history has it; {} for
-    none.
+    """Return the distribution of the sorted file sizes, in bytes, as Delta Spark's history has it.
+
+    {} without files.
     """
     if not sizes:
         return {}

@@ -160,6 +160,7 @@ class MergeJob:
 
         Of a local source, inserted rows are left out. Where it has such rows, SOURCE_ROW of each
         source row that matched is reported, even if no clause takes the row: ACTION is KEEP then.
+        If there are only inserts, the rows have ACTION and SOURCE_ROW alone.
         """
         if self._is_local and not self.changes:
             return self._joined().select(F.lit(KEEP).cast("int").alias(ACTION), F.col(SOURCE_ROW))

@@ -203,7 +203,10 @@ class SparkPlane:
             return self._spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:
-        """Return a plane for a clone of the Spark session; this plane closes it."""
+        """Return a plane for a clone of this plane's Spark session, `spark`.
+
+        Both share the scan manifests, so only this plane is closed.
+        """
         return replace(
             self,
             make_spark=lambda: spark,
@@ -326,8 +329,9 @@ class SparkPlane:
         return scan_lineage.with_lineage(frame, lineage)
 
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
-        """Return the column of an expression; `view` returns the view that replaces each table, or
-        None.
+        """Return the column of an expression.
+
+        `view` returns the view that replaces a table named in it, None if none does.
         """
         if isinstance(expression, NativeColumn):
             return plain_column(expression)

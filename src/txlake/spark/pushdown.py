@@ -129,7 +129,7 @@ class FilterSafety:
 
     @cached_property
     def _may_have_early_dates(self) -> list[bool]:
-        """Whether each file may have early dates, by its statistics."""
+        """Whether each file may have early dates, by its statistics, in the order of the files."""
         snapshot = self._snapshot
         early = Or(
             tuple(Comparison(leaf.logical, Operator.LESS, SAME_DATES_FROM) for leaf in self._dates)

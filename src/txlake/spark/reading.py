@@ -279,11 +279,11 @@ def _was_widened_unsupported(item: Field) -> bool:
 def folders_agree(
     snapshot: Snapshot, store: Store, adds: Iterable[Add], partitions: Sequence[Field]
 ) -> bool:
-    """Return whether every file's folders have exactly the log's values, so that Spark may use
-    them.
+    """Return whether every file's folders have exactly the log's values.
 
-    True without partitions; False for types whose texts Spark reads otherwise, files of other
-    tables, and a table below a folder with `=` in its name.
+    Spark may then take partition values from them. True without partitions; False for types whose
+    texts Spark reads otherwise, files of other tables, and a table below a folder with `=` in its
+    name.
     """
     if not partitions:
         return True

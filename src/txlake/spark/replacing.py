@@ -84,7 +84,8 @@ def replace_on(
     (`TableData.replace_on`).
 
     `aliases`: the table's and the source's. `view_of` returns the name of a temporary view of a
-    frame. Raises InvalidRequest for a condition with a query in it, and one alias for both.
+    frame. Raises InvalidRequest for a condition with a query in it, an unknown or ambiguous column
+    in it, and one alias for both.
     """
     if condition.references:
         raise InvalidRequest(

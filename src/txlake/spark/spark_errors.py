@@ -273,7 +273,8 @@ def _interrupts_first(handled: BaseException | None) -> Iterator[None]:
 def spark_errors(table: str | None = None) -> Iterator[None]:
     """Raise Spark's errors in the block as txlake's; PySpark doesn't log them.
 
-    So are errors of the operating system and of connections. txlake's own and all others pass.
+    Errors of the operating system and of connections are translated too; txlake's own and all
+    others pass. `table` begins the messages.
 
     PySpark asks the JVM once more while a KeyboardInterrupt passes through it, on a connection that
     was given up: the error of that is no error, and the KeyboardInterrupt is raised.

@@ -49,7 +49,7 @@ def sharing(spark: SparkSession, store: Store, sizes: Sequence[int]) -> Mapping[
 def task_bytes(sizes: Sequence[int], opening: int, cores: int) -> int:
     """Return the bytes of a task with which tasks fill whole rounds of cores.
 
-    At most about the 128 MiB that Spark gives a task, and exactly them where more than 4 rounds are
+    At most about the 128 MiB that Spark gives a task, and exactly that where more than 4 rounds are
     needed. `opening`: what opening a file costs, in bytes.
     """
     total = sum(sizes) + len(sizes) * opening

@@ -46,7 +46,8 @@ def write_frame(
     this process writes them, `few_rows` may replace their columns. With `held` this process writes
     them all: they are few that it gave to Spark itself.
 
-    With `keep_order` the rows of a partitioned table aren't sorted by partition: they come so.
+    With `keep_order` the rows of a partitioned table aren't sorted by partition here: they come
+    sorted.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
     the control columns ACTION, FILE, ROW, SOURCE_ROW, VIOLATION, VIOLATION_ROW, ROW_ID,

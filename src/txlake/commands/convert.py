@@ -163,7 +163,10 @@ def conversion_change(
 
 
 def _is_hidden(path: str) -> bool:
-    """Return whether Spark ignores a file: a name that starts with `.`, or with `_` and no `=`."""
+    """Return whether Spark ignores a file.
+
+    That is so if a part of its path starts with `.`, or with `_` and has no `=`.
+    """
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part)
         for part in path.split("/")

@@ -155,7 +155,10 @@ def _unknown_columns(frame: DataFrame, work: TableData) -> list[str]:
 
 
 def _new_files(context: Context, handle: Handle, statement: CopyInto) -> list[_File]:
-    """Return the files that weren't copied before; with `force` all of them."""
+    """Return the files that weren't copied before; with `force` all of them.
+
+    The commit then depends on the files not being copied by another transaction.
+    """
     files = _files(context, statement)
     if _is_on(statement, "force"):
         return files

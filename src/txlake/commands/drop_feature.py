@@ -288,7 +288,10 @@ def _remove_row_ids(context: Context, handle: Handle) -> Change | None:
 
 
 def _write_barrier_checkpoint(context: Context, handle: Handle, name: str) -> None:
-    """Commit an empty version and write its checkpoint, which doesn't use the feature."""
+    """Commit an empty version and write its checkpoint, which doesn't use the feature.
+
+    For deletion vectors the version lists their files as removed.
+    """
     begin = partial(registered, context.engine, context.transaction.session_number)
     log = handle.log
     latest = log.latest()

@@ -100,7 +100,10 @@ class Script:
         self._handled: list[InvalidRequest] = []
 
     def run(self, block: Block) -> None:
-        """Run a block. Raises the errors that no handler of the block catches."""
+        """Run a block. Raises the errors that no handler of the block catches.
+
+        Variables of the block end with it, and the ones that they hid have their values again.
+        """
         scope = _Scope(block.handlers)
         declared: list[tuple[str, object]] = []
         depth = len(self._scopes)

@@ -210,8 +210,9 @@ class Statements:
                 table's; without `partition_by` it isn't partitioned any more.
             merge_schema: columns that the table doesn't have are added to it.
             partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
-                into are replaced.
-            app_id, app_version: the write is carried out once per pair, and ignored afterwards.
+                into are replaced. "static" leaves that to the Spark session's setting.
+            app_id, app_version: the write is carried out once per pair, and ignored afterwards; so
+                are smaller versions of the same id.
 
         Raises InvalidRequest for rows that don't fit the table or its constraints, and for a table
         that `mode` doesn't expect; UnsupportedFeature for a table that txlake doesn't write; a

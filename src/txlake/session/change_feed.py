@@ -1,7 +1,7 @@
 """The change data feed of a table as a DataFrame, for `table_changes` and `lake.changes`.
 
-Owns which versions are meant by what was asked for, and the reading of what
-`commit.change_feed` plans.
+Owns which versions a requested range means, and the reading of the files that `commit.change_feed`
+plans.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Commands: for each type of statements, the locks that it takes and its handler.
 
-Owns what a command is, and which locks a statement takes by its command and its texts; which
-commands there are is `txlake.commands`'. The modes are those of Microsoft's "Understanding Locking
-and DDL Blocking in Microsoft Fabric Data Warehouse": Sch-S to read, IX to change rows, Sch-M to
-change what a table is. Statements that Fabric doesn't have go by what they do.
+Owns which locks a statement takes by its command and its texts; `txlake.commands` has the commands.
+The modes are those of Microsoft's "Understanding Locking and DDL Blocking in Microsoft Fabric Data
+Warehouse": Sch-S to read, IX to change rows, Sch-M to change a table's definition. Statements that
+Fabric lacks take the modes of what they do.
 """
 
 from __future__ import annotations

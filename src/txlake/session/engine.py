@@ -215,7 +215,7 @@ class Engine:
         self._undone.append(transaction_id)
 
     def was_undone(self, transaction_id: str) -> bool:
-        """Whether a transaction was rolled back in this process, as far as recorded."""
+        """Return whether a transaction was rolled back in this process, as far as recorded."""
         return transaction_id in self._undone
 
     def work(
@@ -230,9 +230,9 @@ class Engine:
     ) -> TableData:
         """Return the data plane's access to a table's rows at a snapshot.
 
-        `system` gives the names of new files, where the engine's doesn't; `column_of` makes columns
-        of expressions that name tables; `identities` gives the values of identity columns; `rules`
-        are those by which the statement's texts read.
+        `system` gives the names of new files, by default the engine's; `column_of` makes columns of
+        expressions that name tables; `identities` gives the values of identity columns; by `rules`
+        the statement's texts are read.
         """
         return self.plane.table(
             snapshot,

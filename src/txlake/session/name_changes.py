@@ -28,7 +28,7 @@ class NameChanges:
         return NameChanges({**self.meanings, **folded}, (*self.changes, change))
 
     def has(self, name: QualifiedName) -> bool:
-        """Whether the transaction changed the meaning of a name."""
+        """Return whether the transaction changed the meaning of a name."""
         return _folded(name) in self.meanings
 
     def meaning_of(self, name: QualifiedName) -> Handle | None:

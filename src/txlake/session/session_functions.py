@@ -130,7 +130,7 @@ def with_values(statement: Statement, values_of: Callable[[], SessionFunctionVal
 
 
 def is_only_session_functions(statement: Statement) -> bool:
-    """Whether the statement is a query of session functions that reads no table."""
+    """Return whether the statement is a query of session functions that reads no table."""
     if not isinstance(statement, Select):
         return False
     return bool(statement.query.session_functions) and not statement.query.references

@@ -59,7 +59,7 @@ class StatementTables:
         self._without_database = without_database
 
     def lacks_database(self, table: Table) -> bool:
-        """Whether the name's database didn't exist when the statement got its locks."""
+        """Return whether the name's database didn't exist when the statement got its locks."""
         return table in self._without_database
 
     def find(self, table: Table) -> Handle | None:
@@ -140,7 +140,10 @@ class StatementTables:
             ) from error.__cause__
 
     def is_same(self, name: TableName, other: TableName) -> bool:
-        """Whether two names mean the same table, in any letter case, existing or not."""
+        """Return whether two names mean the same table, in any letter case, existing or not.
+
+        False for names of another catalog.
+        """
         try:
             first, second = (
                 [part.lower() for part in self.qualified(table)] for table in (name, other)
@@ -162,7 +165,10 @@ class StatementTables:
         return self.engine.temporary_view(table)
 
     def is_temporary(self, table: TableName) -> bool:
-        """Whether Spark has a temporary view of this name."""
+        """Return whether a name means one of Spark's temporary views.
+
+        False for a table of the lake, and while Spark isn't started.
+        """
         if self.find(table) is not None or not self.engine.plane.is_started:
             return False
         if len(table.parts) == 2 and table.parts[0].lower() == _GLOBAL:
@@ -170,6 +176,6 @@ class StatementTables:
         return len(table.parts) == 1 and bool(self.engine.plane.temporary_views((table.name,)))
 
     def temporary_names(self) -> list[str]:
-        """Return the names of Spark's temporary views, without those of running statements."""
+        """Return the sorted names of Spark's temporary views, except running statements' own."""
         found = self.engine.plane.temporary_views()
         return sorted(name for name in found if not name.startswith(OWN_VIEW))

@@ -296,7 +296,7 @@ def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
 
 
 def drop_stream_options(raw: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without those that only a stream's reader has."""
+    """Return the options except the ones that only a stream's reader has."""
     dropped = {name.lower() for name in SOURCE_NAMES} - {name.lower() for name in READ_OPTIONS}
     return {name: value for name, value in raw.items() if name.lower() not in dropped}
 

@@ -199,7 +199,11 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         return super().foreach(f)
 
     def foreachBatch(self, func: Any) -> Any:
-        """Set a function for each micro-batch, which Spark calls; its writes reach the lake."""
+        """Set a function for each micro-batch, which Spark calls; its writes reach the lake.
+
+        Its transactions end with the batch (`end_transactions_per_batch`), except with Spark
+        Connect.
+        """
         self._lake_source = "foreachBatch"
         if is_connect(self._lake_binding.spark) or not callable(func):
             return super().foreachBatch(func)
@@ -257,7 +261,10 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        """Start the query that writes a table by its name; create the table if there is none."""
+        """Start the query that writes a table by its name; create the table if there is none.
+
+        Spark does so for its own tables and other formats. Raises as `Lake.write_stream`.
+        """
         self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
         if not self._lake_owns(tableName, format or self._lake_source):
             self._lake_forward_partitions()

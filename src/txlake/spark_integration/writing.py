@@ -177,7 +177,11 @@ class LakeWriter(FormatRecorder, _Writer):
         self._lake_write(table, options, options.path)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
-        """Insert the rows into an existing table, by the columns' positions."""
+        """Insert the rows into an existing table, by the columns' positions.
+
+        All rows are replaced with `overwrite`, or without it in the mode `overwrite`. Spark does so
+        for its own tables.
+        """
         if not self._lake_exists(tableName):
             super().insertInto(self._lake_binding.spark_name(tableName), overwrite)
             return

@@ -53,7 +53,7 @@ class StagingPlan:
 
 
 def all_staged(messages: Sequence[WriterCommitMessage | None]) -> bool:
-    """Whether each task reported its files. Spark calls `commit` only then."""
+    """Return whether each task reported its files. Spark calls `commit` only then."""
     return all(isinstance(message, StagedFiles) for message in messages)
 
 

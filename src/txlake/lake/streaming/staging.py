@@ -1,6 +1,6 @@
-"""StagingPlan of rows as data files by Spark's tasks, in processes without a Spark session.
+"""Staging of rows as data files by Spark's tasks, in processes without a Spark session.
 
-Owns which tables and rows that works for: those that need nothing of Spark but its tasks. The
+Owns which tables and rows that works for: tables that need nothing of Spark but its tasks. The
 stream sink and the batch writer of the format "txlake" (`spark_integration.data_source`) stage rows
 here; `committing` adds the staged files to the table.
 """

@@ -49,7 +49,11 @@ class CatalogEntry:
 
 
 def has_delta_catalog(spark: SparkSession, name: TableName) -> bool:
-    """Return whether the name's catalog can hold Delta tables, and no lake is enabled instead."""
+    """Return whether the name's catalog can hold Delta tables, and no lake is enabled instead.
+
+    It can if its class is Delta Spark's or Unity Catalog's, or if it is the session's own with
+    Hive.
+    """
     if enabled_session(spark) is not None:
         return False
     catalog = name.parts[0] if len(name.parts) > 2 else spark.catalog.currentCatalog()
@@ -62,7 +66,10 @@ def has_delta_catalog(spark: SparkSession, name: TableName) -> bool:
 
 
 def catalog_entry(spark: SparkSession, name: TableName) -> CatalogEntry | None:
-    """Return the catalog's entry for a name; None if there is none."""
+    """Return the catalog's entry for a name; None if there is none.
+
+    The entry of a view, temporary or not, has neither format nor location.
+    """
     # DESCRIBE alone would do, but PySpark logs its failure for a name that isn't there.
     if not spark.catalog.tableExists(_sql_name(name)):
         return None

@@ -487,14 +487,18 @@ class DeltaTable:
 
     @raises_delta_spark_errors
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Remove a table feature from the protocol.
+        """Remove a table feature from the protocol, and first its traces from the table.
+
+        Files that use the feature are rewritten, in commits of their own.
 
         Args:
-            truncateHistory: True is refused: a feature is dropped only if nothing in the history
-                needs it, and no commit is cleaned up for that.
+            truncateHistory: True deletes the versions whose readers have to know the feature.
+                Without it they stay readable, and the table gets the feature checkpointProtection.
 
-        Raises an AnalysisException for a feature that the table doesn't have or still needs, a
-        Conflict with a concurrent commit, a ValueError for arguments of another type.
+        Raises an AnalysisException for a feature that the table doesn't have or that can't be
+        dropped, for `truncateHistory` if the feature leaves nothing in the history, and while
+        versions to delete are younger than `delta.dropFeatureTruncateHistory.retentionDuration`; a
+        Conflict with a concurrent commit; a ValueError for arguments of another type.
         """
         feature = require_type(featureName, str, "featureName")
         truncate = (

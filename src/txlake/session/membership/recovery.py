@@ -269,7 +269,10 @@ def _has_other_versions(engine: Engine, state: TableState, newest: int) -> bool:
 
 
 def _reconcile(session: Session, epoch: int, state: TableState, report: _Report) -> None:
-    """Make a table's versions, name and drop in the catalog those of its log and folder."""
+    """Make a table's versions, name and drop in the catalog the ones of its log and folder.
+
+    A table whose log has another owner is removed from the catalog. The changes are reported.
+    """
     engine, entry = session.engine, state.entry
     catalog, log = engine.catalog.of_lake(), _log_at(engine, entry.location)
     if differs_from_catalog(log.store, state.head, state.published, state.pending):

@@ -309,6 +309,12 @@ class CommitLedger:
             return [_commit_entry(row) for row in rows]
 
     def _ratify_batch(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
+        """Decide the requests in one database transaction, which also writes the deferred
+        publication notes. Return the decisions in their order.
+
+        If COMMIT's reply was lost, the ratified ones are looked up: one that isn't in the database
+        becomes Unavailable, and all become OutcomeUnknown if that can't be determined.
+        """
         decisions: list[Decision] = []
 
         def work(connection: Connection) -> None:
@@ -331,7 +337,9 @@ class CommitLedger:
         decisions: Sequence[Decision],
         error: CommitUnsettled,
     ) -> Sequence[Decision]:
-        """Return the decisions after a COMMIT whose reply was lost, as found in the database."""
+        """Return the decisions after a COMMIT whose reply was lost. Ratified ones that aren't in
+        the database become Unavailable, or all OutcomeUnknown if that can't be determined.
+        """
         try:
             instants = [
                 decision.sequence for decision in decisions if isinstance(decision, Ratified)

@@ -193,9 +193,8 @@ def _rewrite_files_with_vectors(context: Context, handle: Handle) -> Change | No
 
 
 def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
-    """Rewrite the files with narrower types than the schema's, and drop the recorded type changes.
-
-    None when there are none.
+    """Return the change that drops the recorded type changes, after rewriting the files with
+    narrower types than the schema's, if any. None if no type change is recorded.
     """
     work = context.work(handle)
     table = work.snapshot

@@ -143,7 +143,9 @@ def _view_schema(
 def _planned_schema(
     context: Context, view: Viewed, mode: SchemaMode
 ) -> tuple[ViewSchema, list[str]]:
-    """Return the schema that a view keeps, and its column names in lower case."""
+    """Plan a view's query. Return the schema that the view keeps, in which `mode` is recorded, and
+    the view's column names in lower case: its own, if it has a column list, else the query's.
+    """
     rows = context.view_rows(replace(view, columns=()))
     columns = context.named(view, rows).schema
     schema = ViewSchema(mode=mode, output=tuple(rows.columns), columns=columns.json())

@@ -198,8 +198,8 @@ class CatalogManagedFiles:
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
         """Return the files up to the head by path, those of unpublished commits included.
 
-        Raises CorruptTable if the log's newest version isn't the ledger's, unless unpublished
-        commits are the difference.
+        Raises CorruptTable if the log has a version beyond the ledger's head, or lacks the newest
+        published one.
         """
         if self._head is None:
             self.refresh()
@@ -215,7 +215,12 @@ class CatalogManagedFiles:
         return iter([found[path] for path in sorted(found)])
 
     def _check_end(self, newest: int) -> None:
-        """Raise CorruptTable unless the newest version of a listing is that of the ledger."""
+        """Raise CorruptTable if a listing ends beyond the ledger's head, which is requested again
+        first, or if the newest published commit's file is missing.
+
+        `newest` is the listing's newest version, -1 if it has none. Unpublished commits may be
+        missing in the listing.
+        """
         if newest > self._version:
             head = self.refresh()
             if head is not None and newest > head.version:

@@ -317,7 +317,9 @@ class _App:
     def _run_action(
         self, request: Request, visitor: Visitor, form: Form, fields: dict[str, str]
     ) -> Response:
-        """Carry out a form, in a thread with a session, and return the redirection to its path."""
+        """Carry out a form with a session of the pool. Return the redirection to the path that the
+        form's action returns.
+        """
         with self._sessions.borrow() as session:
             page_request = PageRequest(
                 session=session, visitor=visitor, path=request.path_params, form=fields

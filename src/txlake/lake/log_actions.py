@@ -234,7 +234,11 @@ def _filled_remove(given: JsonObject, snapshot: Snapshot, system: System) -> Jso
 
 
 def _filled_metadata(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
-    """Return a metaData's fields, changed in place: missing ones are the table's or defaults."""
+    """Return a metaData's fields, filled in place.
+
+    A missing id and creation time are the table's, or new for a new table. A missing format is
+    Parquet; missing partition columns and properties are empty, even if the table has some.
+    """
     if given.get("id") is None:
         given["id"] = snapshot.metadata.id if snapshot.has_metadata else system.new_id()
     if given.get("createdTime") is None:

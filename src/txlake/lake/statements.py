@@ -164,13 +164,15 @@ class Statements:
     ) -> DataFrame:
         """Return the change data feed of a table: each row that was inserted, deleted or updated.
 
-        The range includes both ends; without an end it ends with the newest version, in a
-        transaction with the version that it reads. The columns are those of the table at the last
-        version, then `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
-        `_commit_version` and `_commit_timestamp`. As SQL's `table_changes`.
+        Give `from_version` or `from_timestamp`. The range includes both ends; without an end it
+        ends with the newest version, in a transaction with the version that it reads. The columns
+        are those of the table at the last version, then `_change_type` (`insert`, `delete`,
+        `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. As SQL's
+        `table_changes`.
 
-        Raises InvalidRequest where a version has no feed (`delta.enableChangeDataFeed`), was
-        cleaned up or doesn't exist; for a schema change that can't be shown; and as `read`.
+        Raises InvalidRequest without a start, and with a version and a timestamp for one end; where
+        a version has no feed (`delta.enableChangeDataFeed`), was cleaned up or doesn't exist; for a
+        schema change that can't be shown; and as `read`.
         """
         self._warn_beside("changes")
         with self._failing_on_error():

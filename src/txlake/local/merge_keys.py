@@ -82,7 +82,8 @@ def key_predicate(work: LocalTable, statement: Merge, local_source: LocalSource)
 
     It holds whatever else the ON condition says. Only comparisons of two plain columns count,
     joined by AND, whose types compare without a conversion that could change a value. Always(True)
-    if nothing is known, Always(False) if no source row has all keys.
+    if there is no such comparison, or a time is beyond Python's range. Each equality counts by
+    itself: if a source column is NULL in all rows, the predicate holds for no row.
     """
     if not isinstance(statement.on, SqlText) or statement.on.references:
         return Always(True)

@@ -157,9 +157,9 @@ def _time_text(value: datetime) -> str:
     return f"{utc.isoformat(timespec=precision)}Z"
 
 
-def _upper_text(value: str, length: int) -> str | None:
-    """Return an upper bound of the text of about `length` characters; the text itself if it has no
-    more.
+def _upper_text(value: str, length: int) -> str:
+    """Return an upper bound of the text, cut to about `length` characters; the text itself if it
+    has no more, or if no shorter bound exists.
     """
     if len(value) <= length:
         return value

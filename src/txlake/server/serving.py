@@ -65,7 +65,8 @@ def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[s
 def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
     """Serve an application until the process is stopped.
 
-    Raises InvalidRequest where the address isn't available.
+    `on_started` is called with the server's URL once it accepts requests. Raises InvalidRequest
+    if the address isn't available or the application can't start.
     """
     certificate, key = settings.certificate or (None, None)
     config = uvicorn.Config(

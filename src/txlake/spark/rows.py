@@ -184,9 +184,9 @@ def storable(
 ) -> Column:
     """Return the value as the column stores it. Raises InvalidRequest if the types don't fit.
 
-    A number that is too large for the column, or a text that is none of its values', fails the job,
-    and the failure names both. Nulls aren't checked. Fields that a struct lacks become null, or
-    with `complete` are an error; further fields are an error.
+    A number that is too large for the column, or a text that is none of its values', fails the job
+    with an error that names the column and the value. Nulls aren't checked. Fields that a struct
+    lacks become null, or with `complete` are an error; further fields are an error.
     """
     is_cast = reads_text(source, target.type) or is_converted(source, target.type)
     if not is_cast and not can_store(source, target.type):

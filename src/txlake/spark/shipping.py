@@ -114,7 +114,8 @@ def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
     """Write the files to a new archive; return the package's name, which is a hash of them, and the
     archive.
 
-    Imports of txlake become imports of the package. The archive is removed when the process ends.
+    Imports of txlake become imports of the package. With `compiled` the archive has each file's
+    bytecode for this Python too. It is removed when the process ends.
     """
     sources = {str(path.relative_to(_SOURCES)): path.read_text("utf-8") for path in files}
     package = f"txlake_{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"

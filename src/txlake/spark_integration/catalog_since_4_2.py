@@ -124,7 +124,9 @@ class LakeCatalogSince42(LakeCatalog):
 
 
 def _quoted(name: str) -> str:
-    """Return a name with each part in backquotes; a path as its SQL text."""
+    """Return a name with each part in backquotes; a path as its SQL text. Raises a ParseException
+    for any other text.
+    """
     table = parse_table(name)
     if not isinstance(table, TableName):
         return str(table)

@@ -182,7 +182,9 @@ def _number_literal(number: str) -> str:
 
 
 def _string_literal(value: str, rules: TextRules) -> str:
-    """Return a literal that means the text under the session's rules."""
+    """Return SQL that means the text under the session's rules: a quoted literal, or else a cast of
+    its bytes.
+    """
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     literal = f"'{escaped}'"
     # A literal of bytes means the same under every setting.

@@ -194,14 +194,18 @@ def end_transactions_per_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Wrap the function of `foreachBatch` so that its transactions end with each micro-batch.
 
-    Within it, the program's session runs in a transaction of the batch, never in one that another
-    thread has open. A micro-batch that leaves a transaction open raises InvalidRequest: Spark would
-    record it as done, and its rows would be lost.
+    Within the function, the program's Spark session has a lake session of the micro-batch's own,
+    so that statements never join a transaction that another thread has open. A transaction that
+    the function leaves open is rolled back. Then InvalidRequest is raised, since Spark would record
+    the micro-batch as done although its rows are lost. An error of the function rolls back too,
+    and is raised as it is.
     """
 
     @wraps(function)
     def run_batch(batch: DataFrame, batch_id: int) -> None:
-        """Run the function, and end the transactions that it leaves open."""
+        """Run the function and roll back what it leaves open. Raises InvalidRequest if it returned
+        with a transaction open.
+        """
         _batch.sessions = {}
         try:
             function(batch, batch_id)
@@ -230,7 +234,7 @@ def _for_current_batch(enabled: EnabledSession) -> EnabledSession:
 
 
 def _end_batch(spark: SparkSession) -> bool:
-    """Roll back the transactions that the micro-batch left open. Returns whether there were any."""
+    """Roll back the transactions that the micro-batch left open. Return whether there were any."""
     with _lock:
         used = [entry.session for entry in _clones if is_same(entry.spark, spark)]
     used += (_batch.sessions or {}).values()

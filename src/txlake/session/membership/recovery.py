@@ -319,11 +319,13 @@ def _dropped_message(place: str, own: Membership) -> str:
     )
 
 
-def _other_lake_message(place: str, own: Membership) -> str:
-    """Return the report's sentence about a table of another lake."""
+def _other_lake_message(place: str, other: Membership) -> str:
+    """Return the report's sentence about a table whose log names another lake, and the way to
+    take the table in if that is this lake under its lost id.
+    """
     return (
-        f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
-        f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
+        f"{place} belongs to lake {other.lake}, as {other.name}; when that is this lake, and its "
+        f'marker was lost, write {{"lake": "{other.lake}"}} into {MARKER} of the warehouse, '
         "and recover with an empty catalog"
     )
 

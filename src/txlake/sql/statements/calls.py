@@ -300,7 +300,9 @@ def _starts_query(tokens: Sequence[_Token]) -> bool:
 
 
 def _result_size(call: Call) -> int:
-    """Return the result size that a call's literal arguments state; 0 where they state none."""
+    """Return how many characters, elements or repetitions a call's literal arguments ask for; 0
+    where they don't say.
+    """
     numbers = call.numbers
     name = call.name.rpartition(".")[2]
     if name == "sequence" and len(numbers) >= 2:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 
 def account_options(host: str) -> dict[str, str]:
-    """Return obstore's options for a host: `account.dfs.core.windows.net`, Fabric's, or another."""
+    """Return obstore's options for a host: `account.dfs.core.windows.net`, Fabric's, or another;
+    none for an empty host.
+    """
     if not host:
         return {}
     account, _, domain = host.partition(".")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def missing_package(feature: str, error: ModuleNotFoundError) -> str:
-    """Return which package `feature` lacks, and how to install it."""
+    """Return the message that names the package that `feature` lacks, and how to install it."""
     package = (error.name or str(error)).partition(".")[0]
     return (
         f"{feature} needs the package {package}, which isn't installed: pip install txlake "

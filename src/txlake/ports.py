@@ -55,7 +55,9 @@ class Store(Protocol):
         ...
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`. Raises FileNotFoundError."""
+        """Return `length` bytes from `offset`, fewer at the object's end. Raises FileNotFoundError,
+        not necessarily for a length of 0.
+        """
         ...
 
     def head(self, path: str) -> StoredObject | None:
@@ -63,8 +65,8 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """Yield all objects at any depth below the folder `prefix`, by path, after
-        `start_after`.
+        """Yield all objects at any depth below the folder `prefix`, sorted by path, that come after
+        the path `start_after`.
         """
         ...
 
@@ -128,7 +130,7 @@ class System(Protocol):
         ...
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Wait."""
+        """Wait that long; return at once for zero and less."""
         ...
 
     def monotonic_ms(self) -> float:
@@ -325,7 +327,10 @@ class Ledger(Protocol):
         ...
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
-        """Return the table's version at an instant; None when it wasn't in the catalog then."""
+        """Return the table's version at an instant; None when it wasn't in the catalog then.
+
+        Raises Unavailable for an instant that the catalog no longer keeps.
+        """
         ...
 
     def oldest_read(self, table_id: str) -> int | None:
@@ -350,7 +355,8 @@ class Ledger(Protocol):
         """Reserve the next turn to commit to the tables, until the transaction ends or loses its
         lease.
 
-        All of the tables or none: returns False while another transaction has one of them.
+        All of the tables or none: returns False while another transaction has one of them. Raises
+        Unavailable if the transaction was ended or killed.
         """
         ...
 

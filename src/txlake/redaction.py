@@ -44,6 +44,7 @@ def redact(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
+    """Return a match with `***` for its secret; a match after a file's path as it is."""
     if found[1].endswith(": "):
         before = found.string[max(0, found.start() - _PATH_CHARS_MAX) : found.start()]
         if _OF_A_PATH.search(before):
@@ -52,7 +53,9 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
-    """Return the values among the options that no message may show."""
+    """Return the values that no message may show: of options whose name suggests a credential, if
+    they have more than 3 characters.
+    """
     return frozenset(
         value
         for name, value in storage_options.items()

@@ -6,6 +6,7 @@ from importlib import metadata
 
 
 def _version() -> str:
+    """Return the release that is installed; `unknown` if txlake isn't."""
     try:
         return metadata.version("txlake")
     except metadata.PackageNotFoundError:  # run from a source tree that was never installed

@@ -117,7 +117,8 @@ class Admissions:
         """Admit a statement whose locks are free at this moment, without taking them or leaving
         a trace.
 
-        Raises as `Fence.check`.
+        If a lock isn't free, or `required_locks` returns None, the admission isn't granted. Raises
+        Unavailable and CorruptTable as `Fence.check`.
         """
         known = self._fence.newest
         with self._database.reading() as connection:
@@ -159,6 +160,11 @@ class Admissions:
         return admission
 
     def _admit_repeatedly(self, request: _AdmissionRequest, timeout_ms: int) -> Admission:
+        """Submit a request, and wait for its lock, until there is an admission. Raises as `admit`.
+
+        The request is submitted again after a wait for a lock, if its locks have changed, and if
+        the batch's leader was interrupted.
+        """
         while True:
             transaction, since = request.transaction, self._locks.change_count
             if transaction.holder is not None:
@@ -179,7 +185,9 @@ class Admissions:
             request = replace(request, transaction=replace(transaction, is_new=False))
 
     def _admit_batch(self, requests: Sequence[_AdmissionRequest]) -> list[_Outcome | None]:
-        """Admit statements in one transaction of the database."""
+        """Admit statements in one transaction of the database. Return their outcomes in order,
+        None for a statement that has to be admitted alone.
+        """
         known = self._fence.newest
         ids = [request.transaction.id for request in requests]
 

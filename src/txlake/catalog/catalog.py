@@ -120,7 +120,9 @@ class Catalog:
         return self._fence.epoch
 
     def check_warehouse(self, marked: str, warehouse: str) -> None:
-        """Raise InvalidRequest unless the warehouse's marker names this lake."""
+        """Raise InvalidRequest unless `marked`, the lake's id in the warehouse's marker, is this
+        lake's. `warehouse`: its URL, for the message.
+        """
         with self._database.reading() as connection:
             epoch, lake_id = epoch_of(connection), self._lake(connection)
         self._checked_lake = (epoch, marked) if lake_id == marked else None
@@ -132,11 +134,14 @@ class Catalog:
             )
 
     def is_empty(self) -> bool:
-        """Return whether the catalog never had a table."""
+        """Return whether the catalog has no table, not even a dropped one that isn't removed."""
         with self._database.reading() as connection:
             return connection.execute(sa.select(tables.c.id).limit(1)).first() is None
 
     def _is_ready(self) -> bool:
+        """Return whether the database has this txlake's schema, a lake's id and the default
+        database. Sets the fence's epoch. Raises as `is_current`.
+        """
         with self._database.reading() as connection:
             if not is_current(self._database, connection):
                 return False
@@ -147,6 +152,10 @@ class Catalog:
             )
 
     def _make_ready(self) -> None:
+        """Create or upgrade the schema, and create the lake's id and the default database if they
+        are missing. Sets the fence's epoch. Raises as `upgrade`.
+        """
+
         def work(connection: Connection) -> int:
             upgrade(self._database, connection)
             counter_rows.lock_sequence(connection)
@@ -161,8 +170,8 @@ class Catalog:
         return fact(connection, _LAKE)
 
     def close(self) -> None:
-        """End the sessions and close the connections; a database in memory stays open for other
-        lakes.
+        """Write the deferred publication notes, end this object's sessions and close its
+        connections. A database in memory stays open, with its sessions, for other lakes.
         """
         self.ledger.close()
         if not self._database.is_in_memory:
@@ -180,8 +189,9 @@ class Catalog:
         isolation: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Create a database and return whether it is new. Raises InvalidRequest if the name is
-        taken.
+        """Create a database and return whether it is new.
+
+        Raises InvalidRequest if the name is too long, or is taken and `if_not_exists` isn't set.
         """
 
         def work(connection: Connection) -> bool:
@@ -209,7 +219,9 @@ class Catalog:
             return names.database(connection, name)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
-        """Return the databases by name; `pattern` is SHOW's, with `*` and `|`."""
+        """Return the databases whose names match SHOW's `pattern`, ordered by name; all without
+        one. `*` and `%` stand for any text, and `|` separates alternatives.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
             entries = [names.database_entry(row) for row in rows]
@@ -241,8 +253,8 @@ class Catalog:
         self._database.write(work)
 
     def require_droppable(self, name: str, *, cascade: bool = False) -> None:
-        """Raise InvalidRequest for the default database, for a missing one, and for one that
-        holds tables unless `cascade` is given.
+        """Raise InvalidRequest for the default database, for a missing one, and without `cascade`
+        for one that holds tables or views.
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
@@ -255,7 +267,9 @@ class Catalog:
             )
 
     def drop_database(self, name: str) -> None:
-        """Remove an empty database. Raises InvalidRequest for any other."""
+        """Remove an empty database. Raises InvalidRequest if it holds tables or views, is the
+        default one or doesn't exist.
+        """
         self.require_droppable(name)
 
         def work(connection: Connection) -> None:
@@ -334,7 +348,7 @@ class Catalog:
         return self._database.write_relaxed(names.new_number)
 
     def tables(self, database: str) -> list[TableEntry]:
-        """Return a database's tables by name. Raises InvalidRequest if there is no such
+        """Return a database's tables, ordered by name. Raises InvalidRequest if there is no such
         database.
         """
         with self._database.reading() as connection:

@@ -148,6 +148,9 @@ class CommitLedger:
         self._publications = Publications(database, fence)
 
     def sequence(self) -> int:
+        """Return the newest instant of the lake. Raises Unavailable and CorruptTable as
+        `Fence.check`.
+        """
         known = self._fence.newest
         with self._database.reading() as connection:
             now = connection.execute(counter_rows.INSTANT).one()
@@ -155,6 +158,9 @@ class CommitLedger:
         return int(now.value)
 
     def head(self, table_id: str) -> Head | None:
+        """Return a table's head, without pending commits that this process has published; None if
+        the table isn't in the catalog, was dropped or isn't attached. Raises Unavailable.
+        """
         with self._database.reading() as connection:
             rows = connection.execute(_HEAD, {"of": table_id}).all()
             epoch = rows[0].epoch if rows else epoch_of(connection)
@@ -166,6 +172,10 @@ class CommitLedger:
         return Head(version=rows[0].head, pending=table_commits(list(pending)))
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
+        """Return a table's version at an instant; None if it wasn't in the catalog then.
+
+        Raises Unavailable if the instant was pruned, and as `Fence.check`.
+        """
         known = self._fence.newest
         with self._database.reading() as connection:
             row = connection.execute(_AT, {"of": table_id, "at": sequence}).one()
@@ -174,6 +184,9 @@ class CommitLedger:
         return None if row.version is None else int(row.version)
 
     def oldest_read(self, table_id: str) -> int | None:
+        """Return the oldest version of a table that an open transaction reads or may come to read,
+        else its newest; None if the catalog has no version of it.
+        """
         with self._database.reading() as connection:
             oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
             version = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
@@ -182,6 +195,14 @@ class CommitLedger:
             return version
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
+        """Ratify a request whole, in a batch with those of other threads, or nothing of it.
+
+        Raises:
+            OutcomeUnknown: the reply was lost, and a lookup couldn't determine the outcome.
+            InvalidRequest: a name is taken, or a table or a database is missing.
+            Unavailable: the transaction was ended or killed, or the database can't be reached.
+            CorruptTable: the catalog was restored to an earlier instant.
+        """
         while True:
             try:
                 return self._group.submit(request)
@@ -191,6 +212,11 @@ class CommitLedger:
                     return ratified[request.transaction_id]
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
+        """Reserve the next turn to commit to all of the tables, until the transaction ends.
+
+        Return False if another transaction has the turn on one of them. Raises Unavailable if the
+        transaction was ended or killed.
+        """
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )
@@ -419,6 +445,7 @@ def table_commits(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> tuple[TableCommit
 
 
 def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
+    """Return the entry of one table's rows of `_PENDING`."""
     return PendingTable(
         table_id=rows[0].id,
         location=rows[0].location,
@@ -431,6 +458,7 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
 
 
 def _commit_entry(row: sa.Row[*tuple[Any, ...]]) -> CommitEntry:
+    """Return the entry of a row of `_NEWEST_COMMITS`."""
     full_name = ".".join(part for part in (row.database_name, row.name) if part)
     return CommitEntry(
         sequence=row.sequence,

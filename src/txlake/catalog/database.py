@@ -132,8 +132,8 @@ class Database:
     def write(self, work: Callable[[Connection], Value]) -> Value:
         """Run work in a transaction that is durable when this returns, and return its result.
 
-        A catalog may run the work again, if another process wrote first: it changes nothing
-        outside of the transaction.
+        The work changes nothing outside of the transaction: a catalog may run it again, if another
+        process wrote first.
         """
         with self._transaction(self._durable, self._writing_turn) as connection:
             return work(connection)
@@ -144,7 +144,8 @@ class Database:
             return work(connection)
 
     def turn(self) -> AbstractContextManager[object]:
-        """Return this process's turn to write, which `write` and `write_relaxed` take too.
+        """Return the context of this process's turn to write, which `write` and `write_relaxed`
+        enter too. Entering it raises Unavailable if another thread writes for too long.
 
         Take the turn before any lock that is held during such a transaction.
         """
@@ -193,6 +194,7 @@ class Database:
             raise self._exchanged("exchanged for another")
 
     def _exchanged(self, how: str) -> Unavailable:
+        """Return the error for a file that was removed or replaced, as `how` says."""
         return Unavailable(
             f"catalog {self.display_url}: the file was {how} while this process had it open. "
             "Nothing was committed; connect again (txlake.connect). If the catalog was lost, or "
@@ -200,6 +202,7 @@ class Database:
         )
 
     def _warn_of_network(self) -> None:
+        """Warn if the SQLite file is on a network file system."""
         kind = network_file_system(self.url.database or "")
         if kind is not None:
             warnings.warn(
@@ -210,6 +213,7 @@ class Database:
             )
 
     def _engine(self, *, is_durable: bool) -> sa.Engine:
+        """Return a new engine for the database; a durable one waits for the disk at COMMIT."""
         if not self.is_sqlite:
             return postgresql_engine(
                 self.url, self._liveness, self._busy_timeout_s, is_durable=is_durable
@@ -226,6 +230,9 @@ class Database:
     def _transaction(
         self, engine: sa.Engine, turn: AbstractContextManager[object]
     ) -> Iterator[Connection]:
+        """Yield a connection in a transaction, which is committed at the block's end and rolled
+        back if the block raises. Raises as the class says.
+        """
         self._origin.require()
         assert not shielding.is_interruptible(), "an interrupt would leave the transaction open"
         is_ending = False
@@ -253,6 +260,9 @@ class Database:
 
 
 def _parse_url(url: str | sa.URL) -> sa.URL:
+    """Return the parsed URL. Raises InvalidRequest for a port that is no number, and SQLAlchemy's
+    ArgumentError for another malformed URL.
+    """
     try:
         return make_url(url)
     except ValueError:

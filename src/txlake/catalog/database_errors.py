@@ -31,7 +31,11 @@ def display_url(url: sa.URL) -> str:
 
 
 def translate_error(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
-    """Return the error to raise for a database's error, without the secrets of its URL."""
+    """Return the error to raise for a database's error, without the secrets of its URL.
+
+    InvalidRequest for an error that waiting doesn't mend, such as a full disk, a missing permission
+    or a value that doesn't fit; Unavailable for any other.
+    """
     cause = getattr(error, "orig", None) or error
     message = " ".join(str(cause).split())
     message = f"catalog {display_url(url)}: {_without_secrets(message, url)}"
@@ -44,6 +48,7 @@ def translate_error(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
 
 
 def _without_secrets(message: str, url: sa.URL) -> str:
+    """Return the message with `***` for each secret of the URL."""
     secrets = [url.password, *(url.query.get(name) for name in _SECRETS)]
     for secret in secrets:
         if secret:
@@ -52,8 +57,8 @@ def _without_secrets(message: str, url: sa.URL) -> str:
 
 
 def _kind(cause: BaseException) -> str:
-    """Return SQLite's primary result code, without the suffix of extended ones
-    (READONLY_DBMOVED).
+    """Return the name of SQLite's primary result code, such as SQLITE_READONLY also for
+    SQLITE_READONLY_DBMOVED; empty for an error of another database.
     """
     name = getattr(cause, "sqlite_errorname", None) or ""
     return "_".join(name.split("_")[:2])

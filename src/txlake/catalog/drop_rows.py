@@ -34,6 +34,7 @@ def drop_table(
 
     Args:
         keeps_files: the table's folder stays on disk and is no longer the lake's.
+        dropped_ms: when it was dropped, by the catalog's clock; only used with a retention.
         retention_ms: how long after `dropped_ms` the table can be undropped; 0: not at all.
 
     Raises InvalidRequest if the table was dropped already.
@@ -106,7 +107,8 @@ def undrop_table(
 
 
 def forget_table(connection: Connection, table_id: str) -> None:
-    """Remove the row of a dropped table; do nothing for any other table.
+    """Remove the row of a dropped table, and its identity columns' marks; do nothing for any other
+    table.
 
     Raises InvalidRequest while commits of the table wait to be published.
     """

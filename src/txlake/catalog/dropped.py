@@ -88,7 +88,8 @@ class DroppedTables:
         self._database.write(work)
 
     def expire(self, table_id: str) -> bool:
-        """End the retention of an expired table; return False if it isn't expired, or is back.
+        """End the retention of an expired table and record its drop for `removed_ms`; return False
+        if it isn't expired, or was undropped.
 
         The table stays among the ledger's dropped tables until its folder is removed.
         """
@@ -108,8 +109,8 @@ class DroppedTables:
         return self._database.write(work)
 
     def removed_ms(self, database: str, name: str) -> int | None:
-        """Return when the most recently removed table of that name was dropped; None if there is
-        none.
+        """Return when the last table of that name was dropped whose retention was ended
+        (`expire`); None if there is none.
         """
         with self._database.reading() as connection:
             dropped_ms = fact(connection, _removed(database, name))
@@ -139,6 +140,7 @@ _IS_RETAINED = tables.c.dropped_sequence.is_not(None) & tables.c.kept_until_ms.i
 
 
 def _entry(row: sa.Row[Any]) -> DroppedEntry:
+    """Return the entry of a row of `DroppedTables._query`."""
     return DroppedEntry(
         entry=names.entry_in(row, row.database_name or row.dropped_from, row.database_number or 0),
         dropped_ms=row.dropped_ms,

@@ -183,6 +183,9 @@ class Liveness:
         record: ConnectionPoolEntry,
         _proxy: PoolProxiedConnection,
     ) -> None:
+        """Ping a connection that may have been lost. Raises SQLAlchemy's InvalidatePoolError if it
+        was: the pool then opens a new one.
+        """
         used_ms = record.info.get(_USED, -math.inf)
         if used_ms > max(self._lost_ms, self._system.monotonic_ms() - _SURE_MS):
             return
@@ -193,6 +196,7 @@ class Liveness:
 
 
 def _pool(busy_timeout_s: float) -> dict[str, Any]:
+    """Return the options of an engine's pool, in which a thread waits up to `busy_timeout_s`."""
     return {
         "pool_size": _POOL_SIZE,
         "max_overflow": _POOL_OVERFLOW,
@@ -201,6 +205,10 @@ def _pool(busy_timeout_s: float) -> dict[str, Any]:
 
 
 def _log_ahead(cursor: sqlite3.Cursor, system: System) -> None:
+    """Turn SQLite's write-ahead log on; repeat that while the file is busy, up to 100 times.
+
+    Raises sqlite3.OperationalError.
+    """
     for attempt in range(1, _WAL_ATTEMPTS + 1):
         try:
             cursor.execute("PRAGMA journal_mode=WAL")

@@ -74,6 +74,7 @@ class Fence:
             )
 
     def _what_happened(self, epoch: int) -> str:
+        """Return what a catalog in another epoch went through, as a part of a message."""
         if epoch > self.epoch:
             return (
                 f"lake.recover() has rebuilt it (epoch {epoch}) since this process opened it "

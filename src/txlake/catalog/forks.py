@@ -80,12 +80,14 @@ def forked(what: str, process: int) -> InvalidRequest:
 
 
 def _before() -> None:
+    """Close idle connections before a fork, and keep other threads from opening databases."""
     _changing.acquire()
     for origin in list(_origins):
         origin.close_idle()
 
 
 def _in_child() -> None:
+    """Record the files that the parent's threads use, and forget the parent's databases."""
     for origin in list(_origins):
         origin.inherit()
     _origins.clear()

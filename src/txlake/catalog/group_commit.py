@@ -39,6 +39,7 @@ class _Request(Generic[Value, Result]):
         self.wakeup.acquire()
 
     def result(self) -> Result:
+        """Return the answer, or raise the error that was the answer. Call it once."""
         error, self.error = self.error, None
         try:
             if error is not None:
@@ -173,6 +174,11 @@ class GroupCommit(Generic[Value, Result]):
         return next_leader
 
     def _answer(self, batch: Sequence[_Request[Value, Result]]) -> None:
+        """Carry out the requests and store each one's answer or error; raise no Exception.
+
+        If a BaseException, such as KeyboardInterrupt, ends the work, it is raised, and each
+        request's error is Interrupted.
+        """
         for request in batch:
             request.error = Interrupted()
         answers: Sequence[Result | Exception | None]
@@ -198,6 +204,7 @@ class GroupCommit(Generic[Value, Result]):
 
 
 def _wake(*requests: _Request[Any, Any] | None) -> None:
+    """Wake the threads of the requests that wait; do nothing for None."""
     for request in requests:
         if request is not None and request.wakeup.locked():
             request.wakeup.release()

@@ -21,7 +21,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread unless it runs."""
+        """Start the thread, unless it runs or was stopped."""
         with self._starting:
             if self._thread is None and not self._stopped.is_set():
                 self._thread = threading.Thread(
@@ -66,7 +66,7 @@ class DelayedCall:
             self._thread = thread
 
     def stop(self) -> None:
-        """Cancel a waiting call and refuse later ones; a call under way goes on."""
+        """Cancel a waiting call, refuse later ones, and wait for a call under way."""
         self._stopped.set()
         with self._starting:
             thread = self._thread
@@ -74,6 +74,7 @@ class DelayedCall:
             thread.join()
 
     def _run(self) -> None:
+        """Make the call after the delay, unless it was stopped or its object is gone."""
         is_stopped = self._stopped.wait(self._delay_ms / 1000)
         with self._starting:
             self._thread = None
@@ -85,6 +86,7 @@ class DelayedCall:
 def _run(
     beat: weakref.WeakMethod[Callable[[], None]], stopped: threading.Event, interval_s: float
 ) -> None:
+    """Call `beat` at the interval until `stopped` is set or the method's object is gone."""
     while not stopped.wait(interval_s):
         called = beat()
         if called is None:

@@ -24,6 +24,11 @@ class IdentityMarks:
         self._database = database
 
     def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
+        """Move a column's mark to `last(mark)`; `last` gets None where the column has no mark.
+
+        `last` may be called twice, and what it raises is raised: the mark then stays. `column` is a
+        digest of the column.
+        """
         is_column = _is_column(table_id, column)
 
         def work(connection: Connection) -> None:
@@ -52,6 +57,7 @@ class IdentityMarks:
         return connection.execute(inserted).first() is not None
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
+        """Move the mark back from `mark` to `earlier`; do nothing if it is no longer `mark`."""
         is_column = _is_column(table_id, column) & (identities.c.mark == mark)
         change = sa.update(identities).where(is_column).values(mark=earlier)
         self._database.write_relaxed(lambda connection: connection.execute(change))

@@ -103,6 +103,7 @@ def _entry(row: Mapping[Any, Any]) -> ConflictEntry:
 
 
 def _evidence(text: str | None) -> Evidence | None:
+    """Return the evidence that was stored as JSON; None if there is none."""
     if text is None:
         return None
     facts = json.loads(text)

@@ -41,7 +41,7 @@ def lost_error(owner: Owner) -> Unavailable:
 
 
 def require_row(is_there: bool, owner: Owner) -> None:
-    """Raise Unavailable if a row of the owner was removed by another session."""
+    """Raise Unavailable unless `is_there`: another session removed a row of the owner."""
     if not is_there:
         raise lost_error(owner)
 

@@ -239,6 +239,7 @@ def _queued(
     status: str,
     begun: int | None = None,
 ) -> Queued:
+    """Return the request of a row; `begun` is the number of its transaction, if it was queried."""
     return Queued(
         id=number,
         owner=Owner(session=session_id, transaction=transaction_id),

@@ -295,7 +295,9 @@ class Locks:
         return LockResult(granted, waiting, wakes_waiters)
 
     def remember(self, owner: Owner, result: LockResult) -> None:
-        """Remember the granted locks, so that requesting them again costs nothing; wake waiters."""
+        """Remember the granted locks, so that requesting them again costs nothing. Wake the waiters
+        of this process if the result requires that.
+        """
         if result.granted:
             modes = self._granted.setdefault(owner.transaction or owner.session, {})
             modes |= {request.resource: request.mode for request in result.granted}
@@ -303,6 +305,7 @@ class Locks:
             self._changes.notify()
 
     def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
+        """Insert new requests of one owner. Raises Unavailable if its session was removed."""
         try:
             lock_rows.add(connection, self._database, requests)
         except IntegrityError as error:  # the session's row was removed
@@ -353,7 +356,8 @@ class Locks:
     @span("lock.wait")
     @timed("txlake.lock.wait")
     def wait(self, request: Queued, since: int, timeout_ms: int) -> None:
-        """Wait until the request is granted. Raises as `acquire`.
+        """Wait until the request is granted. Raises as `acquire`, and Interrupted if a signal
+        handler raised in the thread that called.
 
         `since`: the change count before the request was made.
         """
@@ -413,13 +417,16 @@ class Locks:
                 raise own_thread_error(connection, request, blocker)
 
     def withdraw(self, owner: Owner) -> None:
-        """Remove the owner's requests that aren't granted."""
+        """Remove the owner's requests that aren't granted, unless the database can't be reached,
+        and wake the waiters of this process.
+        """
         # If the database can't be reached, the rows go with their transaction or session.
         with contextlib.suppress(Unavailable):
             self._database.write_relaxed(lambda connection: lock_rows.withdraw(connection, owner))
         self._changes.notify()
 
     def _timeout(self, connection: Connection, request: Queued, timeout_ms: int) -> LockTimeout:
+        """Return the error for a request that wasn't granted in time; it names the holders."""
         queue = lock_rows.read_queue(connection, self._database, contested=True, living=True)
         ahead = blockers(_current_state(request, queue.requests), queue.requests)
         return timeout_error(connection, request, ahead, timeout_ms)
@@ -427,6 +434,7 @@ class Locks:
     def _blocking(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
+        """Return the requests of living sessions that new requests of an owner would wait for."""
         queued = lock_rows.send_queue_query(
             connection, {request.resource for request in requests}
         )()

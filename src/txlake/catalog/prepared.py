@@ -117,6 +117,10 @@ class Prepared:
         cursor.close()
 
     def _bind(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Compiled, Bound]:
+        """Return the compiled statement for the lists' lengths, and its parameters for the driver.
+
+        Removes the lists from `parameters` and adds their values.
+        """
         lengths: tuple[int, ...] = ()
         for name in self._lists:
             values = _padded(parameters.pop(name))
@@ -126,6 +130,7 @@ class Prepared:
         return text, text.bind(parameters)
 
     def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Compiled:
+        """Return the statement, compiled for lists of these lengths; cached unless one is long."""
         compiled = self._texts.get((dialect.name, dialect.driver, lengths))
         if compiled is None:
             lists: list[list[sa.BindParameter[Any]]] = [
@@ -170,6 +175,7 @@ class _Compiled:
 
 
 def _compile(statement: sa.Executable, dialect: Dialect, column_keys: Sequence[str]) -> _Compiled:
+    """Compile a statement; `column_keys`: the columns that an INSERT takes from its parameters."""
     assert isinstance(statement, ClauseElement)
     compiled = statement.compile(dialect=dialect, column_keys=list(column_keys) or None)
     assert isinstance(compiled, SQLCompiler)
@@ -220,6 +226,7 @@ def pipelined(connection: Connection) -> Iterator[None]:
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
+    """Return a new cursor of the driver, in the connection's transaction."""
     driver = connection.connection.driver_connection
     assert driver is not None
     cursor: DBAPICursor = driver.cursor()

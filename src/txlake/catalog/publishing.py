@@ -112,6 +112,7 @@ def publication_step(
 
 
 def _last_contiguous(published: int, confirmed: Sequence[VersionRange]) -> int:
+    """Return the last version that the ranges reach from `published` on without a gap."""
     for versions in sorted(confirmed, key=lambda versions: versions.first):
         if versions.first <= published + 1:
             published = max(published, versions.last)
@@ -139,7 +140,7 @@ class Publications:
         self._later = DelayedCall(self._write_later, DEFERRED_MS)
 
     def note(self, versions: Mapping[str, VersionRange]) -> None:
-        """Record published versions by table id, now."""
+        """Record published versions by table id, now. Raises Unavailable."""
         while True:
             try:
                 self._group.submit(versions)
@@ -169,7 +170,7 @@ class Publications:
             del self._deferred[: len(notes)]  # other threads only append
 
     def write_deferred(self) -> None:
-        """Write the deferred notes. Raises Unavailable, and as `Fence.check_epoch`."""
+        """Write the deferred notes. Raises Unavailable, also in another epoch."""
         if not self._deferred:
             return
 
@@ -186,12 +187,14 @@ class Publications:
         self._write_later()
 
     def _write_later(self) -> None:
+        """Write the deferred notes; log a failure."""
         try:
             self._database.run_shielded(self.write_deferred)
         except TxlakeError as error:
             _log.warning("publications are recorded when the tables are next opened: %s", error)
 
     def _write_batch(self, requests: Sequence[Mapping[str, VersionRange]]) -> Sequence[bool]:
+        """Write the notes of several threads in one transaction; return True for each request."""
         by_table: dict[str, list[VersionRange]] = {}
         for request in requests:
             for table_id, versions in request.items():

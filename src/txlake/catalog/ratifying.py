@@ -230,7 +230,10 @@ class _Batch:
         return steps
 
     def decide(self, request: Ratification) -> Decision:
-        """Decide a request; if it is ratified, record what is to be written."""
+        """Return the decision on a request; an error is returned, not raised.
+
+        The commits of a ratified request are kept for `write`, its changes of names are made now.
+        """
         new = {change.id for change in request.names if isinstance(change, NewTable)}
         existing = [commit for commit in request.commits if commit.table_id not in new]
         try:
@@ -271,6 +274,7 @@ class _Batch:
             counter_rows.set_sequence(self._connection, self._sequence)
 
     def _write_commits(self) -> None:
+        """Insert the ratified commits that aren't written yet, and advance their tables' heads."""
         if self._commits:
             _ADD_COMMITS.run_all(self._connection, self._commits)
             advanced = {commit["table_id"] for commit in self._commits}
@@ -278,6 +282,9 @@ class _Batch:
             self._commits = []
 
     def _check_owner(self, transaction_id: str) -> None:
+        """Raise Unavailable for a transaction that was ended or killed, InvalidRequest for one that
+        this batch has ratified.
+        """
         owner = self._owners.get(transaction_id)
         if transaction_id in self._ended:
             raise InvalidRequest(f"transaction {transaction_id} was ratified already")
@@ -287,6 +294,7 @@ class _Batch:
             raise killed_error(transaction_id)
 
     def _check_attached(self, table_id: str) -> None:
+        """Raise InvalidRequest for a table that was dropped, or isn't attached yet."""
         table = self._tables.get(table_id)
         if table is None or table.is_dropped:
             raise names.dropped_error(self._connection, table_id)
@@ -321,7 +329,11 @@ class _Batch:
         }
 
     def _change_names(self, request: Ratification) -> dict[str, _TableState]:
-        """Make a request's changes of names; return the new states of the tables changed."""
+        """Make a request's changes of names; return the new states of the tables that were created,
+        dropped or undropped.
+
+        Raises InvalidRequest if a change isn't possible, Unavailable as `drop_rows.undrop_table`.
+        """
         first = {commit.table_id: commit.version for commit in request.commits}
         changed: dict[str, _TableState] = {}
         for change in request.names:
@@ -353,7 +365,9 @@ class _Batch:
         return changed
 
     def _undrop_table(self, change: UndroppedTable, transaction_id: str) -> _TableState:
-        """Undrop a table, with the head that its log has now if the change gives one."""
+        """Undrop a table, with the head that its log has now if the change gives one; return its
+        state. Raises as `drop_rows.undrop_table`.
+        """
         drop_rows.undrop_table(
             self._connection, change.id, change.database, change.name, self._now_ms
         )
@@ -365,10 +379,11 @@ class _Batch:
         return table
 
     def _add_table(self, change: NewTable, first: int | None, transaction_id: str) -> _TableState:
-        """Insert a table, or attach one to a name without a head.
+        """Insert a table, unless the catalog has its id, and attach it; return its state.
 
-        `first`: the version of its first commit in the request. Raises InvalidRequest if that
-        doesn't follow the head.
+        `first`: the version of its first commit in the request; None without a commit. A table
+        with neither a head nor a commit is only inserted. Raises InvalidRequest if `first` doesn't
+        follow the head, if the name is taken or the database missing, or the place is in use.
         """
         head = -1 if change.head is None else change.head
         if first is not None and first != head + 1:
@@ -384,7 +399,10 @@ class _Batch:
         return _TableState(number, head, head)
 
     def _table_number(self, change: NewTable) -> int:
-        """Return the number of a table, which is inserted unless its name exists already."""
+        """Return the number of a table, which is inserted unless the catalog has its id.
+
+        If the catalog has the id of a dropped table, that table's row is removed first.
+        """
         table = self._tables.get(change.id)
         if table is not None and not table.is_dropped:
             return table.number
@@ -418,7 +436,9 @@ class _Batch:
             )
 
     def _record(self, request: Ratification) -> None:
-        """Record a ratified request, to be written."""
+        """Keep the commits of a ratified request for `write`. For a request without commits, insert
+        the row that shows its ratification.
+        """
         self._ended.append(request.transaction_id)
         instant = {
             "sequence": self._sequence,

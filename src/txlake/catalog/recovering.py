@@ -231,7 +231,9 @@ class Recovery:
             )
 
     def _adopt(self, connection: Connection, lake_id: str) -> None:
-        """Make the catalog that of the lake. Raises InvalidRequest if it has other tables."""
+        """Make the catalog that of the lake. Raises InvalidRequest if it is another lake's and has
+        tables.
+        """
         if fact(connection, _LAKE) == lake_id:
             return
         if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:

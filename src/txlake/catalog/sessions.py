@@ -186,6 +186,7 @@ class Sessions:
             _log.warning("sessions %s end when their leases do: %s", session_ids, error)
 
     def _run_callbacks(self) -> None:
+        """Call the methods that `on_heartbeat` registered; log a TxlakeError and go on."""
         for reference in self._callbacks:
             work = reference()
             try:
@@ -197,6 +198,7 @@ class Sessions:
                 )
 
     def _insert(self, connection: Connection, session_id: int) -> None:
+        """Insert the row of a session of this process, with a new lease."""
         connection.execute(
             sa.insert(sessions).values(
                 id=session_id,
@@ -212,6 +214,7 @@ class Sessions:
 
 
 def _user_name() -> str | None:
+    """Return the operating system's name of the user; None if the user has none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user may have no name

@@ -39,11 +39,14 @@ class Shield(Protocol):
 def shielded(
     *, unshielded: Collection[str] = (), waits: Collection[str] = ()
 ) -> Callable[[Owner], Owner]:
-    """Return a class decorator: the public methods and properties run by `_database`, a `Shield`.
+    """Return a class decorator that shields public methods and properties from signals.
+
+    Each call runs to its end, whatever signals arrive: `self._database`, a `Shield`, runs it.
 
     Args:
         unshielded: the names of methods and properties that need no shield.
-        waits: the names of methods and properties that may wait for other threads for long.
+        waits: the names of methods and properties that may wait for other threads for long: each
+            call has a thread of its own.
     """
 
     def shield(owner: Owner) -> Owner:
@@ -66,6 +69,8 @@ class _Owner(Protocol):
 def _shielded(
     method: Callable[Concatenate[Any, P], Value], *, waits: bool
 ) -> Callable[Concatenate[_Owner, P], Value]:
+    """Return the method run by `self._database`; `waits` as for `run_shielded`."""
+
     @wraps(method)
     def wrapped(self: _Owner, /, *args: P.args, **kwargs: P.kwargs) -> Value:
         return self._database.run_shielded(partial(method, self, *args, **kwargs), waits=waits)
@@ -246,6 +251,7 @@ class _Lane:
             )
 
     def _serve(self) -> None:
+        """Run the lane's calls, one after the other, as long as the process lives."""
         current_thread().name = "txlake-catalog"
         while True:
             call = self._calls.get()

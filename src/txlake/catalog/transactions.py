@@ -351,7 +351,7 @@ class Transactions:
 
     def others_open(self, besides: str) -> OpenTransactions:
         """Return the transactions that may still be ratified, except the one with the id
-        `besides`.
+        `besides`. Dead sessions are removed first (`reap_due`).
 
         A transaction that isn't among them can't be ratified any more: files that only it could own
         may be deleted.
@@ -379,6 +379,7 @@ def _row(
     read_only: bool,
     explicit: bool,
 ) -> dict[str, Any]:
+    """Return a new transaction's row, without its number; the name is cut to 255 characters."""
     return {
         "id": transaction_id,
         "session_id": session_id,

@@ -128,7 +128,9 @@ class Views:
         properties: Mapping[str, str] | None = None,
         schema: ViewSchema | None = None,
     ) -> None:
-        """Replace a view's query. Raises InvalidRequest if the view was dropped."""
+        """Replace a view's query, columns, comment, properties and schema; None removes the last
+        three. Raises InvalidRequest if the view was dropped.
+        """
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
@@ -144,8 +146,8 @@ class Views:
         self._database.write(work)
 
     def rename(self, view_id: str, database: str, name: str) -> None:
-        """Give a view another name. Raises InvalidRequest if that is taken or too long, the
-        database is missing, or the view was dropped.
+        """Give a view another name, and another database if need be. Raises InvalidRequest if the
+        name is taken or too long, the database is missing, or the view was dropped.
         """
         names.check_name(name)
 
@@ -160,6 +162,9 @@ class Views:
         self._database.write(work)
 
     def _update(self, connection: Connection, view_id: str, **values: object) -> None:
+        """Set columns of a view's row, and `modified_ms` to now. Raises InvalidRequest if the view
+        was dropped.
+        """
         changed = sa.update(views).where(views.c.id == view_id)
         now_ms = self._database.now_ms(connection)
         if connection.execute(changed.values(**values, modified_ms=now_ms)).rowcount != 1:
@@ -176,6 +181,7 @@ class Views:
 
 
 def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:
+    """Raise InvalidRequest if the database has a table or a view of that name."""
     if names.table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"{owner.name}.{name} is a table; choose another name for the view")
     if find_view(connection, owner.name, name) is not None:
@@ -192,6 +198,7 @@ def find_view(connection: Connection, database: str, name: str) -> ViewEntry | N
 
 
 def _encoded_properties(properties: Mapping[str, str] | None, schema: ViewSchema | None) -> str:
+    """Return the JSON of a view's properties, with its schema as one of them."""
     values = dict(properties or {})
     if schema is not None:
         encoded = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
@@ -200,6 +207,7 @@ def _encoded_properties(properties: Mapping[str, str] | None, schema: ViewSchema
 
 
 def _schema(encoded: str | None) -> ViewSchema | None:
+    """Return the schema that was stored as JSON; None if there is none."""
     if encoded is None:
         return None
     fields = json.loads(encoded)
@@ -209,6 +217,7 @@ def _schema(encoded: str | None) -> ViewSchema | None:
 
 
 def _entry(row: sa.Row[Any]) -> ViewEntry:
+    """Return the entry of a row of `_VIEWS`."""
     properties = json.loads(row.properties)
     schema = _schema(properties.pop(_SCHEMA, None))
     return ViewEntry(

@@ -43,16 +43,23 @@ class _Schemas:
     def create(
         self, name: str, *, comment: str | None = None, properties: Mapping[str, str]
     ) -> None:
+        """Create a schema. Raises InvalidRequest if the server refuses, OutcomeUnknown if its
+        response is lost.
+        """
         body: dict[str, object] = {"name": name, "catalog_name": self.catalog}
         if comment is not None:
             body["comment"] = comment
         self._do("POST", "/schemas", name, body | {"properties": dict(properties)})
 
     def drop(self, name: str, *, cascade: bool) -> None:
+        """Drop a schema, with `cascade` also one with tables. Raises as `create`."""
         path = f"/schemas/{quoted(f'{self.catalog}.{name}')}"
         self._do("DELETE", f"{path}?force={str(cascade).lower()}", name)
 
     def _do(self, method: str, path: str, name: str, body: object = None) -> None:
+        """Send a change of the schema `name`. Raises InvalidRequest if the server refuses,
+        OutcomeUnknown if its response is lost, Unavailable if it can't be reached.
+        """
         try:
             self.client.send(method, path, body)
         except RequestRefused as error:
@@ -102,6 +109,7 @@ class UnityCatalog(NoCatalog):
         return f"catalog {self.name!r} of {self._client.url}"
 
     def of_lake(self) -> NoReturn:
+        """Raise InvalidRequest: the catalog isn't a lake's."""
         raise InvalidRequest(
             f"{self.description} is a Unity Catalog: locks, views, databases with isolation "
             "levels, identity values and lists of transactions are a lake's own; open one with "
@@ -115,6 +123,10 @@ class UnityCatalog(NoCatalog):
         return qualified(table, database, {self.name.lower()}, lambda name: False)
 
     def database(self, name: str) -> DatabaseEntry | None:
+        """Return the schema of that name as a database; None if there is none.
+
+        Raises InvalidRequest if the server refuses the request, Unavailable.
+        """
         try:
             response = self._client.get(f"/schemas/{quoted(f'{self.name}.{name}')}")
         except RequestRefused as error:
@@ -124,12 +136,17 @@ class UnityCatalog(NoCatalog):
         return _database(response)
 
     def databases(self) -> Sequence[DatabaseEntry]:
+        """Return the schemas as databases, ordered by name. Raises InvalidRequest, Unavailable."""
         return sorted(
             (_database(schema) for schema in self._list_all("/schemas", "schemas")),
             key=lambda entry: entry.name.lower(),
         )
 
     def tables(self, database: str) -> Sequence[TableEntry]:
+        """Return a schema's Delta tables, ordered by name, each without its head.
+
+        Raises InvalidRequest if there is no such schema, Unavailable.
+        """
         listed = self._list_all("/tables", "tables", schema_name=database)
         entries = (
             _listed_table(table) for table in listed if table.get("data_source_format") == _FORMAT
@@ -137,12 +154,20 @@ class UnityCatalog(NoCatalog):
         return sorted(entries, key=lambda entry: entry.name.lower())
 
     def _list_all(self, path: str, key: str, **query: str) -> list[Response]:
+        """Return the catalog's items at a path. Raises InvalidRequest if the server refuses,
+        Unavailable.
+        """
         try:
             return self._client.list_all(path, key, {"catalog_name": self.name, **query})
         except RequestRefused as error:
             raise InvalidRequest(str(error)) from error
 
     def find(self, database: str, name: str) -> TableEntry | None:
+        """Return the table of that name; None if there is none. Raises InvalidRequest, Unavailable.
+
+        Without a head if the catalog doesn't manage the table's commits; else the ledger remembers
+        the table.
+        """
         loaded = self._ledger.load(database, name)
         if loaded is None:
             return None
@@ -166,10 +191,11 @@ class UnityCatalog(NoCatalog):
         return entry
 
     def new_place(self, database: str, name: str) -> NewPlace:
-        """Reserve a place for a new table, as `AnyCatalog.new_place`.
+        """Reserve a place for a new table on the server.
 
         Raises InvalidRequest if the server refuses the name, UnsupportedFeature if it requires
-        properties with values of the client's choice.
+        properties with values of the client's choice, Unavailable if it can't be reached or its
+        response is lost.
         """
         path = delta_path("catalogs", self.name, "schemas", database, "staging-tables")
         try:
@@ -216,9 +242,11 @@ class UnityCatalog(NoCatalog):
 
 
 def _choose_catalog(client: UnityClient) -> str:
-    """Return the catalog's name as the server spells it.
+    """Return the name of the catalog in the client's address, as the server spells it; without one
+    in the address, of the server's only catalog.
 
-    Raises InvalidRequest if the server lacks the catalog, or has several to choose from.
+    Raises InvalidRequest if the server lacks the catalog, or has several to choose from, and
+    Unavailable.
     """
     try:
         names = [str(catalog["name"]) for catalog in client.list_all("/catalogs", "catalogs", {})]
@@ -242,6 +270,7 @@ def _list(names: Collection[str]) -> str:
 
 
 def _database(response: Response) -> DatabaseEntry:
+    """Return the entry of a schema in a response."""
     return DatabaseEntry(
         id=str(response.get("schema_id", "")),
         number=0,
@@ -253,6 +282,7 @@ def _database(response: Response) -> DatabaseEntry:
 
 
 def _listed_table(response: Response) -> TableEntry:
+    """Return the entry of a table in a list, which has no head."""
     return TableEntry(
         id=str(response.get("table_id", "")),
         number=0,

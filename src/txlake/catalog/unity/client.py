@@ -154,7 +154,9 @@ class UnityClient:
         return None if root == self.url else f"{root}{_TXLAKE_ROOT}"
 
     def post_to_txlake(self, path: str, body: object) -> Response | None:
-        """POST to txlake's own API, as `send`. Returns None if the server isn't txlake's."""
+        """POST to txlake's own API and return the response; None if the server isn't txlake's.
+        Raises as `send`.
+        """
         if self.txlake_url is None:
             return None
         try:
@@ -241,7 +243,9 @@ def quoted(*parts: str) -> str:
 
 
 def _error_of(body: object, status: int) -> tuple[str, str]:
-    """Return an error's type and message, in the form of either API."""
+    """Return the type and message of an error of the Delta API or Unity Catalog's own; the type is
+    empty for another body.
+    """
     if isinstance(body, dict):
         error = body.get("error")
         if isinstance(error, dict):
@@ -252,6 +256,7 @@ def _error_of(body: object, status: int) -> tuple[str, str]:
 
 
 def _is_loopback(host: str) -> bool:
+    """Return whether a host is `localhost` or a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -94,7 +94,9 @@ class UnityLedger:
         self._known[table.id] = table
 
     def table_at(self, location: str) -> str | None:
-        """Return the id of the table whose folder is or contains the location, if known."""
+        """Return the id of the remembered table whose folder is or contains the location; None if
+        there is none.
+        """
         for known in list(self._known.values()):
             place = canonical_url(known.location)
             if location == place or location.startswith(f"{place}/"):
@@ -102,9 +104,9 @@ class UnityLedger:
         return None
 
     def credentials(self, table_id: str, operation: str) -> Credentials:
-        """Return the credentials that the catalog vends for a table's files.
+        """Return the credentials that the catalog vends for a remembered table's files.
 
-        Raises RequestRefused, InvalidRequest, Unavailable.
+        `operation`: READ or READ_WRITE. Raises RequestRefused, InvalidRequest, Unavailable.
         """
         known = self._known[table_id]
         if known.is_new:
@@ -139,13 +141,16 @@ class UnityLedger:
         return 0
 
     def head(self, table_id: str) -> Head | None:
-        """Return the table's head; None if it was dropped, or another table has its name."""
+        """Return the table's head; None if it was dropped, or another table has its name.
+
+        Raises InvalidRequest if the catalog doesn't manage its commits any more, Unavailable.
+        """
         known = self._known.get(table_id)
         loaded = None if known is None else self.load(known.schema, known.name)
         return None if loaded is None else head_of(loaded, table_id)
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
-        """Return the newest version, as there are no instants."""
+        """Return the newest version, as there are no instants; None and errors as `head`."""
         head = self.head(table_id)
         return None if head is None else head.version
 
@@ -175,7 +180,9 @@ class UnityLedger:
         return False
 
     def record_publication(self, versions: Mapping[str, VersionRange]) -> None:
-        """Report to the catalog up to which version each table is published."""
+        """Report to the catalog up to which version each table is published; log a report that is
+        refused or whose response is lost. Raises InvalidRequest if access is denied, Unavailable.
+        """
         for table_id, range_ in versions.items():
             known = self._known[table_id]
             update = {
@@ -203,7 +210,7 @@ class UnityLedger:
     # Commits
 
     def _load_staged(self, commit: TableCommit) -> _Staged:
-        """Read a staged commit's file."""
+        """Read a staged commit's file. Raises FileNotFoundError if it is missing."""
         known = self._known[commit.table_id]
         store = self.open_store(known.location)
         assert commit.staged is not None, "commits of catalog-managed tables are staged"
@@ -220,13 +227,18 @@ class UnityLedger:
         )
 
     def _send_single(self, staged: _Staged) -> None:
+        """Send the commit of one table, with its changes of the definition. Raises as
+        `UnityClient.send`.
+        """
         known = staged.known
         commit: dict[str, object] = {"action": "add-commit", "commit": staged.to_json()}
         updates = [commit, *self._definition_updates(staged)]
         self.client.send("POST", self.path(known.schema, known.name), update_body(known, *updates))
 
     def _send_transaction(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
-        """Send the commits to txlake's own API. Raises InvalidRequest on other servers."""
+        """Send the commits to txlake's own API. Raises InvalidRequest on other servers, and as
+        `UnityClient.send`.
+        """
         unchanged = [self._known[table] for table in others]
         body = {
             "catalog": self.catalog,
@@ -256,7 +268,8 @@ class UnityLedger:
         Once a response was lost, a later refusal doesn't prove that the commit failed: the staged
         files are kept until some commit is at the versions.
 
-        Raises InvalidRequest if the first attempt is refused, OutcomeUnknown after the last one.
+        Raises InvalidRequest if the first attempt is refused, Unavailable if the server can't be
+        reached then, OutcomeUnknown after the last attempt.
         """
         reason = ""
         for attempt in range(_ATTEMPTS):
@@ -287,7 +300,9 @@ class UnityLedger:
     def _refused_outcome(
         self, staged: Sequence[_Staged], others: Mapping[str, int], error: RequestRefused
     ) -> Ratified | HeadsMoved | TurnTaken:
-        """Return the outcome when the first request is refused. Raises InvalidRequest."""
+        """Return TurnTaken if the server is busy, the outcome if heads moved; else raise
+        InvalidRequest.
+        """
         if error.status == BUSY:
             return TurnTaken(transaction_id="")
         if error.kind == "CommitVersionConflictException":
@@ -331,7 +346,7 @@ class UnityLedger:
         return HeadsMoved(heads=current)
 
     def _definition_updates(self, staged: _Staged) -> list[dict[str, object]]:
-        """Return the definition's updates for the catalog, if the commit changes it."""
+        """Return the updates for the parts of the definition that the commit changes."""
         known, updates = staged.known, []
         protocol = next((action for action in staged.actions if isinstance(action, Protocol)), None)
         metadata = next((action for action in staged.actions if isinstance(action, Metadata)), None)

@@ -74,8 +74,10 @@ class VendedCredentials:
         return cast("Store", _RenewingStore(lambda: open_store(location, self.options(location))))
 
     def _request(self, table_id: str) -> tuple[Mapping[str, str], int]:
-        """Request credentials; return their options and when they expire. Raises InvalidRequest if
-        the catalog vends none.
+        """Request credentials, READ_WRITE or else READ; return their options and when they expire,
+        in milliseconds since the epoch.
+
+        Raises InvalidRequest if the catalog vends none that can be used, Unavailable.
         """
         refusal: RequestRefused | InvalidRequest | None = None
         for operation in _OPERATIONS:  # the token may be read-only
@@ -102,7 +104,8 @@ class _RenewingStore:
 
 
 def _to_options(credentials: Credentials) -> tuple[Mapping[str, str], int]:
-    """Return the storage options of credentials, and when they expire.
+    """Return the storage options of the first credentials, and when they expire, in milliseconds
+    since the epoch.
 
     Raises InvalidRequest for credentials of an unsupported cloud, and for none.
     """

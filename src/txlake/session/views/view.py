@@ -101,6 +101,7 @@ class CatalogEntrySource:
         return self.catalog.databases()
 
     def tables(self) -> Sequence[TableEntry]:
+        """Return the tables of all databases, sorted by database and name."""
         return [
             entry
             for database in self.catalog.databases()
@@ -108,6 +109,7 @@ class CatalogEntrySource:
         ]
 
     def views(self) -> Sequence[ViewEntry]:
+        """Return the views that users created in all databases, sorted by database and name."""
         return [
             entry
             for database in self.catalog.databases()

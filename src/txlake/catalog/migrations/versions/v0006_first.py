@@ -22,6 +22,7 @@ def upgrade() -> None:
 
 
 def _make_lake() -> None:
+    """Create the relations of facts and counters, with their first rows."""
     # By this number, versions of txlake from before Alembic refuse the catalog.
     schema = op.create_table("txlake_schema", sa.Column("version", sa.Integer, nullable=False))
     op.bulk_insert(schema, [{"version": 3}])
@@ -40,6 +41,7 @@ def _make_lake() -> None:
 
 
 def _make_names() -> None:
+    """Create the relations of databases, tables and views."""
     op.create_table(
         "txlake_databases",
         sa.Column("id", sa.String(36), primary_key=True),
@@ -98,6 +100,7 @@ def _make_names() -> None:
 
 
 def _make_commits() -> None:
+    """Create the relations of ratified commits and of ratifications without commits."""
     op.create_table(
         "txlake_commits",
         sa.Column("table_id", sa.String(36), primary_key=True),
@@ -118,6 +121,7 @@ def _make_commits() -> None:
 
 
 def _make_owners() -> None:
+    """Create the relations of sessions, transactions and locks."""
     op.create_table(
         "txlake_sessions",
         sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -161,6 +165,7 @@ def _make_owners() -> None:
 
 
 def _make_conflicts() -> None:
+    """Create the relation of conflicts."""
     op.create_table(
         "txlake_conflicts",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),

@@ -6,7 +6,9 @@ from txlake.packages import missing_package
 
 
 def main() -> None:
-    """Run the command with the arguments of this process."""
+    """Run the command with the arguments of this process. Raises SystemExit at its end, and if a
+    package is missing.
+    """
     try:
         from txlake.cli.app import app
     except ModuleNotFoundError as error:

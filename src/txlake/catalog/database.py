@@ -114,7 +114,9 @@ class Database:
         return display_url(self.url)
 
     def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
-        """Run work that no signal interrupts: `shielding.run_shielded`."""
+        """Run work that no signal interrupts, and return its value; `waits`: it may wait for other
+        threads for long, and polls `is_interrupted`.
+        """
         return shielding.run_shielded(work, waits=waits)
 
     def is_interrupted(self) -> bool:

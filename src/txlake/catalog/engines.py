@@ -59,8 +59,9 @@ def lease_clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
 def sqlite_engine(
     url: sa.URL, system: System, busy_timeout_s: float, *, is_durable: bool, is_in_memory: bool
 ) -> sa.Engine:
-    """Return an engine for a SQLite file; for a database in memory, one with a single
-    connection.
+    """Return an engine for a SQLite file; for a database in memory, one with a single connection.
+
+    A durable engine waits for the disk at each commit.
     """
     options: dict[str, Any] = {
         "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}

@@ -405,8 +405,8 @@ class Locks:
     ) -> None:
         """Raise Deadlock if a request waits for a transaction that the waiting thread has to end.
 
-        For a transaction that this thread used last that is assumed after a long wait, as another
-        thread may end it; at once if this thread alone ends it.
+        That is certain if this thread alone ends the transaction. If this thread only used it last,
+        another one may end it: then Deadlock is raised only after a long wait (`is_long`).
         """
         here = self._database.caller()
         for blocker in ahead:

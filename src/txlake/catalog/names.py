@@ -227,7 +227,9 @@ def add_table(
     managed: bool,
     number: int | None = None,
 ) -> TableEntry:
-    """Insert a table without a head; `number`: None for a new one.
+    """Insert a table without a head and return its entry.
+
+    `managed`: the lake owns its folder. `number`: None for a new one.
 
     Raises InvalidRequest if the name is taken or too long, or the database missing.
     """

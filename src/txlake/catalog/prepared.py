@@ -57,7 +57,8 @@ class Prepared:
         return self.send(connection, **parameters)()
 
     def send(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
-        """Send the statement; return a function that waits for its rows.
+        """Send the statement; return a function that waits for its rows. `parameters` are by name,
+        the items of a list as one value.
 
         Statements that are sent within `pipelined` wait once.
         """

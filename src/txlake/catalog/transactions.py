@@ -120,7 +120,7 @@ class Transactions:
     ) -> int:
         """Register a new transaction and return its number.
 
-        The transaction ends when `holder` is garbage-collected.
+        `explicit`: begun by BEGIN. The transaction ends when `holder` is garbage-collected.
         """
         row = _row(transaction_id, session_id, name, isolation, read_only, explicit)
         while True:

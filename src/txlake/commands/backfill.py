@@ -95,10 +95,10 @@ def _without_row_ids(table: Snapshot) -> pa.Array:
     return pa.array([not has_ids for has_ids in has_row_ids(table)], pa.bool_())
 
 
-def _next_batch(table: Snapshot, batch_size: int) -> Change | None:
+def _next_batch(table: Snapshot, batch_size: int) -> Change:
     """Return the change that adds the next files without ids again, so that its commit assigns ids.
 
-    Without actions if there are none. Raises InvalidRequest if the commit wouldn't assign ids,
+    It has no actions if no file lacks ids. Raises InvalidRequest if the commit wouldn't assign ids,
     because another transaction suspended or dropped row tracking between batches.
     """
     adds = [

@@ -187,7 +187,7 @@ def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Fi
 def _partition_values(
     path: str, fields: tuple[Field, ...], place: str, time_zone: TimeZone
 ) -> Iterable[tuple[str, str | None]]:
-    """Return the partition values in a file's path, serialized.
+    """Return (column, value) of the partition values in a file's path, serialized; None for null.
 
     Raises InvalidRequest if the folders aren't those of the partition columns, in their order.
     """

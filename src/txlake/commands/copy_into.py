@@ -63,7 +63,9 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
 
 @contextmanager
 def _naming_file(statement: CopyInto, new: Sequence[_File]) -> Iterator[None]:
-    """Turn a CorruptTable about a copied file into an InvalidRequest: the table isn't at fault."""
+    """Raise InvalidRequest for the block's CorruptTable about a copied file: the table isn't at
+    fault. Any other error passes.
+    """
     try:
         yield
     except CorruptTable as error:

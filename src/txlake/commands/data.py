@@ -201,7 +201,8 @@ def _write_rows(
     """Return the change that writes rows: a replacement by `condition` before any other kind.
 
     Then come `dynamic`, the replacement of the rows' partitions, and `overwrite`, of all rows;
-    without any of these the rows are appended.
+    without any of these the rows are appended. `keep_null_partitions`: a dynamic replacement keeps
+    the rows of partitions with a NULL.
     """
     if condition is not None:
         return work.replace_where(rows, placement, condition)

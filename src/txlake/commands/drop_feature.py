@@ -79,7 +79,10 @@ def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> No
 
 
 def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -> None:
-    """Carry out the steps, then drop the feature; stage the drop if one commit is enough."""
+    """Carry out the steps, then drop the feature; stage the drop if one commit is enough.
+
+    Raises InvalidRequest if several commits are needed inside a transaction, and as `_truncate`.
+    """
     table = context.snapshot(handle)
     steps = _steps(name, table)
     is_long = bool(steps) or name == PROTECTION or _newest_trace(name, handle, table) is not None
@@ -119,7 +122,7 @@ def _newest_trace(name: str, handle: Handle, table: Snapshot) -> int | None:
 
 def _drop_step(
     statement: DropFeature, context: Context, handle: Handle, *, protects: bool
-) -> Change | None:
+) -> Change:
     """Return the change that drops the feature. It conflicts with every concurrent change of rows.
 
     `protects`: older checkpoints have to stay, by the feature checkpointProtection.
@@ -187,7 +190,9 @@ def _purge(context: Context, handle: Handle) -> Change | None:
 
 
 def _rewrite_files_with_vectors(context: Context, handle: Handle) -> Change | None:
-    """Rewrite the files that a purge leaves, which only Spark reads correctly."""
+    """Rewrite the files with deletion vectors that a purge leaves, which only Spark reads
+    correctly; return the change, None without such files.
+    """
     work = context.work(handle)
     return _rewrite_change(work, _files_with_vectors(work.snapshot), work.snapshot)
 
@@ -260,10 +265,9 @@ def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
     return None if after == before else _property_change(before, after)
 
 
-def _remove_row_ids(context: Context, handle: Handle) -> Change | None:
-    """Return the change that adds the next files again without row ids, without actions at the end.
-
-    A commit takes `Settings.relisted_files_max` files.
+def _remove_row_ids(context: Context, handle: Handle) -> Change:
+    """Return the change that adds the next `Settings.relisted_files_max` files again without row
+    ids. It has no actions if no file has row ids.
     """
     table = context.snapshot(handle)
     files = table.select(None)

@@ -140,7 +140,9 @@ class OptimizeResult:
     def _zorder_counts(
         self, removed: Sequence[Remove], partitions: int
     ) -> tuple[object, ...] | None:
-        """Return Delta's `zOrderStats`: each partition is one cube of all its files."""
+        """Return Delta's `zOrderStats`: each partition is one cube of all its files. None without
+        ZORDER BY.
+        """
         if not self._change.parameters.get("zOrderBy"):
             return None
         merged = (len(removed), sum(remove.size or 0 for remove in removed))
@@ -160,7 +162,9 @@ def _clustering_counts(plan: ClusteringPlan) -> tuple[object, ...]:
 
 
 def _size_statistics(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
-    """Return Delta's statistics of file sizes in bytes: minimum, maximum, average, number, sum."""
+    """Return Delta's statistics of file sizes in bytes: minimum, maximum, average, number, sum;
+    for no files None for the first two, and zeros.
+    """
     if not sizes:
         return (None, None, 0.0, 0, 0)
     return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))

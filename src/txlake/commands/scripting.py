@@ -142,7 +142,9 @@ class Script:
             declared.append((name, before))
 
     def _step(self, step: Step) -> None:
-        """Run one step, within the handlers of its blocks."""
+        """Run one step, within the handlers of its blocks. Raises _Jumped for ITERATE and LEAVE,
+        and errors that no handler catches.
+        """
         match step:
             case Block():
                 self.run(step)

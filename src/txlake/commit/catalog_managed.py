@@ -147,8 +147,8 @@ class CatalogManagedFiles:
             self.refresh()
 
     def _request_head(self) -> Head | None:
-        """Return the head by one request; publish what is pending unless a thread here is
-        committing.
+        """Return the head by one request; None if the table isn't in the catalog. Publish what is
+        pending, unless a thread of this process is committing.
         """
         ledger, table_id = self._catalog_table.ledger, self._catalog_table.table_id
         if self._is_committing():
@@ -179,14 +179,19 @@ class CatalogManagedFiles:
         return self._store.get(path) if commit is None else commit_content(self._store, commit)
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return `length` bytes from `offset`, as `get`."""
+        """Return `length` bytes from `offset`; from the ledger for an unpublished ratified commit.
+
+        Raises FileNotFoundError.
+        """
         self._require(path)
         if self._pending(path) is None:
             return self._store.get_range(path, offset, length)
         return self.get(path)[offset : offset + length]
 
     def head(self, path: str) -> StoredObject | None:
-        """Return the file's size and time; for an unpublished commit, those of its content."""
+        """Return the file's size and time; for an unpublished commit, those of its content. None if
+        it doesn't exist, or belongs to a version beyond the head.
+        """
         if not self._is_there(path):
             return None
         found = self._store.head(path)

@@ -147,7 +147,9 @@ def group_tag(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]
 
 
 def _text(value: object) -> str | None:
-    """Return the value as other engines expect it: text, and JSON text for what isn't."""
+    """Return the value as other engines expect it: text as it is, anything else as JSON text; None
+    for None.
+    """
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

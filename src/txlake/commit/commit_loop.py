@@ -93,7 +93,9 @@ class Committer(Protocol):
         ...
 
     def unknown_outcome(self) -> OutcomeUnknown | None:
-        """Return the error to raise instead of another if an earlier attempt may have committed."""
+        """Return the error to raise instead of another if an earlier attempt may have committed;
+        None if none may have.
+        """
         ...
 
     def attempts_exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
@@ -191,7 +193,7 @@ class CommitLoop:
 
     def _run(self) -> tuple[int, CommittedAttempt]:
         """Return the number of attempts, and the successful one, which is empty if there is no
-        work.
+        work. Raises Unavailable after the last attempt, and what an attempt raises.
         """
         if self._has_work():
             self._catch_up(self._committer.outdated(self._involved_tables()))

@@ -317,7 +317,9 @@ def require_versions_free(versions: Sequence[tuple[TableLog, int]]) -> None:
 
 
 def _require_version_free(following: tuple[TableLog, int]) -> None:
-    """Check one log, as `require_versions_free`."""
+    """Raise CorruptTable or InvalidRequest unless a log ends just before the version to commit, as
+    `require_versions_free` says.
+    """
     log, version = following
     path, before = commit_path(version), version - 1
     if log.store.head(path) is None:

@@ -180,9 +180,10 @@ def newest_readable(log: TableLog) -> int | None:
 def set_aside_after(
     log: TableLog, newest: int, check_exclusive: Callable[[], None]
 ) -> LogReconciliation:
-    """Set aside the commits after `newest`, as `newest_readable` returned it.
+    """Set aside the commits after `newest`, the version that `newest_readable` returned.
 
-    `check_exclusive` as in `reconcile_log`.
+    `check_exclusive` is called before a file is overwritten or deleted, and raises if another
+    process may write the table.
     """
     return _LogReconciler(log, newest, newest, (), check_exclusive).set_aside_after(newest)
 

@@ -45,7 +45,10 @@ RowSources = Origins | tuple[Source, ...]
 def origins_of(
     written: Mapping[str, tuple[Ordinals, Positions]], sources: tuple[str, ...], *, is_update: bool
 ) -> dict[str, Origins]:
-    """Return the origins by new files' paths; ordinals count the scanned files `sources`."""
+    """Return the origins by new files' paths; ordinals count the scanned files `sources`.
+
+    `is_update`: the rows have other values now.
+    """
     return {
         path: Origins(sources=sources, files=files, rows=rows, is_update=is_update)
         for path, (files, rows) in written.items()

@@ -144,7 +144,8 @@ class TableLog:
     def latest(self) -> Snapshot:
         """Return the newest version. Costs one listing and the commits that are new since the last.
 
-        For a catalog table: one request to its ledger, and no listing if nothing is new.
+        For a catalog table: one request to its ledger, and no listing if nothing is new. Raises
+        InvalidRequest if there is no Delta table, CorruptTable for a damaged log.
         """
         state = self.latest_or_none()
         if state is None:
@@ -152,7 +153,9 @@ class TableLog:
         return state
 
     def latest_or_none(self) -> Snapshot | None:
-        """Return the newest version, as `latest`; None if there is no Delta table."""
+        """Return the newest version; None if there is no Delta table. Raises CorruptTable for a
+        damaged log.
+        """
         latest = self._latest
         if self._ledger_files is not None:
             head = self._ledger_files.refresh()
@@ -243,7 +246,11 @@ class TableLog:
         return known
 
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
-        """Return the version that `snapshot(timestamp_ms=...)` reads."""
+        """Return the number of the newest version at or before a time.
+
+        Raises InvalidRequest for a time before the oldest or, unless `newest_if_later`, after the
+        newest commit.
+        """
         return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
 
     def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
@@ -412,7 +419,9 @@ class TableLog:
             return None
 
     def _load(self, version: int | None, listing: Listing) -> tuple[Snapshot, Segment]:
-        """Return a version from a listing of the whole log; list again if files vanish."""
+        """Return a version, or the newest one, from a listing of the whole log; list again if files
+        vanish. Raises InvalidRequest for a log without the version, CorruptTable for a damaged one.
+        """
         if listing.is_empty:
             raise self._reader.not_a_table()
         try:

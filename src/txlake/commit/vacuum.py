@@ -152,10 +152,10 @@ def vacuum(
 ) -> VacuumPlan:
     """Delete what `plan_vacuum` returns, between a VACUUM START and a VACUUM END commit.
 
-    A dry run only plans; the plan is returned either way. `begin` begins a transaction of the
-    lake's catalog, for each of the two commits of a catalog table. Raises what `plan_vacuum` and
-    the store raise, and InvalidRequest for a catalog table that was opened by its path; when
-    deleting fails, VACUUM END says so.
+    A dry run only plans; the plan is returned either way. Without `retention_check` any retention
+    is allowed. `begin` begins a transaction of the lake's catalog, for each of the two commits of a
+    catalog table. Raises what `plan_vacuum` and the store raise, and InvalidRequest for a catalog
+    table that was opened by its path; when deleting fails, VACUUM END says so.
     """
     plan = plan_vacuum(log, retention_ms, retention_check=retention_check, others_open=others_open)
     if dry_run:
@@ -280,7 +280,8 @@ def _may_be_staged(
 ) -> bool:
     """Return whether a file may be an open transaction's, which may still commit it.
 
-    By its name; by its age where the name says nothing, or is of an unknown transaction.
+    By its name, which has the tag of one of the open transactions `tags`; by its age where the name
+    has no tag or, unless the table is catalog-managed, another tag.
     """
     own = tags_in(item.path)
     if not own.isdisjoint(tags):

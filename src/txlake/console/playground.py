@@ -378,7 +378,10 @@ class _PlaygroundLake:
         return None if self.is_ended else self.timeline.steps[self._steps_done]
 
     def step(self) -> None:
-        """Submit or skip the next step, as `Playground.step`."""
+        """Submit the timeline's next step, or skip it if its session has lost its transaction.
+
+        Raises InvalidRequest if there are no more steps, or too many statements were submitted.
+        """
         self._check_capacity()
         next_step = self._next_step()
         if next_step is None:

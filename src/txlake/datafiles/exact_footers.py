@@ -208,7 +208,7 @@ def _in_columns(
 
 
 def _in_column(parts: Collection[Part], *, has_bounds: bool, has_zero: bool) -> Iterator[Part]:
-    """Yield the fields of a ColumnChunk with its metadata changed as in `_in_groups`."""
+    """Yield the fields of a ColumnChunk with its metadata changed by `_in_meta_data`."""
     for part in parts:
         if part.number != _META_DATA:
             yield part

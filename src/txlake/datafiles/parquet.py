@@ -105,7 +105,10 @@ class Columns:
             self._check(file_schema, old=is_legacy(file.metadata.metadata))
 
     def _check(self, file_schema: pa.Schema, *, old: bool) -> None:
-        """Raise ValueError if Arrow might read a column in another way than Spark."""
+        """Raise ValueError if Arrow might read a column in another way than Spark.
+
+        `old`: the file's writer may have used the calendar of old Spark versions.
+        """
         folded = [name.lower() for name in file_schema.names]
         for name, field in zip(self.sources, self.schema, strict=True):
             if name is None:

@@ -299,9 +299,10 @@ class LakeSession(Streams):
     ) -> Iterator[Transaction]:
         """Begin a transaction for a `with` block, which commits it; an exception rolls it back.
 
-        Only the transaction's own methods are part of it. The first call of one of the session's
-        methods inside the block, in its thread, warns; it fails with `Deadlock` at once if it has
-        to wait for a lock of the transaction.
+        `isolation`: by default the session's level. With `read_only`, statements that write raise
+        InvalidRequest. Only the transaction's own methods are part of it. The first call of one of
+        the session's methods inside the block, in its thread, warns; it fails with `Deadlock` at
+        once if it has to wait for a lock of the transaction.
 
         Raises as `begin`, and at the block's end as `Transaction.commit`.
         """
@@ -324,6 +325,9 @@ class LakeSession(Streams):
 
     def begin(self, isolation: str | None = None, read_only: bool = False) -> Transaction:
         """Begin a transaction that isn't joined to the session's own SQL transaction.
+
+        `isolation`: by default the session's level. With `read_only`, statements that write raise
+        InvalidRequest.
 
         Raises InvalidRequest for an unknown level, and when the session or the lake is closed;
         InvalidRequest or CorruptTable for a lake that has to be recovered first; Unavailable when

@@ -234,7 +234,9 @@ class LogTransaction:
         return public_files(files_table(found))
 
     def app_version(self, app_id: str) -> int | None:
-        """Read the newest version that an application wrote; the commit depends on it."""
+        """Return the newest version that an application wrote, None if it wrote none; the commit
+        depends on it.
+        """
         return self._transaction.app_version(app_id)
 
     def commit(

@@ -119,8 +119,8 @@ class Statements:
         return result
 
     def _own_or_current(self) -> SessionTransaction | None:
-        """Return the transaction that statements run in: this object's or the session's current
-        one.
+        """Return the transaction that statements run in: this object's, or else the session's
+        current one; None for a transaction of their own.
         """
         held = self._own_transaction()
         return self._session.current if held is None else held

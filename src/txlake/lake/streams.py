@@ -224,7 +224,8 @@ def table_sink(
 ) -> TableSink:
     """Return a table as the sink of these rows.
 
-    `partition_by` and `cluster_by` are for a table that is created.
+    `merge_schema` and `overwrite_schema` as for `Lake.write_stream`. `partition_by` and
+    `cluster_by` are for a table that is created.
     """
     return TableSink(
         table=_qualified(session, table),

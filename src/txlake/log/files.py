@@ -115,7 +115,9 @@ class Files:
         return None if row is None else self._base.add_at(row)
 
     def by_path(self, path: str) -> Add | None:
-        """Return the live file at a path as in the log, whatever its deletion vector."""
+        """Return the live file at a path as in the log, whatever its deletion vector; None if there
+        is none.
+        """
         path = canonical_path(path)
         add = self._in_tail(path)
         if add is not None:

@@ -150,14 +150,16 @@ class Listing:
 
     @property
     def earliest_version(self) -> int | None:
-        """The oldest version that can be rebuilt: version 0, or the oldest usable checkpoint's."""
+        """The oldest version that can be rebuilt: version 0, or the oldest usable checkpoint's.
+        None if there is neither.
+        """
         if 0 in self.commits:
             return 0
         return self.checkpoints[0].version if self.checkpoints else None
 
     @property
     def earliest_commit(self) -> int | None:
-        """The version of the oldest commit file."""
+        """The version of the oldest commit file; None if there is none."""
         return min(self.commits, default=None)
 
 

@@ -41,9 +41,11 @@ class TimeZone(Protocol):
         ...
 
     def day_starts(self, midnights: Sequence[int]) -> Sequence[int | None]:
-        """Return the first instants of days, as Spark's cast from DATE to TIMESTAMP does.
+        """Return the first instants of days, as Spark's cast from DATE to TIMESTAMP does; None for
+        an unknown one.
 
-        Where clocks skip from before midnight, this is another instant than the midnight's.
+        Days are given by their midnights; both are in microseconds. Where clocks skip from before
+        midnight, this is another instant than the midnight's.
         """
         ...
 
@@ -144,7 +146,7 @@ class ZoneRules:
 
     def _day_start(self, midnight: int) -> int | None:
         """Return the first instant of a day, in microseconds: where clocks skip its midnight, that
-        of the change.
+        of the change. None for an unknown one.
         """
         change = self._next_change(midnight // SECOND)
         if change is not None and change.skips(midnight // SECOND):

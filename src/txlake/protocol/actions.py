@@ -127,7 +127,8 @@ class Add(ActionStruct, frozen=True, kw_only=True):
     def tombstone(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
         """Return the tombstone of this logical file, removed at `timestamp_ms`.
 
-        Unknown fields aren't carried over.
+        `data_change`: whether its rows are deleted, rather than moved to other files. Unknown
+        fields aren't carried over.
         """
         return Remove(
             path=self.path,
@@ -396,7 +397,9 @@ def _decode_each_line(data: bytes, file: str) -> list[Action]:
 
 
 def _decode_whole(data: bytes, file: str) -> list[Action]:
-    """Decode objects that are separated by any white space."""
+    """Return the actions of objects that are separated by any white space. Raises CorruptTable for
+    other content.
+    """
     try:
         values = _json_values(data.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -400,7 +400,7 @@ def _fields_of(action: Action) -> JsonObject:
 
 
 def _extras_of(files: pa.Table) -> Iterator[JsonObject | None]:
-    """Yield the unknown fields of each row."""
+    """Yield the unknown fields of each row; None for a row without."""
     for chunk in files["extra"].chunks:
         if chunk.null_count == len(chunk):
             yield from (None for _ in range(len(chunk)))

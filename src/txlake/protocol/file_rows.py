@@ -130,7 +130,7 @@ def adds_of(table: pa.Table) -> list[Add]:
 
 
 def iterate_adds(table: pa.Table) -> Iterator[Add]:
-    """Yield the rows as `adds_of` does, decoding a batch at a time."""
+    """Yield the rows of a table in FILES_SCHEMA as add actions, decoding a batch at a time."""
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         columns = [batch.column(name).to_pylist() for name in FILES_SCHEMA.names]
         for (

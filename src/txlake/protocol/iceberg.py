@@ -102,7 +102,7 @@ def violation(metadata: Metadata, before: Metadata | None = None) -> str | None:
 
 
 def _violations(metadata: Metadata, schema: Struct, before: Metadata | None) -> Iterator[str]:
-    """Yield what is wrong with metadata that enables the rules, as `violation` does."""
+    """Yield each reason why metadata that enables the rules can't follow `before`."""
     configuration = metadata.configuration
     mode = configuration.get(MODE_PROPERTY, "none").strip().lower()
     if mode not in ("name", "id"):

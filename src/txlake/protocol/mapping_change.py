@@ -269,6 +269,7 @@ def _mapped(
 ) -> Metadata:
     """Return the metadata with every column mapped, ids continuing after the highest of `before`.
 
+    With `keep_names` a column without a physical name gets its logical one, else a new one.
     Raises InvalidRequest where columns lack ids and the highest id is unknown.
     """
     schema = parse_schema(metadata.schema_string)

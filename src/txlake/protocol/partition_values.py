@@ -311,7 +311,9 @@ def scalars_of(values: pa.Array | pa.ChunkedArray) -> list[PartitionScalar]:
 
 
 def format_column(values: pa.Array, data_type: DataType) -> list[str | None]:
-    """Return the texts of an Arrow array of the column's type. Raises as `format_value`."""
+    """Return the texts of an Arrow array of the column's type; None for a null and an empty text.
+    Raises as `format_value`.
+    """
     if not isinstance(data_type, Primitive) or data_type.name not in _TIME_TYPES:
         return [format_value(value, data_type) for value in values.to_pylist()]
     zoned = data_type.name == "timestamp"

@@ -201,7 +201,8 @@ def _refuse_untyped_part(part: DataType, path: Path) -> None:
 def as_table_schema(rows: Struct) -> Struct:
     """Return the schema of a new table that takes rows of this schema: all nullable, comments kept.
 
-    Raises InvalidRequest for an array or a map of only NULL, naming the column.
+    Raises InvalidRequest for an interval, and for an array or a map of only NULL, naming the
+    column.
     """
     return Struct(tuple(_as_new_column(item) for item in rows))
 

@@ -110,7 +110,9 @@ def _mapping(value: object) -> Bounds:
 
 
 def _formatted(bounds: Bounds, prefix_length: int, *, upper: bool) -> dict[str, object]:
-    """Return bounds as JSON values, structs nested, without those that can't be written."""
+    """Return `upper` or lower bounds as JSON values, structs nested, without those that can't be
+    written.
+    """
     result: dict[str, object] = {}
     for name, value in bounds.items():
         if isinstance(value, Mapping):

@@ -127,7 +127,9 @@ def read_unsigned(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_signed(data: bytes, start: int) -> tuple[int, int]:
-    """Return the signed number at `start`, and the position after it, as `read_unsigned` does."""
+    """Return the signed number at `start`, and the position after it. Raises ValueError,
+    IndexError.
+    """
     value, start = read_unsigned(data, start)
     return (value >> 1) ^ -(value & 1), start
 

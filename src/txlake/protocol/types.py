@@ -55,7 +55,7 @@ class Primitive:
 
     @property
     def decimal(self) -> tuple[int, int] | None:
-        """(precision, scale) of a decimal; plain `decimal` is (10, 0)."""
+        """(precision, scale) of a decimal, None for another type; plain `decimal` is (10, 0)."""
         if self.name == "decimal":
             return (10, 0)
         match = _DECIMAL.fullmatch(self.name)
@@ -101,7 +101,7 @@ class Field:
 
     @property
     def column_id(self) -> int | None:
-        """The field id in data files, where columns are mapped."""
+        """The field id in data files, where columns are mapped; None if the field has none."""
         value = self.metadata.get(COLUMN_ID)
         return value if isinstance(value, int) else None
 
@@ -308,7 +308,7 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
 
 
 def to_arrow_field(item: Field, *, physical: bool = False) -> pa.Field:
-    """Return the Arrow field of a column."""
+    """Return the Arrow field of a column, with its logical name or its `physical` one."""
     name = item.physical_name if physical else item.name
     return pa.field(name, to_arrow_type(item.type, physical=physical), item.nullable)
 

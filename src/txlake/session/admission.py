@@ -132,7 +132,9 @@ class _LockTargets:
         return None if self._unexpanded else _requests(resolved, leaves=self._leaves)
 
     def read_locks(self, view: CatalogView) -> list[LockRequest] | None:
-        """Return the locks as `locks` does; None also if one has another mode than S or Sch-S."""
+        """Return the locks to request; None if a view has to be expanded first, or if one has
+        another mode than S or Sch-S.
+        """
         locks = self.locks(view)
         if locks is None or any(lock.mode not in _READS for lock in locks):
             return None
@@ -322,6 +324,7 @@ def _object(entry: TableEntry | ViewEntry) -> Resource:
 def _requests(locks: Sequence[_ResolvedLock], *, leaves: bool) -> list[LockRequest]:
     """Return the lock requests, each once: databases first, then names, then tables by number.
 
+    `leaves`: the statement doesn't change a table that exists.
     All sessions request in this order, which prevents most deadlocks.
     """
     requests: dict[LockRequest, None] = {}

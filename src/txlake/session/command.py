@@ -102,7 +102,7 @@ def command(
     is_alone: bool = False,
     writes: bool = True,
 ) -> tuple[type[Any], Command]:
-    """Return a type of statements and its command."""
+    """Return a type of statements and its command; the arguments are `Command`'s attributes."""
     made = Command(
         run=run, locks=locks, leaves_existing=leaves_existing, is_alone=is_alone, writes=writes
     )

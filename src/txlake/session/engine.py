@@ -80,7 +80,9 @@ class Handle:
 
     @property
     def qualifier(self) -> str | None:
-        """The qualifier of the table's columns in a statement without an alias."""
+        """The qualifier of the table's columns in a statement without an alias; None for a table
+        that is addressed by its path.
+        """
         return self.table.name if isinstance(self.table, TableName) else None
 
 
@@ -194,7 +196,7 @@ class Engine:
 
     @property
     def recovery_required(self) -> RecoveryRequired | None:
-        """The reason why the catalog has to be recovered first, if it has to."""
+        """The reason why the catalog has to be recovered first; None if it hasn't to."""
         return self._state.recovery_required
 
     @recovery_required.setter
@@ -367,7 +369,7 @@ class Engine:
         """Return the handle of the table at a place, whether it exists or not; nothing is read.
 
         With an `entry` the handle has the entry's name, and the catalog decides the table's
-        versions.
+        versions. `is_new`: the transaction creates the table.
         """
         store = self.store_at(location)
         name = str(table) if isinstance(table, TableName) else store.url

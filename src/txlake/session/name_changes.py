@@ -39,7 +39,9 @@ class NameChanges:
         return self.meanings[_folded(name)]
 
     def in_database(self, database: str) -> dict[str, Handle | None]:
-        """Return the meanings of the names changed in a database, by lower-case table name."""
+        """Return the meanings of the names changed in a database, by lower-case table name; None
+        for a name that has no table any more.
+        """
         meanings = self.meanings.items()
         return {name: handle for (owner, name), handle in meanings if owner == database.lower()}
 

@@ -223,7 +223,9 @@ class OpenedTables:
         return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
-        """Return the stricter level of the table's database and the transaction."""
+        """Return the stricter level of the table's database and the transaction; None if neither
+        has one.
+        """
         if database is None or database.isolation is None:
             return self.level
         return strictest(parse_level(database.isolation), self.level)

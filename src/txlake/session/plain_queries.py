@@ -117,7 +117,9 @@ def _is_table(source: exp.Expression) -> bool:
 def _columns(
     expressions: Sequence[exp.Expression], *, reads: bool
 ) -> tuple[tuple[str | int, str], ...] | None:
-    """Return the columns as in `PlainQuery.columns`; an empty tuple if one of them isn't plain."""
+    """Return the columns as in `PlainQuery.columns`, None for `*`; an empty tuple if one of them
+    isn't plain. `reads`: whether the query reads a table.
+    """
     if reads and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         return () if _given(expressions[0]) else None
     found: list[tuple[str | int, str]] = []

@@ -136,9 +136,10 @@ class Session:
     ) -> Transaction:
         """Begin a transaction beside the session's current one.
 
-        Without a `level` it has the session's. Transactions and sessions whose objects were
-        garbage-collected are ended as well. Raises InvalidRequest if the session or the lake is
-        closed, and as `refuse_lost`.
+        Without a `level` it has the session's. `explicit`: begun by BEGIN or the API, not for one
+        autocommitted statement. Transactions and sessions whose objects were garbage-collected are
+        ended as well. Raises InvalidRequest if the session or the lake is closed, InvalidRequest or
+        CorruptTable if the catalog has to be recovered first.
         """
         self.engine.require_open()
         if self._is_closed:

@@ -90,7 +90,9 @@ def compaction_change(
     *,
     purge: bool,
 ) -> Change:
-    """Return the change that replaces files by others with the same rows."""
+    """Return the change that replaces files by others with the same rows: a REORG with `purge`,
+    else an OPTIMIZE.
+    """
     if purge:
         parameters = {**partitions_chosen(where), **_PURGING}
         return optimize_change(work, "REORG", parameters, sources, outputs)

@@ -129,7 +129,9 @@ class IdentityValues:
         return result
 
     def renumbered_table(self, rows: pa.Table) -> pa.Table:
-        """Return one table as `renumbered` does."""
+        """Return one table, collected from Spark, with consecutive values where `renumbered` gives
+        them.
+        """
         return self.renumbered([rows])[0]
 
     # After writing

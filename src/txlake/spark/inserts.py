@@ -234,7 +234,9 @@ def _written(
     must_match: Expression | None,
     generation: IdentityValues,
 ) -> WriteResult:
-    """Write as `write_rows`, with `generation` giving the values of identity columns."""
+    """Write the rows as data files that aren't part of the table yet, with `generation` giving the
+    values of identity columns. Raises as `write_rows`.
+    """
     work.check_stored()
     for name in placement.columns or ():
         work.require_spelled((name,))
@@ -287,7 +289,9 @@ def _written(
 
 
 def _require_assignable(work: TableAccess, new: pa.Table | DataFrame, placement: Placement) -> None:
-    """Raise InvalidRequest as `TableAccess.require_assignable`, for a column of the rows."""
+    """Raise InvalidRequest if the session's store assignment policy doesn't let a column's values
+    in.
+    """
     if work.rules.assignment is StoreAssignment.ANSI:
         return
     source = schema_of(new) if isinstance(new, pa.Table) else delta_schema(new.schema)

@@ -70,7 +70,8 @@ def files_that_move(work: TableAccess, change: Change) -> tuple[pa.Table, pa.Tab
 def moving_rows(work: TableAccess, change: Change, *, has_same_rows: bool) -> Change:
     """Return the change as one of files alone, without reads.
 
-    Raises InvalidRequest if the rows differ; the new files are deleted then.
+    Raises InvalidRequest unless `has_same_rows`: the new files, whose rows differ, are deleted
+    first.
     """
     if not has_same_rows:
         _discard(work, change.actions)

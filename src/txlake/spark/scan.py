@@ -179,7 +179,8 @@ def _branch(
 ) -> DataFrame:
     """Return the rows of files that are read alike, with the columns of the scan.
 
-    `files` are by ordinal in the scan; `decode`: by pyarrow, not by Spark's reader.
+    `files` are by ordinal in the scan. `has_deleted`: they have deleted rows. `decode`: they are
+    read by pyarrow, not by Spark's reader.
     """
     snapshot = scan.snapshot
     partitions = [item for item in snapshot.schema if item.name in snapshot.partition_columns]

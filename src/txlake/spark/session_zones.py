@@ -82,8 +82,8 @@ class RemoteZone:
         return self._found(_DAY_START, midnights, "")
 
     def _found(self, expression: str, times: Sequence[int], suffix: str) -> Sequence[int | None]:
-        """Return the answer for each time, in order; the ones not known are asked for, 1,000 in a
-        query.
+        """Return the answer for each time, in order; None where Spark has none. The ones not known
+        are asked for, 1,000 in a query.
 
         `suffix` ends each time's text.
         """

@@ -122,7 +122,8 @@ def _sorted(
 def _place(
     work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
 ) -> Column:
-    """Return the sort key: a place on a curve; for one column its own order.
+    """Return the sort key: for one column its own order, else a place on a Z-order curve or, with
+    `on_hilbert_curve` and few columns, on a Hilbert curve.
 
     May run a Spark job that takes a sample. Raises CorruptTable as `_type_of`.
     """

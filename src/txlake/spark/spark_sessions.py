@@ -97,7 +97,7 @@ def active(spark: SparkSession) -> Iterator[None]:
 def create_frame(
     spark: SparkSession, rows: Sequence[object] | pa.Table, schema: T.StructType | None = None
 ) -> DataFrame:
-    """Return the driver's rows as a frame, as `createDataFrame` does.
+    """Return the driver's rows as a DataFrame.
 
     PySpark makes the session that `createDataFrame` is called on the active one; here the caller's
     stays active, which matters where `spark` is a session that the user has never seen.

@@ -67,7 +67,9 @@ def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False
 
 
 def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -> T.StructType:
-    """Return the PySpark schema of a table, without metadata except Parquet field ids."""
+    """Return the PySpark schema of a table, with logical or `physical` names, and without metadata;
+    with `ids`, except Parquet field ids.
+    """
     return T.StructType(
         [
             T.StructField(

@@ -159,7 +159,9 @@ def _dispatching(
     *,
     is_method: bool,
 ) -> Callable[..., Any]:
-    """Return a member that calls `override` for an enabled session, and `plain` for others."""
+    """Return a method, or with `is_method` false a property's getter, that calls `override` for an
+    enabled session and `plain` for others.
+    """
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the override or Spark's method, by the session of `self`."""

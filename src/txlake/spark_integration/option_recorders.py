@@ -59,7 +59,9 @@ class FormatRecorder(OptionsRecorder):
         return self if is_lake_format(source) else super().format(source)
 
     def _lake_format(self, format: str | None) -> str | None:
-        """Return the format: the argument, else the recorded one, else Spark's default setting."""
+        """Return the format: the argument, else the recorded one, else Spark's default setting;
+        None without any.
+        """
         return (
             format or self._lake_source or self._lake_binding.spark.conf.get(_DEFAULT_FORMAT, None)
         )

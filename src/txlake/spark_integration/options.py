@@ -374,7 +374,9 @@ class _Options:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool | None:
-        """Return a value that is true or false, or the default; else raise InvalidRequest."""
+        """Return a value that is true or false; the default if it isn't given. Raises
+        InvalidRequest for any other value.
+        """
         text = self.text(name)
         if text is None:
             return default

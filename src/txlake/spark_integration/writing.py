@@ -312,6 +312,7 @@ def insert(
 
     Args:
         overwrite: replaces the rows selected by `condition` or the options, or else all rows.
+        by_name: columns are matched by name, not by position.
         by_partition: replaces the partitions that the new rows fall into.
 
     Raises InvalidRequest for a view, and for options that select replaced rows without an

@@ -96,7 +96,7 @@ def has_named_markers(text: str) -> bool:
 
 
 def spark_arguments(text: str, arguments: Arguments | None) -> Arguments | None:
-    """Return the arguments as PySpark interprets them.
+    """Return the arguments as PySpark interprets them; None for None.
 
     Names without a marker are dropped; a datetime without a zone is in this process's zone, not the
     session's.

@@ -125,7 +125,9 @@ def _parse_statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement
 
 
 def _parse_explained(source: SourceText, tokens: tuple[Token, ...]) -> ExplainableStatement:
-    """Parse the statement after EXPLAIN CONFLICTS."""
+    """Parse the statement after EXPLAIN CONFLICTS. Raises InvalidRequest unless that can conflict:
+    INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE.
+    """
     statement = None if tokens[0].kind is Kind.END else _parse_statement(source, tokens)
     if not isinstance(statement, ExplainableStatement):
         raise source.error(

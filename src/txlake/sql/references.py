@@ -84,7 +84,8 @@ def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = 
 def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText, str | None]:
     """Return the query of all rows of a table or subquery, and its name.
 
-    The name is the alias, or else the table's own name. Raises as `query_text` does.
+    The name is the alias, or else the table's own name; None for a subquery or a path without an
+    alias. Raises InvalidRequest for anything else.
     """
     part = _TokenRange(source, tokens, *_RELATION)
     clause = part.tree.args.get("from_") or part.tree.args.get("from")
@@ -352,7 +353,8 @@ class _TokenRange:
     def _path_table(
         self, span: _TableSpan, travel: TimeTravel | None, clause: Clause | None
     ) -> tuple[TablePath, TimeTravel | None]:
-        """Return a table by its location, and its time travel by clause or by `@` suffix.
+        """Return a table by its location, and its time travel by clause or by `@` suffix; None
+        without.
 
         Raises InvalidRequest if it has both.
         """
@@ -374,7 +376,9 @@ class _TokenRange:
         )
 
     def _group_end(self, index: int) -> int:
-        """Return the index after the parenthesis that closes the one at `index`."""
+        """Return the index after the parenthesis that closes the one at `index`. Raises
+        InvalidRequest if none does.
+        """
         depth = 0
         for position in range(index, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[position].text, 0)

@@ -141,7 +141,8 @@ def _string_operand(cursor: Cursor) -> str | None:
 
 
 def _identifier_text(source: SourceText, token: Token, text: str, *, is_function: bool) -> str:
-    """Return the name that IDENTIFIER's text gives, quoted so that no part is a keyword.
+    """Return the name that IDENTIFIER's text gives, of a function or anything else, quoted so that
+    no part is a keyword.
 
     Raises InvalidRequest, at `token`, for a text that is no name.
     """

@@ -167,6 +167,7 @@ class _BlockParser:
         """Parse steps, each ended by a `;`, up to one of the words.
 
         `handlers`: the list to which the block's handlers are added; None where it can't have any.
+        Raises InvalidRequest, at `opening`, if none of the words comes.
         """
         steps: list[Step] = []
         while self._word() not in ends:

@@ -72,7 +72,9 @@ def _table(cursor: Cursor, *, by_path: bool) -> Table:
 
 
 def _time_travel(source: SourceText, cursor: Cursor) -> TimeTravel:
-    """Parse a version or a timestamp, a constant, up to a comma or the closing parenthesis."""
+    """Parse a version or a timestamp, a constant, up to a comma or the closing parenthesis. Raises
+    InvalidRequest for anything else.
+    """
     tokens = cursor.skip(comma=True)
     if not tokens:
         cursor.fail(_MOMENT)

@@ -89,7 +89,9 @@ def parse_clause(
 
 
 def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
-    """Split a location from its `@v3` or `@20260101000000000`, the version to read."""
+    """Return a location without its `@v3` or `@20260101000000000`, and the version or time that
+    this suffix gives; None without a suffix.
+    """
     match = _PATH_SUFFIX.fullmatch(location)
     if match is None:
         return location, None

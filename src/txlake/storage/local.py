@@ -324,7 +324,8 @@ def _temporary(file: str, data: bytes, *, is_synced: bool = True) -> Iterator[st
 def _create_beside(file: str) -> tuple[str, int]:
     """Create an empty temporary file in the folder of `file`, which is made if missing.
 
-    Returns the temporary file's path and its open descriptor, which the caller closes.
+    Returns the temporary file's path and its open descriptor, which the caller closes. Raises
+    OSError.
     """
     folder = os.path.dirname(file)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -72,7 +72,9 @@ def _deleted_rows(file: Add | Remove) -> int:
 def _changes_rows(
     table: str, version: int, actions: Sequence[Action], *, only_deletes: bool
 ) -> InvalidRequest:
-    """Return the error for a commit that deletes or changes rows, with the ways to go on."""
+    """Return the error for a commit that deletes rows, or with `only_deletes` false changes rows,
+    with the ways to go on.
+    """
     info = next((action for action in actions if isinstance(action, CommitInfo)), None)
     operation = (None if info is None else info.text("operation")) or "an unknown operation"
     kind = "DELTA_SOURCE_IGNORE_DELETE" if only_deletes else "DELTA_SOURCE_TABLE_IGNORE_CHANGES"

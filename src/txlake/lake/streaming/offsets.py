@@ -41,7 +41,9 @@ class Offset:
     def first(
         cls, table_id: str, version: int, *, is_initial: bool, is_feed: bool = False
     ) -> Offset:
-        """Return the offset at which a stream begins."""
+        """Return the offset at which a stream begins: with the whole table at the version
+        (`is_initial`), or with the version's commit.
+        """
         return cls(
             table_id=table_id,
             version=version,

@@ -95,7 +95,8 @@ class Source:
         return replace(beginning, version=version + 1, index=0, is_initial=False)
 
     def latest(self, start: Offset, *, limited: bool) -> Offset:
-        """Return the end of the micro-batch from `start`: at the limits, or after all versions.
+        """Return the end of the micro-batch from `start`: if `limited`, at the options' limits,
+        else after all versions.
 
         It ends before a commit that stops the stream. Raises if the batch begins at that commit.
         """

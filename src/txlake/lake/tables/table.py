@@ -280,7 +280,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """Copy the table as of a version; else as `clone`.
+        """Copy the table as of a version to another path or name; the arguments are `clone`'s.
 
         Raises an AnalysisException if the version doesn't exist, and as `clone`.
         """
@@ -296,7 +296,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """Copy the table as of a time; else as `clone`.
+        """Copy the table as of a time to another path or name; the arguments are `clone`'s.
 
         Raises an AnalysisException if there is no version of that time, and as `clone`.
         """
@@ -535,7 +535,9 @@ class DeltaTable:
         replace: bool,
         properties: Mapping[str, str] | None,
     ) -> DeltaTable:
-        """Copy the table at a version or time, as `clone`."""
+        """Copy the table, at a version or time if given, to another path or name. Raises as
+        `clone`.
+        """
         place = require_type(target, str, "target")
         statement = Clone(
             table=TablePath(place),

@@ -88,6 +88,7 @@ def new_entry(
 ) -> TableEntry:
     """Return an entry for a table that the catalog doesn't have yet, with a new id and number.
 
+    `managed`: the lake owns the folder, and removes it after the table is dropped.
     The catalog isn't changed, except that the number is used up. Raises InvalidRequest if the
     database doesn't exist.
     """

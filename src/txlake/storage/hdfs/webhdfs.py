@@ -167,7 +167,7 @@ class WebHdfs:
         self, method: str, path: str, parameters: Mapping[str, str], data: bytes = b""
     ) -> bytes:
         """Transfer bytes to or from the data node that the name node names, and return the reply's
-        body.
+        body. Raises WebHdfsError or FileNotFoundError for a failure.
         """
         place, answer = self._of_active(method, path, parameters)
         if place is None:

@@ -431,7 +431,11 @@ class _Batch:
                 statement.view = statement.view.at(instant, versions)
 
     def _write(self, rows: Sequence[dict[str, Any]], instant: int) -> None:
-        """Write new transactions, granted locks, and the newly pinned instants."""
+        """Write new transactions, granted locks, and the newly pinned instants.
+
+        If a session's row was removed, raise Unavailable for a single statement, and SQLAlchemy's
+        IntegrityError for a batch of several.
+        """
         staying = [
             statement
             for statement in self.statements

@@ -47,7 +47,7 @@ def replace_using(
     """Return the change that replaces the rows with the new rows' keys (`TableData.replace_using`).
 
     `literal_of` returns a value as an SQL literal, `view_of` the name of a temporary view of a
-    frame. A key with a NULL replaces nothing.
+    frame. A key with a NULL replaces nothing. Raises InvalidRequest for an unknown column.
     """
     names: list[str] = []
     for column in columns:

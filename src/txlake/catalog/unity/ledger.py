@@ -368,6 +368,9 @@ class UnityLedger:
 
         The heads of a new table's sources are checked just before. No transaction can have read the
         new table then, so a later change of a source is ordered after its creation.
+
+        Raises InvalidRequest for more than one change, and for a commit with it that isn't a new
+        table's first; and as `_create_table` and `_send_name_change`.
         """
         first, *more = request.names
         others = {commit.table_id for commit in request.commits} - {first.id}

@@ -262,7 +262,9 @@ class Source:
         return [(add,) for add in added]
 
     def _commit(self, version: int) -> Commit | None:
-        """Return a checked commit; None for a missing one if `failOnDataLoss` is false."""
+        """Return a checked commit; None for a missing one if `failOnDataLoss` is false, else raise
+        CorruptTable for it. Raises InvalidRequest if the commit stops the stream.
+        """
         commit = self._log.commit(version)
         if commit is None:
             if self._options.fail_on_data_loss:

@@ -263,7 +263,8 @@ class Source:
 
     def _commit(self, version: int) -> Commit | None:
         """Return a checked commit; None for a missing one if `failOnDataLoss` is false, else raise
-        CorruptTable for it. Raises InvalidRequest if the commit stops the stream.
+        CorruptTable for it. Raises InvalidRequest or UnsupportedFeature if the commit stops the
+        stream.
         """
         commit = self._log.commit(version)
         if commit is None:
@@ -357,7 +358,9 @@ class Source:
             return self._log.snapshot(first)
 
     def _check(self, commit: Commit) -> None:
-        """Raise for a commit after which the stream can't go on: another schema or protocol."""
+        """Raise for a commit after which the stream can't go on: InvalidRequest for another schema,
+        UnsupportedFeature for a protocol that txlake can't read.
+        """
         for action in commit.actions:
             if isinstance(action, Protocol):
                 check_readable(action, table=self._log.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import traceback
 from pathlib import Path
 
@@ -97,6 +98,15 @@ def test_a_store_whose_tags_are_of_requests(scripted: Scripted) -> None:
 def test_an_object_that_cannot_be_looked_at_may_be_there(scripted: Scripted) -> None:
     scripted.head_status = 500
     assert _store(scripted).put_if_absent("log/0", b"x") is UNKNOWN
+
+
+def test_a_reply_with_the_contents_digest_is_proof(scripted: Scripted) -> None:
+    """Only who received the bytes knows it, so nothing is looked up."""
+    scripted.head_status = 500
+    scripted.e_tag = f'"{hashlib.md5(b"x", usedforsecurity=False).hexdigest()}"'
+    store = _store(scripted)
+    assert store.put_if_absent("log/0", b"x") is CREATED
+    assert store.put_if_absent("log/1", b"other bytes") is UNKNOWN
 
 
 def test_azure_takes_a_backslash_for_a_slash() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -191,7 +192,7 @@ class BucketStore:
                     return PutOutcome.UNKNOWN
                 raise
             # Not every 200 comes from the store itself, and a missing commit would be lost.
-            is_there = self._holds(key, data, made["e_tag"])
+            is_there = _is_digest(made["e_tag"], data) or self._holds(key, data, made["e_tag"])
             return PutOutcome.CREATED if is_there else PutOutcome.UNKNOWN
 
         return self._call("write", path, work)
@@ -281,6 +282,16 @@ class BucketStore:
         if is_missing_object(failure) and action in {"read", "delete"}:
             raise FileNotFoundError(errno.ENOENT, "no such object", url) from cause
         raise translate_error(failure, action, url, self._backend.secrets) from cause
+
+
+def _is_digest(e_tag: str | None, data: bytes) -> bool:
+    """Return whether an ETag is the MD5 digest of the data, which only a store that has received
+    the data can return.
+
+    S3's is, unless the bucket is encrypted with keys of KMS. Other stores' are opaque.
+    """
+    digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return e_tag is not None and e_tag.strip('"') == digest
 
 
 @functools.lru_cache(maxsize=64)

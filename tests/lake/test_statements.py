@@ -308,8 +308,15 @@ def test_a_manifest_lists_the_files(lake: txlake.Lake, tmp_path: Path) -> None:
     lake.sql("INSERT INTO m VALUES (1)")
     lake.sql("GENERATE symlink_format_manifest FOR TABLE m")
     manifest = tmp_path / "warehouse" / "m" / "_symlink_format_manifest" / "manifest"
-    [line] = manifest.read_text().split()
+    before = manifest.read_text()
+    [line] = before.split()
     assert line.endswith(".parquet")
+    tx = lake.begin()
+    tx.sql("INSERT INTO m VALUES (2)")
+    with pytest.raises(InvalidRequest, match="COMMIT or ROLLBACK first"):
+        tx.sql("GENERATE symlink_format_manifest FOR TABLE m")
+    tx.rollback()
+    assert manifest.read_text() == before
 
 
 # Through to Spark

@@ -144,9 +144,10 @@ def test_row_ids_start_below_zero() -> None:
         removed=False,
     )
     assert state.apply([mark]).row_id_high_water_mark == 41
-    bad = DomainMetadata(domain="delta.rowTracking", configuration="{}", removed=False)
-    with pytest.raises(CorruptTable, match="rowIdHighWaterMark"):
-        _ = state.apply([bad], version=3).row_id_high_water_mark
+    for text in ("{}", "no JSON", '{"rowIdHighWaterMark": null}', '{"rowIdHighWaterMark": "x"}'):
+        bad = DomainMetadata(domain="delta.rowTracking", configuration=text, removed=False)
+        with pytest.raises(CorruptTable, match="rowIdHighWaterMark"):
+            _ = state.apply([bad], version=3).row_id_high_water_mark
 
 
 def test_select_without_a_predicate_gives_all_files() -> None:

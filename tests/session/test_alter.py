@@ -613,19 +613,21 @@ def test_clustering_needs_statistics_and_no_partitions() -> None:
     refused(ClusterBy(T, ("b",)), few, "column b has no statistics")
     bare = table("a int, b int", files=2)
     refused(ClusterBy(T, ("a",)), bare, "2 of 2 data files have no statistics of column a")
-    counted = table("a int").apply(
-        [
-            Add(
-                path="f",
-                partition_values={},
-                size=1,
-                modification_time=1,
-                data_change=True,
-                stats='{"numRecords":1,"nullCount":{"a":1}}',
-            )
-        ]
-    )
-    altered(ClusterBy(T, ("a",)), counted)
+
+    def with_file(stats: str) -> Snapshot:
+        add = Add(
+            path="f",
+            partition_values={},
+            size=1,
+            modification_time=1,
+            data_change=True,
+            stats=stats,
+        )
+        return table("a int").apply([add])
+
+    altered(ClusterBy(T, ("a",)), with_file('{"numRecords":1,"nullCount":{"a":1}}'))
+    for stats in ("no JSON", "[]", '{"nullCount":[]}', '{"nullCount":{"a":null}}'):
+        refused(ClusterBy(T, ("a",)), with_file(stats), "1 of 1 data files have no statistics")
 
 
 def test_a_name_is_the_catalogs() -> None:

@@ -11,10 +11,6 @@ import typer
 
 if TYPE_CHECKING:
     from txlake.cli.lakes import ConnectionSettings
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from txlake.cli.lakes import ConnectionSettings
 
 
 def warehouse_connection(

@@ -306,8 +306,17 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
 
 
 def generate(context: Context, statement: Generate) -> None:
-    """Carry out GENERATE symlink_format_manifest, at once. Raises as `write_manifests`."""
+    """Carry out GENERATE symlink_format_manifest, at once.
+
+    Raises InvalidRequest inside an explicit transaction, whose files nobody else may see yet, and
+    as `write_manifests`.
+    """
     handle = context.tables.require(statement.table)
+    if context.transaction.explicit:
+        raise InvalidRequest(
+            f"{statement.table}: GENERATE writes manifests for other programs at once, which can't "
+            "be part of a transaction; COMMIT or ROLLBACK first"
+        )
     reach = context.engine.reach(handle)
     write_manifests(statement.mode, context.snapshot(handle), handle.store, reach)
 

@@ -134,8 +134,11 @@ def _counts_nulls(text: str | None, path: Sequence[str]) -> bool:
     """Return whether a file's statistics, as JSON, count the nulls of a column at a
     physical path.
     """
-    current: object = {} if text is None else json.loads(text).get("nullCount")
-    for part in path:
+    try:
+        current: object = json.loads(text or "{}")
+    except ValueError:
+        return False
+    for part in ("nullCount", *path):
         if not isinstance(current, dict) or part not in current:
             return False
         current = current[part]

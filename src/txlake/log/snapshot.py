@@ -177,13 +177,12 @@ class Snapshot:
         if domain is None:
             return -1
         try:
-            mark = json.loads(domain.configuration)["rowIdHighWaterMark"]
+            return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTable(
                 f"{self.table} at version {self.version}: domain {ROW_TRACKING_DOMAIN}: expected a "
                 f"rowIdHighWaterMark, found {domain.configuration!r:.80}"
             ) from error
-        return int(mark)
 
     def require_writable(self) -> None:
         """Raise UnsupportedFeature as `check_writable`; a version that passed isn't checked again.

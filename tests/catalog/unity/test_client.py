@@ -346,6 +346,8 @@ def test_tokens(tmp_path: Path) -> None:
         ({"location": "x", "catalog": "uc+https://h"}, "leave out the location"),
         ({"catalog": "uc+http://far.example", "token": TOKEN}, "use uc\\+https"),
         ({"catalog": "uc+https://u:p@h"}, "no user and password"),
+        ({"catalog": "uc+https://h:port"}, "invalid host or port"),
+        ({"catalog": "uc+https://[::1"}, "invalid host or port"),
         ({"catalog": "uc+https://h?catlog=x"}, "expected uc\\+https"),
         ({"catalog": "uc+https://h", "token": "two words"}, "one word"),
         ({"location": "x", "token": TOKEN}, "token is a Unity Catalog's"),

@@ -77,7 +77,13 @@ class UnityClient:
         Raises InvalidRequest for an invalid address, and for a token that would travel to another
         host without TLS.
         """
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+            _ = parts.port
+        except ValueError as error:
+            raise InvalidRequest(
+                f"expected uc+https://host[:port], found an invalid host or port: {error}"
+            ) from error
         query = dict(parse_qsl(parts.query))
         if parts.scheme not in _SCHEMES or not parts.hostname or query.keys() - {"catalog"}:
             raise InvalidRequest(

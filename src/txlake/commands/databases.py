@@ -92,8 +92,9 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
     """Carry out DROP DATABASE, with CASCADE of its tables and views too.
 
     It takes effect at once. Dropped tables can be undropped when there is a database of the name
-    again. Raises InvalidRequest if there is no such database, if it has tables or views without
-    CASCADE, and while other sessions use it.
+    again, views can't. Raises InvalidRequest for the default database, if it has tables or views
+    without CASCADE, while other sessions use it, and without IF EXISTS if there is no such
+    database. For another system's catalog raises as `Schemas.drop`.
     """
     schemas = context.engine.catalog.schemas
     if schemas is not None:

@@ -114,7 +114,11 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
 
 
 def _newest_trace(name: str, handle: Handle, table: Snapshot) -> int | None:
-    """Return the newest version whose commit or state uses the feature; None without one."""
+    """Return `newest_trace` up to the table's version; None for a new table.
+
+    None also for a feature that isn't in TRACES, whether it is used or not: readers of old versions
+    don't need it.
+    """
     if name not in TRACES or handle.is_new:
         return None
     return newest_trace(name, handle.log, table.version)

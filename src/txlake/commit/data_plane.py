@@ -244,9 +244,11 @@ class TableData(Protocol):
         literal_of: Callable[[object], str],
         view_of: Callable[[DataFrame], str],
     ) -> Change:
-        """Replace the rows whose values in the columns are those of a new row; null is no value.
+        """Replace the rows whose values in the columns are those of a new row; a key with a NULL
+        replaces nothing.
 
-        Raises InvalidRequest for a column that the table doesn't have.
+        `literal_of` returns a value as an SQL literal. `view_of` creates a temporary view of a
+        frame and returns its name. Raises InvalidRequest for a column that the table doesn't have.
         """
 
     def replace_on(
@@ -258,11 +260,12 @@ class TableData(Protocol):
         aliases: tuple[str | None, str | None],
         view_of: Callable[[DataFrame], str],
     ) -> Change:
-        """Replace the rows for which the condition is true with one of the new rows.
+        """Delete the rows for which the condition is true with one of the new rows, and add all new
+        rows.
 
-        `aliases`: the table's and the source's.
-
-        Raises InvalidRequest for a condition with a query in it, or an ambiguous column.
+        `aliases`: the table's and the source's. `view_of` creates a temporary view of a frame and
+        returns its name. Raises InvalidRequest for a condition with a query in it, an unknown or
+        ambiguous column in it, and one alias for both.
         """
 
     # Changed rows

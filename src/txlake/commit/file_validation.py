@@ -110,8 +110,8 @@ def vectors_allowed(request: ValidationRequest) -> None:
     """Raise InvalidRequest for deletion vectors of tables without the feature, and new ones where
     they aren't enabled.
 
-    Also if the statistics of a file with a vector don't state numRecords. Source: PROTOCOL.md,
-    "Writer Requirement for Deletion Vectors".
+    Those of a RESTORE or CLONE don't count as new. Raises also if the statistics of a file with a
+    vector don't state numRecords. Source: PROTOCOL.md, "Writer Requirement for Deletion Vectors".
     """
     after = request.after
     for file in request.added:

@@ -88,7 +88,12 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
 def oldest_retained(
     log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
 ) -> int | None:
-    """Return the log's first version after `clean_log`; None if no version is removed."""
+    """Return the version of the checkpoint from which `clean_log` keeps the log; None if it keeps
+    every version.
+
+    Older versions may be gone already. Doesn't read the checkpoint: `clean_log` deletes nothing if
+    it is damaged.
+    """
     catalog_table = log.catalog_table
     cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
     kept = oldest_retained_checkpoint(listing, cutoff)

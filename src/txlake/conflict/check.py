@@ -51,9 +51,9 @@ def check_selects(
 ) -> Conflicted | None:
     """Return the first conflict of a winner with a SELECT of the transaction, under Serializable.
 
-    None if there is none, or at other levels. Called before every other rule, for every table that
-    the transaction read: a transaction that fits into no serial order is reported as such, whatever
-    else conflicts. Raises UnsupportedFeature as `check`.
+    None if there is none, at other levels, or if the transaction changes nothing. Called before
+    every other rule, for every table that the transaction read: a transaction that fits into no
+    serial order is reported as such, whatever else conflicts. Raises UnsupportedFeature as `check`.
     """
     has_selects = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
     if footprint.changes_nothing or not has_selects:

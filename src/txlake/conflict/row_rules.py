@@ -111,7 +111,8 @@ def rows_added(
 def _advice_on_added(
     found: Sequence[FileRows], footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> str:
-    """Return how to keep two such writers apart, if that is possible.
+    """Return the advice to run the transaction again, and whether a narrower condition keeps two
+    such writers apart.
 
     `found` are the rows that the winner added. Both transactions may have changed one row, whose
     new image was found. Otherwise the rows match the transaction's condition, certainly if their

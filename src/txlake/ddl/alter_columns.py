@@ -100,7 +100,9 @@ def add_columns(statement: AddColumns, table: Snapshot, environment: Environment
 def _new_field(item: AddedColumn) -> Field:
     """Return the field of an added column.
 
-    Raises InvalidRequest for a default, a generation expression, an identity and a NOT NULL field.
+    Raises InvalidRequest for a default, a generation expression, an identity and a NOT NULL field
+    inside of its type, and as `field_of_spec`. A column that is NOT NULL itself is left to
+    `add_column`, which refuses it.
     """
     spec, text = item.column, column_text((*item.parent, item.column.name))
     if spec.default is not None:

@@ -126,7 +126,8 @@ def new_table_actions(
         environment: time and ids.
         table: the name for messages.
         existing: the table to replace: its protocol is never lowered, its column ids are never
-            reused, its clustering ends. The caller removes its files.
+            reused, its clustering ends unless `cluster_by` is given. The properties that attach an
+            open table to its catalog stay, whatever `properties` say. The caller removes its files.
         partition_by: top-level columns, in any letter case.
         cluster_by: columns, `a.b` for fields of structs; None without the clause.
         properties: the statement's properties; keys are checked.
@@ -135,7 +136,8 @@ def new_table_actions(
         description: the table's comment.
         inherited: properties taken over unchecked; `properties` override them.
         features: further features besides those that the definition needs.
-        defaults: whether to turn on txlake's default features: deletion vectors.
+        defaults: whether to turn on txlake's default features (deletion vectors), and to leave the
+            row tracking of `existing` on, unless the properties say otherwise.
 
     Raises:
         InvalidRequest: an invalid definition.

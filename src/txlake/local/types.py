@@ -82,8 +82,8 @@ def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.
 
 
 def visible_metadata(item: Field) -> dict[str, object]:
-    """Return a column's metadata without the keys of Delta, defaults, CHAR lengths and
-    collations.
+    """Return a column's metadata without the keys of Delta, Parquet (field ids), defaults, CHAR
+    lengths and collations.
     """
     return {
         key: value for key, value in item.metadata.items() if not key.startswith(_HIDDEN_METADATA)

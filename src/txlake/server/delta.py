@@ -197,10 +197,11 @@ def check_operation(operation: str) -> str:
 
 
 def _credentials(call: Call, location: str, operation: str) -> ApiResponse:
-    """Return a location's credentials: none for folders, elsewhere the lake's own.
+    """Return a location's credentials: the lake's own for S3 and Azure, an empty set elsewhere.
 
-    The lake's own can't be narrowed to reading, so a read-only caller gets none of them. Raises
-    ApiError where a caller asks for more than it may do, and where the server lends none.
+    Raises ApiError if a read-only caller asks for more than READ. For S3 and Azure also raises it
+    to every read-only caller, as the lake's own credentials can't be narrowed to reading, and if
+    the server lends none.
     """
     if call.caller.read_only and operation != "READ":
         raise ApiError(

@@ -141,7 +141,10 @@ def _check_expressions(statement: Statement, rules: TextRules) -> None:
 
 
 def _parts_of(part: object, kind: type[T], but: type | tuple[type, ...] = ()) -> Iterator[T]:
-    """Yield the values of a type in a statement, except those inside a value of `but`."""
+    """Yield the values of a type in a statement, except the ones in a value of type `but`.
+
+    Looks into tuples and dataclasses only, and not into a value that it yields.
+    """
     if isinstance(part, but):
         return
     if isinstance(part, kind):

@@ -46,8 +46,9 @@ def replace_using(
 ) -> Change:
     """Return the change that replaces the rows with the new rows' keys (`TableData.replace_using`).
 
-    `literal_of` returns a value as an SQL literal, `view_of` the name of a temporary view of a
-    frame. A key with a NULL replaces nothing. Raises InvalidRequest for an unknown column.
+    `literal_of` returns a value as an SQL literal. `view_of` creates a temporary view of a frame
+    and returns its name. A key with a NULL replaces nothing. Raises InvalidRequest for an unknown
+    column.
     """
     names: list[str] = []
     for column in columns:
@@ -83,9 +84,9 @@ def replace_on(
     """Return the change that replaces the rows for which a new row meets the condition
     (`TableData.replace_on`).
 
-    `aliases`: the table's and the source's. `view_of` returns the name of a temporary view of a
-    frame. Raises InvalidRequest for a condition with a query in it, an unknown or ambiguous column
-    in it, and one alias for both.
+    `aliases`: the table's and the source's. `view_of` creates a temporary view of a frame and
+    returns its name. Raises InvalidRequest for a condition with a query in it, an unknown or
+    ambiguous column in it, and one alias for both.
     """
     if condition.references:
         raise InvalidRequest(

@@ -236,7 +236,10 @@ def _append_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def _writer(options: dict[str, str], schema: StructType) -> TxlakeWriter:
-    """Return a writer that appends to the table, which must exist. Raises as `plan_staging`."""
+    """Return a writer that appends to the table, which must exist.
+
+    Raises as `_append_options`, `find_table` and `plan_staging`.
+    """
     parsed = _append_options(options)
     place = place_of(prefix_storage_options(options))
     commit = CommitDetails(

@@ -59,7 +59,10 @@ def column_key(cursor: Cursor, name: str | None, column: str) -> KeyConstraint:
 
 
 def _foreign(cursor: Cursor, name: str | None, columns: tuple[str, ...]) -> KeyConstraint:
-    """Parse REFERENCES parent [(columns)], after FOREIGN KEY (columns)."""
+    """Parse REFERENCES parent [(columns)], after [FOREIGN KEY [(columns)]].
+
+    Raises InvalidRequest for another number of parent columns than of `columns`.
+    """
     cursor.expect("REFERENCES")
     parent = cursor.table()
     start = cursor.token

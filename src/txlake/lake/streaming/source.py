@@ -184,7 +184,7 @@ class Source:
                     "what comes next"
                 )
             return version
-        return None if timestamp is None else self._version_from(instant_ms(timestamp))
+        return None if timestamp is None else self._version_from(starting_instant_ms(timestamp))
 
     def _require_commit(self, version: int) -> None:
         """Raise InvalidRequest if the commit at which the stream starts was cleaned up.
@@ -436,7 +436,7 @@ def _fits(used: int, more: int, limit: int | None) -> bool:
     return limit is None or (used < limit and used + more <= limit)
 
 
-def instant_ms(text: str) -> int:
+def starting_instant_ms(text: str) -> int:
     """Return a timestamp in milliseconds since the epoch; UTC if it has no zone.
 
     Raises InvalidRequest for any other text.

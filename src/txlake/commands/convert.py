@@ -329,7 +329,10 @@ def _merged_schema(files: list[ParquetFile], place: str) -> Struct:
 
 
 def _check_same(file_type: DataType, merged_type: DataType, path: Path, file: str) -> None:
-    """Raise InvalidRequest unless a file has the merged types: files aren't rewritten."""
+    """Raise InvalidRequest unless a file has the merged types: files aren't rewritten.
+
+    A file may lack columns and fields of structs; a column of type void fits any type.
+    """
     match file_type, merged_type:
         case Struct(fields), Struct():
             for item in fields:

@@ -262,7 +262,9 @@ def _rewrite_change(work: TableData, files: pa.Table, onto: Snapshot) -> Change 
 
 
 def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
-    """Return the change that turns row tracking off and stops new ids; None if it has."""
+    """Return the change that turns row tracking off and stops new ids; None if it is done
+    already.
+    """
     before = context.snapshot(handle).metadata
     properties = {row_tracking.ENABLE: "false", row_tracking.SUSPENDED: "true"}
     after = msgspec.structs.replace(before, configuration={**before.configuration, **properties})
@@ -360,7 +362,9 @@ def _truncate_protected(context: Context, handle: Handle) -> None:
 
 
 def _first_version_after(handle: Handle) -> int | None:
-    """Return the version that the log would begin with; None where nothing may be deleted."""
+    """Return `oldest_retained` by the retention of TRUNCATE HISTORY; None if every version is
+    kept.
+    """
     log = handle.log
     return oldest_retained(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
 

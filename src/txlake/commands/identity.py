@@ -34,7 +34,7 @@ def sync(context: Context, statement: SyncIdentity) -> None:
 
 
 def _furthest_value(context: Context, handle: Handle, column: IdentityColumn) -> int | None:
-    """Return the column's furthest value in the direction of its step; None without rows."""
+    """Return the column's furthest value in the direction of its step; None without values."""
     function = "max" if column.step > 0 else "min"
     text = f"SELECT {function}({quoted(column.name, always=True)}) AS mark FROM {{t}}"
     [row] = context.plane.query(text, {"t": context.scan(handle)}).collect()

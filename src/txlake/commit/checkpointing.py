@@ -218,9 +218,7 @@ def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int
 
 
 def _write_hint(log: TableLog, hint: Hint) -> None:
-    """Write the hint for this checkpoint, unless there is one for a newer; log a failure of the
-    store.
-    """
+    """Write the hint, unless there is one for a newer checkpoint; log a failure of the store."""
     try:
         try:
             known = read_hint(log.store.get(LAST_CHECKPOINT_PATH))

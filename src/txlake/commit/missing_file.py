@@ -33,9 +33,11 @@ class _RemovalHistory:
 
 
 def explain_missing_file(log: TableLog, path: str, versions: Iterable[int] = ()) -> str | None:
-    """Return the message for a missing file; None if it should exist, or the log can't be read.
+    """Return the message for a missing file; None if the log has no reason for it, or can't be
+    read.
 
-    `path` is decoded. `versions` were read by this process: those that need the file are named.
+    Reasons are that a version removed the file, or that it is change data. `path` is decoded.
+    `versions` were read by this process: those that need the file are named.
     """
     try:
         latest = log.latest()

@@ -161,9 +161,9 @@ def reconcile_log(
 def newest_readable(log: TableLog) -> int | None:
     """Return the newest readable version of a log whose catalog is lost.
 
-    Damaged commits at the log's end are skipped. None for a log without versions, or with damage
-    elsewhere. A checkpoint newer than any commit was left behind when a dropped table's folder was
-    removed. Raises Unavailable where the store doesn't list a version yet.
+    Damaged commits at the log's end are skipped. None for a log without versions, with damage
+    elsewhere, or with a checkpoint newer than any commit, which was left behind when a dropped
+    table's folder was removed. Raises Unavailable where the store doesn't list a version yet.
     """
     files = _LogFiles.of(log.store, 0)
     if not files.versions or files.newest_checkpoint > files.versions[-1]:

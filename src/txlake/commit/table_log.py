@@ -433,8 +433,10 @@ class TableLog:
             return self._reader.load(again, version)
 
     def _from_known(self, version: int) -> Snapshot | None:
-        """Return a catalog table's version by replay on a cached, somewhat older one; None without
-        such.
+        """Return a catalog table's version by replay on a cached, somewhat older one.
+
+        None for a path table, without such a cached version, and if a commit between the two was
+        cleaned up.
         """
         latest = self._latest
         kept = [*self._old.values(), *(() if latest is None else (latest[0],))]

@@ -77,11 +77,13 @@ _HARMLESS: Mapping[str, tuple[str, _Rule]] = {
 def is_harmless(
     before: Metadata, after: Metadata, protocol: Protocol, *, moves_marks: bool = False
 ) -> bool:
-    """Return whether a transaction prepared under `before` is valid under `after`.
+    """Return whether a transaction prepared under `before` is surely valid under `after`.
 
-    `protocol` is the protocol in force with `after`. `moves_marks`: whether the transaction
-    generated identity values itself, which a winner's new high-water mark would conflict with.
-    False for a schema that can't be read.
+    That is so if only these differ: properties, as `_HARMLESS` allows, high-water marks of identity
+    columns, and the ids and physical names of columns, if column mapping by name was turned on and
+    physical names equal the names. `protocol` is the protocol in force with `after`.
+    `moves_marks`: whether the transaction generated identity values itself, which a winner's new
+    high-water mark would conflict with. False for a schema that can't be read.
     """
     if not _same_but_schema_and_configuration(before, after):
         return False

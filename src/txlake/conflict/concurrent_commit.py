@@ -104,8 +104,9 @@ def summarise(
 ) -> ConcurrentCommit:
     """Return the winner that a committed list of actions describes.
 
-    Without `timestamp_ms` its time is the commitInfo's `timestamp`, if it has one. Where there are
-    several actions of a kind, the first counts.
+    Without `timestamp_ms` its time is the commitInfo's `timestamp`, if it has one. Of several
+    commitInfo, metaData or protocol actions the first counts. A commit that removes a file isn't a
+    blind append, whatever its commitInfo says.
     """
     info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))

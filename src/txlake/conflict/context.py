@@ -85,8 +85,8 @@ class CheckContext:
     def row_vectors(self) -> Vectors | None:
         """The reader of deletion vectors if conflicts are found by rows, else None.
 
-        The table has to have deletion vectors enabled, when it was read and now, and the
-        granularity has to be ROW.
+        The table has to have deletion vectors enabled, when it was read and now, the granularity
+        has to be ROW, and the context has to have a reader (`vectors`).
         """
         settings = (self.base.metadata, self.metadata)
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
@@ -153,7 +153,8 @@ class CheckContext:
     def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
         """Return those of the rows that the read may match, by all tiers.
 
-        Without the third tier, all rows of the files that the first two can't rule out.
+        Without the third tier, or if it can't evaluate them, all rows of the files that the first
+        two can't rule out.
         """
         kept = self.may_match(read, [one.file for one in rows])
         doubtful = tuple(one for one, keep in zip(rows, kept, strict=True) if keep)

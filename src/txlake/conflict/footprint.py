@@ -180,7 +180,7 @@ class Footprint:
 
     @property
     def changes_definition_only(self) -> bool:
-        """Whether it changes the table's definition, no file, and read no rows.
+        """Whether it changes no file and read no rows, so at most the table's definition.
 
         Reads of kind GUARD don't count: the rows stay as they were, whatever the metadata says.
         """
@@ -228,7 +228,7 @@ class Footprint:
 
         The winner has to be a blind append, which read nothing of this table. It must not have read
         a table that this transaction changes either: there it would have to come first, and here
-        second.
+        second. If which tables this transaction changes isn't known, it must have read no other.
         """
         if not winner.is_blind_append:
             return False

@@ -181,7 +181,8 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
     """Return an error for another table id or partition columns, and changed catalog-owned
     settings.
 
-    The partition columns may change if the commit removes all files.
+    The partition columns may change if the commit removes all files, and catalog-owned properties
+    that are `removable` may be removed.
     """
     old, new = case.before.metadata, case.after.metadata
     if new.id != old.id:
@@ -206,6 +207,8 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
 def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
     """Return an error if a replaced deletion vector lacks rows of the old one, except in a
     RESTORE.
+
+    No vector in place of one lacks them all. A vector that can't be read is an error too.
     """
     if case.is_restore:
         return None
@@ -257,10 +260,11 @@ def _positions(case: _CommitCheck, vector: DeletionVector | None) -> BitMap64 | 
 
 
 def row_ids_are_new(case: _CommitCheck) -> str | None:
-    """Return an error for used ids of rows of new files, or other ids of files that are listed
-    again.
+    """Return an error for missing or used ids of rows of new files, or other ids of files that are
+    listed again.
 
-    Only where the table has the feature rowTracking, and it isn't suspended. A RESTORE may list
+    Also for a high-water mark below the new ids, and files without ids when row tracking is turned
+    on. Only where the table has the feature rowTracking, and it isn't suspended. A RESTORE may list
     files again with their earlier ids. Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
     """
     configuration = case.after.metadata.configuration

@@ -71,7 +71,7 @@ def protocol_changed_by_both(
 def features_dropped(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if the winner dropped table features, on which the transaction may rely."""
+    """Conflict if the winner dropped any table feature: the transaction may rely on it."""
     if winner.protocol is None:
         return None
     dropped = supported_features(context.protocol) - supported_features(winner.protocol)

@@ -193,8 +193,10 @@ class RowMoves:
 
 
 def _runs(output: Add) -> list[Run]:
-    """Return the runs that an output's tag records, in order; none if there is no tag, or it can't
-    be read or doesn't fit the number of rows.
+    """Return the runs that an output's tag records, in order.
+
+    None are there if the file is a change of data, or its tag is missing, can't be read or doesn't
+    fit the number of rows.
     """
     text = (output.tags or {}).get(SOURCES_TAG)
     if not text or output.data_change:

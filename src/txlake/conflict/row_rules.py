@@ -160,6 +160,10 @@ def rows_deleted(
 
     These are guards at every level, and reads for writes above Snapshot. Rows that the winner only
     moved count in files that the transaction changes too, unless they were reconciled.
+
+    Files that were read without a predicate conflict above Snapshot, whichever of their rows were
+    deleted. What both delete is left to `rows_deleted_by_both` for a read that deletes all of its
+    rows, if conflicts are found by rows, and for an assumed read.
     """
     kinds = [ReadKind.GUARD]
     if context.level is not Level.SNAPSHOT:

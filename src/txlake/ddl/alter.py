@@ -148,7 +148,8 @@ def _unset_properties(
 ) -> Change:
     """Return the change of UNSET TBLPROPERTIES; a key that isn't set is ignored, as in Spark.
 
-    Raises InvalidRequest for a reserved key, a constraint's, and one that only the engine removes.
+    The key `comment` removes the table's comment. Raises InvalidRequest for a reserved key, a
+    constraint's, and one that only the engine removes.
     """
     metadata = table.metadata
     configuration = dict(metadata.configuration)
@@ -176,8 +177,9 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
     """Return the change of ADD CONSTRAINT, a condition or a key; a condition's rows are checked
     here.
 
-    Raises InvalidRequest for a name that is taken, a condition that isn't one over a row, and a row
-    that violates it.
+    Raises InvalidRequest for a name that is taken, a condition that isn't SQL text, isn't over a
+    row (`check_constraint`) or isn't boolean, and a row that violates it. The type is only checked
+    where the environment knows types.
     """
     constraint = statement.constraint
     if isinstance(constraint, KeyConstraint):
@@ -300,8 +302,9 @@ def _drop_constraint(
 def _cluster_by(statement: ClusterBy, table: Snapshot, environment: Environment) -> Change:
     """Return the change of CLUSTER BY (columns) or NONE: the feature and the domain metadata.
 
-    There are no actions if nothing changes. Raises InvalidRequest for a partitioned table, an
-    unsuitable column, and files without statistics of a new clustering column.
+    There are no actions if nothing changes. Raises InvalidRequest for a partitioned table, unless
+    it is NONE and the table lacks the feature; for an unsuitable column, and for files without
+    statistics of a new clustering column.
     """
     before = clustered_by(table.schema, table.domains, table=table.table)
     if not statement.columns and FEATURE not in table.features:

@@ -277,7 +277,7 @@ def _with_replaced_column(schema: Struct, item: Field, table: Snapshot) -> Struc
 
 
 def alter_column(statement: AlterColumn, table: Snapshot, environment: Environment) -> Change:
-    """Return the change of ALTER COLUMN: type, NOT NULL, comment, default, position.
+    """Return the change of ALTER COLUMN: type, comment, NOT NULL, default, position.
 
     The clauses apply in this order. Raises InvalidRequest: an unknown column, or a change that
     isn't allowed; for SET NOT NULL also where a row has a null.
@@ -344,8 +344,8 @@ class _ColumnChange:
 def _with_type(schema: Struct, path: Path, new_type: DataType, table: Snapshot) -> Struct:
     """Return the schema with another type at a path, `new_type` as declared (CHAR, VARCHAR).
 
-    Raises InvalidRequest for a change that isn't allowed, and for a column that a constraint or
-    generated column uses.
+    Raises InvalidRequest for a change that isn't allowed, and, if the stored type changes, for a
+    column that a constraint or generated column uses.
     """
     old = field_at(schema, path)
     if old is not None:
@@ -369,7 +369,8 @@ def _with_type(schema: Struct, path: Path, new_type: DataType, table: Snapshot) 
 def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
     """Raise InvalidRequest where existing texts may not fit the new char or varchar type.
 
-    Looks into arrays and maps, not into structs; other changes aren't judged.
+    They fit STRING and a VARCHAR that is at least as long; a change to another CHAR is always
+    refused. Looks into arrays and maps, not into structs; other changes aren't judged.
     """
     match old, new:
         case Primitive(), Primitive() if old.is_string and new.is_string and old != new:

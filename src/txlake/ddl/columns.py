@@ -55,9 +55,9 @@ def resolve_type(data_type: str | NativeType) -> DataType:
 def field_of_spec(spec: ColumnSpec) -> Field:
     """Return the field of a column definition, as the log has it, without column mapping.
 
-    Raises InvalidRequest as `resolve_type`, for an invalid default or identity, more than one of
-    default, generation expression and identity, and NOT NULL inside of an array or map;
-    UnsupportedFeature.
+    Raises as `resolve_type`, and InvalidRequest for an invalid default or identity, more than one
+    of default, generation expression and identity, and NOT NULL inside of an array or map. The
+    generation expression isn't checked.
     """
     metadata: dict[str, object] = {}
     if spec.comment is not None:
@@ -160,7 +160,8 @@ def _check_generated_type(item: Field, text: str, plain: Struct, environment: En
 def _fits(literal: DataType, column: DataType) -> bool:
     """Return whether Spark stores a literal of one type in a column of the other without a cast.
 
-    Any number fits any, any simple type a string; of nested types only the kind has to be equal.
+    Any number fits any number, a date or timestamp any other, any simple type a string, and NULL
+    all types. Of nested types only the kind has to be equal.
     """
     if same_type(literal, column) or literal == Primitive("void"):
         return True

@@ -150,8 +150,10 @@ def check_same_definition(
     """Raise InvalidRequest, naming the first difference, unless a statement's definition is that of
     the table that exists at its location.
 
-    Clauses that the statement doesn't have aren't compared: a statement without columns accepts any
-    table with its properties. Comments and constraints never are.
+    A statement with columns has to state the table's columns, partitioning and clustering, so
+    without these clauses the table has to be neither partitioned nor clustered. One without columns
+    accepts any table with its properties. Of properties only the statement's are compared, except
+    requests for features and protocol versions. Comments and constraints never are.
     """
     table = str(statement.table)
     place = f"the Delta table at its location ({existing.table})"
@@ -185,7 +187,8 @@ def _check_same_schema(
 ) -> None:
     """Raise InvalidRequest unless names, order, types and nullability of the columns are the same.
 
-    Letter case doesn't count. `table` and `place` name the two in the message.
+    Types are compared as by `same_type`. Letter case doesn't count. `table` and `place` name the
+    two in the message.
     """
     names = (
         [item.name.lower() for item in stated_schema],

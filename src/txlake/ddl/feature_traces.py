@@ -157,11 +157,12 @@ TRACES: Mapping[str, FeatureTraces] = {
 
 
 def newest_trace(name: str, log: TableLog, up_to: int, *, since: int = 0) -> int | None:
-    """Return the newest readable version that needs readers with the feature; None without any.
+    """Return the newest version whose commit or checkpoint needs readers with the feature.
 
-    Versions after `up_to` don't count, nor do the ones before `since`, which has a checkpoint.
-    Reads commits from the newest to the oldest, then the oldest version's state. Raises KeyError
-    for a feature that isn't in TRACES.
+    Without one, the oldest version that can be read if its state needs them; else None. Versions
+    after `up_to` don't count, nor do the ones before `since`, which has a checkpoint. Checkpoints
+    only count for a feature that changes their format. Raises KeyError for a feature that isn't in
+    TRACES.
 
     Tombstones of the oldest version are ignored: no reader reads their files.
     """

@@ -27,9 +27,9 @@ def schema_actions(
 
     With `partition_columns` the schema replaces the table's, without it extends the table's.
 
-    Raises InvalidRequest for an invalid schema, and for a column that a constraint or generated
-    column uses and that would get a wider type; UnsupportedFeature for a type that txlake doesn't
-    write.
+    Raises InvalidRequest for an invalid schema, and, where the schema extends the table's, for a
+    column that a constraint or generated column uses and that would get a wider type;
+    UnsupportedFeature for a type that txlake doesn't write.
     """
     if partition_columns is None:
         constraints = snapshot.properties.constraints

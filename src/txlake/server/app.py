@@ -242,7 +242,8 @@ class _Dispatcher:
     ) -> ApiResponse:
         """Run the handler, in a thread of the pool, with a session to itself.
 
-        Raises ApiError for any error; one that isn't txlake's is logged, and its text isn't sent.
+        Raises ApiError for any error. One that isn't txlake's is logged, its text isn't sent, and
+        it leaves the outcome of an endpoint that changes something unknown.
         """
         path: Mapping[str, str] = request.path_params
         try:

@@ -48,7 +48,7 @@ class ClientSessions:
         self._lock = threading.Lock()
 
     def begin(self, owner: str, prepare: Callable[[Session], None]) -> str:
-        """Open a session, and return its id, which can't be guessed.
+        """Open a session, and return its id, which can't be guessed. Idle ones are closed first.
 
         Raises ApiError where too many are open, and what `prepare` raises.
         """

@@ -327,9 +327,10 @@ def _commit_fields(commit: StagedCommit) -> dict[str, object]:
 
 
 def _check_published(handle: Handle, table: TableState, update: Update) -> None:
-    """Raise ApiError for a version that isn't ratified.
+    """Raise ApiError if the reported version is missing or isn't one that this catalog ratified.
 
-    The reported version isn't recorded: the catalog itself checks what is published.
+    A table that isn't open has no ratified versions here. The reported version isn't recorded: the
+    catalog itself checks what is published.
     """
     version = update.latest_published_version
     if version is None or version < 0:

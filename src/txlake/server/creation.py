@@ -187,7 +187,10 @@ def _reserved_location(call: Call, database: str, body: NewTableBody) -> tuple[s
 def _check_first_commit(
     call: Call, handle: Handle, body: NewTableBody, required: dict[str, str]
 ) -> None:
-    """Raise ApiError unless the location holds one commit, which makes the table as required."""
+    """Raise ApiError unless the location holds one commit, which makes the table as required.
+
+    Of the `required` properties, those in _BODY_ONLY_PROPERTIES may be in `body` alone.
+    """
     try:
         latest = handle.log.latest_or_none()
         commit = None if latest is None else handle.log.commit(0)

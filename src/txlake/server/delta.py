@@ -156,7 +156,8 @@ def credentials(call: Call) -> ApiResponse:
 def staging_credentials(call: Call) -> ApiResponse:
     """Return what a client needs to write a new table's first commit.
 
-    It is for the whole warehouse, as the id isn't kept. Raises ApiError as `_credentials`.
+    It is for the whole warehouse, as the id isn't kept. Raises ApiError as `_credentials`, and for
+    an id that isn't a UUID.
     """
     table_id = parse_table_id(call.path["table_id"])
     if table_id is None:

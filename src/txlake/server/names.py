@@ -72,7 +72,7 @@ def create_schema(call: Call) -> ApiResponse:
 
 
 def delete_schema(call: Call) -> ApiResponse:
-    """Drop a database. One that holds tables is dropped only with `force`."""
+    """Drop a database. Raises as `drop_database`: `force` is its CASCADE."""
     entry = _database(call)
     force = call.query.get("force", "false").lower() == "true"
     call.session.answer_in(None, DropDatabase(name=entry.name, cascade=force))
@@ -147,7 +147,8 @@ def delete_table(call: Call) -> ApiResponse:
 
 
 def table_credentials(call: Call) -> ApiResponse:
-    """Return no credentials: a client needs none to read or write a table's files in a folder.
+    """Return no credentials: a client needs none for files in a folder, and for other stores its
+    own.
 
     Raises ApiError for an unknown table or operation, and where a read-only caller asks to write.
     """

@@ -45,8 +45,7 @@ def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[s
 
     `on_started` is called with the server's address once it accepts requests.
 
-    Raises InvalidRequest: the token file can't be read, it is missing although other hosts could
-    call, or the address isn't available.
+    Raises InvalidRequest as `load_tokens` and `listen`.
     """
     tokens = load_tokens(settings)
     engine, level = restricted_engine(session.engine, owns_spark=True), session.level
@@ -100,8 +99,8 @@ def _is_not_upgrade_warning(record: logging.LogRecord) -> bool:
 def restricted_engine(engine: Engine, *, owns_spark: bool) -> Engine:
     """Return an engine of the same lake for callers who don't own the machine.
 
-    Its Spark runs checked plans only. `owns_spark`: whether the server may end Spark's process
-    where a statement can't be ended otherwise.
+    Its Spark runs checked plans only. An engine without Spark is returned as it is. `owns_spark`:
+    whether the server may end Spark's process where a statement can't be ended otherwise.
     """
     plane = engine.plane
     if not isinstance(plane, SparkPlane):
@@ -135,9 +134,11 @@ class _Server(uvicorn.Server):
 
 
 def load_tokens(settings: ServerSettings) -> Tokens:
-    """Return the token file's tokens; without a file none, so that everybody may call.
+    """Return the token file's tokens; if the settings name no file none, so that everybody may
+    call.
 
-    Raises InvalidRequest where it can't be read, or is missing although other hosts could call.
+    Raises InvalidRequest if they name no file although other hosts could call, if the file can't
+    be read, and as `Tokens.parse`.
     """
     if settings.token_file is None:
         if not is_loopback(settings.host):

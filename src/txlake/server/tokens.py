@@ -64,7 +64,8 @@ class Tokens:
         """Return the tokens of a file: a JSON list of objects `token`, `name`, `read_only`,
         `expires`.
 
-        Raises InvalidRequest naming `source`, and never a token.
+        Raises InvalidRequest, which names `source` and never a token, for another form, an empty
+        list, a token that is too short and an expiry without a time zone.
         """
         try:
             tokens = msgspec.json.decode(text, type=list[Token])
@@ -125,7 +126,10 @@ def digest_of(token: str) -> bytes:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is a loopback one, which other hosts can't reach."""
+    """Return whether an address is a loopback one, which other hosts can't reach.
+
+    Of host names only `localhost` counts as one; others aren't looked up.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

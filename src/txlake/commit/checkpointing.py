@@ -67,9 +67,10 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
 
 
 def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
-    """Write a checkpoint, and then clean the log, when the version is a multiple of `_interval`.
+    """Write a checkpoint when the version is a multiple of `_interval`, 0 excepted.
 
-    Never raises: a failure is logged. Returns whether a checkpoint was written.
+    Then the log is cleaned up if `delta.enableExpiredLogCleanup` is on. Never raises: a failure is
+    logged. Returns whether a checkpoint was written.
     """
     try:
         properties = snapshot.properties

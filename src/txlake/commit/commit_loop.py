@@ -87,8 +87,9 @@ class Committer(Protocol):
         ...
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
-        """Request the next turn to commit to these tables; return False if it isn't given, or never
-        is.
+        """Request the next turn to commit to these tables, without waiting for it.
+
+        Returns False if another transaction has it, or if there are no turns.
         """
         ...
 
@@ -289,10 +290,10 @@ class CommitLoop:
         return None
 
     def _attempt_lost(self, attempt: int) -> None:
-        """Request the next turn after several losses, and wait until then.
+        """Count a lost attempt, reserve the next turn after `reserve_after` of them, and wait.
 
-        There is no wait after the first loss: the winner is known now, and nothing says that more
-        follow.
+        There is no wait once the turn is reserved, and none after the first loss: the winner is
+        known now, and nothing says that more follow.
         """
         self._losses += 1
         count("txlake.commit.retries")

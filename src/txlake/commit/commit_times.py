@@ -84,9 +84,9 @@ class CommitTimes:
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
         """Return the newest version committed at or before a time.
 
-        Raises InvalidRequest when the time is before the oldest version that can be rebuilt, or
-        after the latest (unless `newest_if_later`), and says which times there are; CorruptTable
-        when a commit lacks a required in-commit timestamp.
+        Raises InvalidRequest when the time is before the oldest version that can be rebuilt, after
+        the latest (unless `newest_if_later`), and says which times there are, or when no time is
+        known; CorruptTable when a commit lacks a required in-commit timestamp.
         """
         versions = self._recreatable()
         by_file, by_commit = self._timed(versions)

@@ -64,12 +64,12 @@ def packed_sources(actions: Iterable[Action], files: Files) -> dict[str, tuple[S
 def require_known_changes(
     before: Snapshot, staged: StagedChanges, then: StagedChanges, table: str
 ) -> None:
-    """Raise InvalidRequest if the feed is turned on after rows were changed in the same
-    transaction.
+    """Raise InvalidRequest if rows were changed in the same transaction before the feed is turned
+    on.
 
-    The sources of these rows weren't recorded. Nothing is raised if `before`, which the transaction
-    sees before the statement, has a feed already. `staged` and `then` are the changes before and
-    after the statement.
+    The sources of these rows weren't recorded. `before` is the table before the statement: nothing
+    is raised if it has a feed already. `staged` and `then` are the changes before and after the
+    statement; that it turns the feed on is the caller's to know.
     """
     if has_feed(before):
         return
@@ -82,7 +82,9 @@ def require_known_changes(
 
 
 def reserved_column(snapshot: Snapshot) -> str | None:
-    """Return an error text for a column with a name that the feed uses; None if there is none."""
+    """Return an error text for a column with a name that the feed uses; None if there is none, or
+    the table has no feed.
+    """
     if not has_feed(snapshot):
         return None
     taken = [name for name in snapshot.schema.names if name.lower() in CHANGE_COLUMNS]

@@ -163,6 +163,8 @@ def statistics_fit(request: ValidationRequest) -> None:
 def not_null(request: ValidationRequest) -> None:
     """Raise InvalidRequest for NULL in NOT NULL columns, as far as statistics and partition values
     show.
+
+    Files with a deletion vector or without a change of data aren't checked.
     """
     if not request.added:
         return
@@ -223,8 +225,10 @@ def row_ids_are_ours(request: ValidationRequest) -> None:
 
 
 def change_columns_are_free(request: ValidationRequest) -> None:
-    """Raise InvalidRequest for columns with names of the change data feed in a table with a
+    """Raise InvalidRequest for a column with a name of the change data feed, in a table with a
     feed.
+
+    Checked only if the metadata is set.
     """
     if any(isinstance(action, Metadata) for action in request.actions):
         found = reserved_column(request.after)

@@ -336,7 +336,9 @@ def _ratify(
     unchanged: Mapping[str, int],
     transaction_id: str,
 ) -> Ratified | HeadsMoved | TurnTaken:
-    """Ask the ledger to ratify the commits, if no log has a file at their versions yet."""
+    """Ask the ledger to ratify the commits. Raises as `require_versions_free` if a log doesn't end
+    just before its commit's version.
+    """
     require_versions_free([(one.log, commit.version) for one, commit in staged_commits])
     request = Ratification(
         transaction_id=transaction_id,

@@ -64,7 +64,7 @@ class LogReader:
 
         Raises:
             InvalidRequest: the version isn't in the log.
-            CorruptTable: a file that is needed is missing or damaged.
+            CorruptTable: a file that is needed is missing or damaged, or the log has no version.
             UnsupportedFeature: txlake can't read the table's protocol.
         """
         if listing.latest_version < 0:

@@ -119,7 +119,8 @@ def attach_actions(
     *,
     opens: bool = False,
 ) -> tuple[Action, ...]:
-    """Return the actions that attach a table to a catalog: a protocol and the domain.
+    """Return the actions that attach a table to a catalog: the protocol, if it changes, and the
+    domain.
 
     `metadata` is what the same commit sets, for a table that it creates or replaces. `opens`: other
     engines may write the table too, which sets properties as well; an open table stays open.

@@ -102,8 +102,10 @@ def _mode_in_force(before: Snapshot) -> str | None:
 
 
 def _check_schema(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Raise InvalidRequest for invalid names or partition columns; existing columns may have
-    invalid names.
+    """Raise InvalidRequest for an unreadable schema, invalid names or partition columns.
+
+    Columns of `previous` may have invalid names, and nothing but the text is checked if neither
+    schema, partitioning nor mapping mode changes.
     """
     try:
         schema = parse_schema(metadata.schema_string)

@@ -228,9 +228,9 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
 def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommit] | None:
     """Return the commit and those before it that aren't published; None when the table was dropped.
 
-    Only the ledger knows which these are: a file at a version may be another writer's. The result
-    is empty if others have published all of them meanwhile. Where the file before is missing, a
-    dropped table's folder was removed.
+    The ledger is asked, unless the commit is version 0, or `published` is the version before and
+    its file exists: a file at a version may be another writer's, and a missing one a dropped
+    table's. The result is empty if others have published all of them meanwhile.
     """
     commit = newest.commit
     before = commit.version - 1
@@ -265,10 +265,10 @@ def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exceptio
 
 
 def put_ratified(store: Store, commit: TableCommit, table: str) -> None:
-    """Put the file of a ratified commit into the log, where the one before it exists.
+    """Put the file of a ratified commit into the log; the version before has to be there already.
 
-    Nothing happens if it is there already. Raises Occupied when another commit's file is there,
-    Unavailable when replies were lost, FileNotFoundError as `commit_content`.
+    Nothing happens if the file exists with these bytes. Raises Occupied when another commit's file
+    is there, Unavailable when replies were lost, FileNotFoundError as `commit_content`.
     """
     path, content = commit_path(commit.version), commit_content(store, commit)
     for _ in range(_PUTS):

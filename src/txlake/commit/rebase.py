@@ -144,7 +144,8 @@ class Rebase:
     def winners(self, latest: Snapshot) -> Iterator[ConcurrentCommit]:
         """Yield the commits after the state, up to the latest, in order; read one by one.
 
-        Raises CorruptTable when one is missing or damaged.
+        For a new table whose version 0 was cleaned up, only the latest. Raises CorruptTable when
+        one is missing or damaged.
         """
         log, known = self.log, self.state.version
         if known < 0 and log.commit(0) is None:

@@ -111,7 +111,8 @@ class TableLog:
         return self._fifo_lock.acquired(self.settings.retry.queue_ms_max)
 
     def exists(self) -> bool:
-        """Return whether there is a Delta table: any of its files in `_delta_log`, damaged or not.
+        """Return whether there is a Delta table: any of its files in `_delta_log`, damaged or not;
+        of a catalog table, a version in the ledger.
 
         `latest_or_none` returns the snapshot too.
         """
@@ -347,7 +348,8 @@ class TableLog:
         """Return an application's newest `txn` version in the commits that the log still has; None
         without.
 
-        Reads them one by one, the newest first; for ids that a checkpoint no longer keeps.
+        Reads them one by one, the newest first, until one is missing; for ids that a checkpoint no
+        longer keeps.
         """
         for version in range(self.latest().version, -1, -1):
             commit = self.commit(version)
@@ -370,7 +372,9 @@ class TableLog:
         return self._reader.read_checkpoint(checkpoint)
 
     def adopt(self, snapshot: Snapshot) -> None:
-        """Cache the snapshot after an own commit as the latest, without reading it."""
+        """Cache the snapshot after an own commit as the latest, without reading it; an older one
+        than the cached is ignored.
+        """
         latest = self._latest
         if latest is None or snapshot.version > latest[0].version:
             self._latest = (snapshot, None)

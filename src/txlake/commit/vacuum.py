@@ -70,9 +70,10 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Return the files below the table that no reader of a version within the retention needs.
 
-    The default retention is `delta.deletedFileRetentionDuration` (a week by default). The plan
-    never has files younger than the retention, whoever wrote them, nor hidden files and folders
-    (`_x`, `.x`) other than partitions, change data and deletion vectors, nor other tables below.
+    The default retention is `delta.deletedFileRetentionDuration` (a week by default); `now_ms`
+    replaces the clock. The plan never has files younger than the retention, whoever wrote them, nor
+    hidden files and folders (`_x`, `.x`) other than partitions, change data and deletion vectors,
+    nor other tables below.
 
     Whatever the retention and the clocks are, files that were staged by the transactions that
     `others_open` returns stay: their names identify the transaction. So do files that open
@@ -280,8 +281,9 @@ def _may_be_staged(
 ) -> bool:
     """Return whether a file may be an open transaction's, which may still commit it.
 
-    By its name, which has the tag of one of the open transactions `tags`; by its age where the name
-    has no tag or, unless the table is catalog-managed, another tag.
+    True if its name has the tag of one of the open transactions, `tags`. If the name has no tag or,
+    unless the table is catalog-managed, another tag, its age decides: True if it was written at or
+    after `since_ms`, False if that is None.
     """
     own = tags_in(item.path)
     if not own.isdisjoint(tags):

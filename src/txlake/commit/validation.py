@@ -226,7 +226,8 @@ def membership_is_whole(request: ValidationRequest) -> None:
     """Raise InvalidRequest if the table feature of a catalog is set without its name, or the
     reverse.
 
-    What is wrong in the table already is no error.
+    What is wrong in the table already is no error, nor is an open table with its id and no lake, as
+    other systems' catalogs have it.
     """
     domains = dict.fromkeys(request.before.domains, False)
     domains |= {a.domain: a.removed for a in request.actions if isinstance(a, DomainMetadata)}
@@ -258,8 +259,8 @@ def _names_itself(snapshot: Snapshot) -> bool:
 
 
 def open_tables_stay_whole(request: ValidationRequest) -> None:
-    """Raise InvalidRequest for an open table without in-commit timestamps, or with another table
-    id.
+    """Raise InvalidRequest for an open table without in-commit timestamps, without a table id, or
+    with another one than before.
 
     Source: PROTOCOL.md, "Writer Requirements for Catalog-managed tables".
     """
@@ -289,8 +290,9 @@ def append_only(request: ValidationRequest) -> None:
 def iceberg_is_kept(request: ValidationRequest) -> None:
     """Raise InvalidRequest for what Iceberg's readers can't read, if the table is compatible.
 
-    These are metadata, new deletion vectors, and files that don't state numRecords. Source:
-    PROTOCOL.md, "Writer Requirements for IcebergCompatV2".
+    These are deletion vectors that stay when compatibility is turned on, and, when files are added,
+    the metadata, new deletion vectors, and files that don't state numRecords. Source: PROTOCOL.md,
+    "Writer Requirements for IcebergCompatV2".
     """
     before, after = request.before, request.after
     if not after.is_iceberg_compatible:

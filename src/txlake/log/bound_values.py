@@ -209,7 +209,8 @@ def _date(value: object) -> date | None:
 
 
 def _time(value: object, zoned: bool, upper: bool) -> int | None:
-    """Return the microseconds of a time; None for what isn't text. Raises ValueError.
+    """Return the microseconds of a time; None for what isn't text. Raises ValueError, or
+    CorruptTable if `zoned`, for a text that is no time.
 
     An instant without a zone may be in any zone: its earliest or, as `upper`, latest instant
     counts.

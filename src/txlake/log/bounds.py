@@ -132,7 +132,8 @@ class FileBounds:
     def of_rows(cls, rows: pa.Table, schema: Struct, wanted: Collection[ColumnPath]) -> FileBounds:
         """Treat each row as a file of its own, whose bounds are its values.
 
-        `rows` has the schema's columns by logical name; a missing column is unknown.
+        `rows` has the schema's columns by logical name; a missing or nested column, and one that
+        isn't primitive, is unknown.
         """
         columns: dict[ColumnPath, ColumnBounds] = {}
         for path in wanted:
@@ -155,6 +156,9 @@ class FileBounds:
     ) -> FileBounds:
         """Treat groups of rows as files, by the least and greatest value of columns of whole
         numbers.
+
+        `ranges` has a pair for each of the `count` groups, by the name of an existing column, None
+        where the values are unknown.
         """
         unknown = _all_true(count)
         columns: dict[ColumnPath, ColumnBounds] = {}

@@ -117,7 +117,10 @@ def _without_large_cubes(files: Sequence[_Filed], large: int) -> list[_Filed]:
 
 
 def _live_bytes(add: Add) -> int:
-    """Return the part of a file's bytes that its live rows take, by its statistics."""
+    """Return the part of a file's bytes that its live rows take: its share of the rows.
+
+    All bytes without a deletion vector, or if the statistics don't state the number of rows.
+    """
     vector = add.deletion_vector
     rows = FileStatistics.from_json(add.stats).num_records
     if vector is None or not rows:

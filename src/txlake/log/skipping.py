@@ -322,8 +322,8 @@ def _some(verdicts: pa.BooleanArray) -> pa.BooleanArray:
 
 
 def _scalar(value: LiteralValue, kind: DataType) -> pa.Scalar | None:
-    """Return the literal as a scalar of exactly the column's type; None when it has
-    another type.
+    """Return the literal as a scalar of exactly the column's type; None when it has another type,
+    or is NaN.
     """
     if not isinstance(kind, Primitive):
         return None

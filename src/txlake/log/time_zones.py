@@ -140,7 +140,7 @@ class ZoneRules:
         64 bits.
         """
         change = self._next_change(wall // SECOND)
-        offset_s = self._last_s if change is None else change.before_s
+        offset_s = self._last_offset_s if change is None else change.before_s
         found = wall - offset_s * SECOND
         return found if -_LIMIT <= found < _LIMIT else None
 
@@ -154,7 +154,11 @@ class ZoneRules:
         return self._instant(midnight)
 
     def _next_change(self, wall_s: int) -> Transition | None:
-        """Return the first change whose end is after a wall clock time; None after the last one."""
+        """Return the first change whose end is after a wall clock time; with yearly rules, of that
+        year.
+
+        None after the last one.
+        """
         place = bisect_right(self._ends, wall_s)
         if place < len(self.transitions):
             return self.transitions[place]
@@ -165,8 +169,10 @@ class ZoneRules:
         return next((one for one in changes if wall_s < one.end_s), None)
 
     @property
-    def _last_s(self) -> int:
-        """The offset after the last change, of all or of a year."""
+    def _last_offset_s(self) -> int:
+        """The offset after a year's last change where yearly rules hold, else after the last change
+        of all, else the first.
+        """
         if self.yearly:
             return self.yearly[-1].after_s
         return self.transitions[-1].after_s if self.transitions else self.first_s

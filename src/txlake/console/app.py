@@ -186,7 +186,9 @@ class _App:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Run while the console runs. Running requests end before the sessions close."""
+        """Serve until the shutdown; then let the running requests end, and close sections and
+        sessions.
+        """
         try:
             yield
         finally:
@@ -201,7 +203,11 @@ class _App:
         """Return the function that starlette calls for a path."""
 
         async def answer(request: Request) -> Response:
-            """Answer a request with a page, a redirection to the login, or a form's result."""
+            """Answer a request with its page, or a POST with its form's result.
+
+            A visitor without a login is redirected to it (303) from a page. A wrong host name gets
+            421.
+            """
             visitor = self._visitors.visitor(request.cookies.get(COOKIE))
             if not has_valid_host(request, self._host):
                 return self._error_page(visitor, 421, "This server doesn't have that name.")
@@ -216,7 +222,11 @@ class _App:
         return answer
 
     async def _submit_form(self, request: Request, visitor: Visitor, form: Form) -> Response:
-        """Run a form's action, if it is permitted; an error page says why it isn't."""
+        """Run a form's action, and return its redirection.
+
+        An error page says why it isn't run: 400 for an unreadable form, 403 for one that isn't from
+        this console's pages and for a read-only visitor, 401 without a login.
+        """
         try:
             fields = parse_form(await self._read_body(request))
         except InvalidRequest as error:
@@ -243,7 +253,7 @@ class _App:
         )
 
     async def _read_body(self, request: Request) -> bytes:
-        """Return the body. Raises InvalidRequest: it is too large, too slow or cut off."""
+        """Return the body. Raises InvalidRequest if it is over 64 KiB, too slow or cut off."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -260,10 +270,11 @@ class _App:
     async def _in_thread(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """Run the work in a thread, up to a limit, and return its response.
+        """Run the work in a thread of the pool, and return its response, with a new visitor's
+        cookie.
 
-        Too many requests at once, and one that times out, get an error page. The work of the latter
-        goes on.
+        With too many requests at once it isn't run, and the response is a 503 error page. So it is
+        after the time limit, but then the work goes on.
         """
         if self._in_flight >= self._limits.workers + self._limits.waiting_max:
             return self._error_page(
@@ -290,7 +301,11 @@ class _App:
     def _run(
         self, work: Callable[..., Response], request: Request, visitor: Visitor, *args: object
     ) -> Response:
-        """Run the work, in a thread of the pool. Errors become error pages."""
+        """Return the work's response, or an error page. Blocks: runs in a thread of the pool.
+
+        An InvalidRequest becomes 404 for a GET and 400 for a form, another TxlakeError 503, and any
+        other exception is logged and becomes 500.
+        """
         try:
             return work(request, visitor, *args)
         except InvalidRequest as error:
@@ -302,7 +317,10 @@ class _App:
             return self._error_page(visitor, 500, "The console failed; its log says why.")
 
     def _render_page(self, request: Request, visitor: Visitor, page: Page) -> Response:
-        """Return the rendered page, in a thread, with a session of the lake."""
+        """Return a page, rendered with the values that its view reads by a session of the pool.
+
+        Blocks: runs in a thread of the pool (`_in_thread`). Errors of the view are raised.
+        """
         with self._sessions.borrow() as session:
             page_request = PageRequest(
                 session=session,
@@ -317,8 +335,10 @@ class _App:
     def _run_action(
         self, request: Request, visitor: Visitor, form: Form, fields: dict[str, str]
     ) -> Response:
-        """Carry out a form with a session of the pool. Return the redirection to the path that the
-        form's action returns.
+        """Carry out a form with a session of the pool, and return the redirection to the path that
+        the form's action returns.
+
+        Blocks: runs in a thread of the pool (`_in_thread`). Errors of the action are raised.
         """
         with self._sessions.borrow() as session:
             page_request = PageRequest(
@@ -327,7 +347,11 @@ class _App:
             return RedirectResponse(form.action(page_request), 303)
 
     async def _login(self, request: Request) -> Response:
-        """Show the login page, or log in by a token."""
+        """Show the login page, or log in by a token and redirect to the local path `to`.
+
+        A form from elsewhere (403) and an invalid token (401) get the login page again, with the
+        reason. A wrong host name gets 421, an unreadable form 400.
+        """
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         if not has_valid_host(request, self._host):
             return self._error_page(visitor, 421, "This server doesn't have that name.")
@@ -353,8 +377,9 @@ class _App:
         return answer
 
     async def _logout(self, request: Request) -> Response:
-        """End the login, and redirect to the login page; an error page for a form from
-        elsewhere.
+        """End the login, delete the cookie, and redirect to the login page.
+
+        An error page for a form from elsewhere (403) and an unreadable one (400).
         """
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         try:
@@ -375,13 +400,15 @@ class _App:
         )
 
     async def _no_such_page(self, request: Request, error: Exception) -> Response:
-        """Show an error page for an unknown path."""
+        """Return an error page "no such page": 404 for an unknown path, 405 for a method that it
+        doesn't have.
+        """
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         status = error.status_code if isinstance(error, HTTPException) else 404
         return self._error_page(visitor, status, "There is no such page.")
 
     async def _internal_error(self, request: Request, error: Exception) -> Response:
-        """Log an error that nothing else caught, and return an error page without its text."""
+        """Log an error that nothing else caught, and return an error page (500) without it."""
         _log.error("%s %s", request.method, request.url.path, exc_info=error)
         visitor = self._visitors.visitor(request.cookies.get(COOKIE))
         return self._error_page(visitor, 500, "The console failed; its log says why.")
@@ -412,6 +439,9 @@ def _login_path(request: Request) -> str:
 
 
 def _local_path(path: str) -> str:
-    """Return the path if it is on this server, else `/`: nobody is redirected elsewhere."""
+    """Return the path if it is on this server, else `/`: nobody is redirected elsewhere.
+
+    A path with unprintable characters becomes `/` too.
+    """
     is_own = path.startswith("/") and not path.startswith("//") and "\\" not in path
     return path if is_own and path.isprintable() else "/"

@@ -52,11 +52,13 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictTimeline:
-    """The times of both transactions, as positions on a line; None if unknown.
+    """The times of both transactions, in milliseconds and as positions on a line.
 
     Attributes:
-        begin, lost: of this transaction.
-        commit: of the winner.
+        begin, begin_ms: of this transaction. Without a known time the position is the line's left
+            end, and `begin_ms` None.
+        lost, lost_ms: when it lost.
+        commit, commit_ms: of the winner; None if unknown.
     """
 
     begin: float
@@ -81,7 +83,7 @@ class Explanation:
 def list_page(request: PageRequest) -> TemplateValues:
     """Return a page of the conflicts, newest first, and the heat map of all of them.
 
-    `table` and `error` filter the list.
+    `table` and `error` (a class's name) filter the list, not the heat map; `page` counts from 0.
     """
     conflicts = request.engine.catalog.of_lake().journal.conflicts()
     table, error = request.query.get("table", ""), request.query.get("error", "")
@@ -104,7 +106,7 @@ def list_page(request: PageRequest) -> TemplateValues:
 
 
 def conflict_page(request: PageRequest) -> TemplateValues:
-    """Return a conflict; with `statement` also what EXPLAIN CONFLICTS says about it.
+    """Return a conflict; with `statement` also what EXPLAIN CONFLICTS says about that statement.
 
     Raises InvalidRequest if the lake has no such conflict.
     """
@@ -125,7 +127,11 @@ def conflict_page(request: PageRequest) -> TemplateValues:
 
 
 def heat_map(conflicts: Sequence[ConflictEntry]) -> HeatMap:
-    """Return the heat map of the conflicts; an operation without evidence is `unknown`."""
+    """Return the number of conflicts by table and by both operations.
+
+    Without evidence the table is "" and both operations are `unknown`; with evidence, a loser
+    without an operation is `a read`, and a winner without one `a lock`.
+    """
     counts: Counter[tuple[str, tuple[str, str]]] = Counter()
     for conflict in conflicts:
         evidence = conflict.evidence
@@ -144,8 +150,10 @@ def _table(conflict: ConflictEntry) -> str:
 
 
 def _timeline(conflict: ConflictEntry) -> ConflictTimeline:
-    """Return the times of a conflict, as milliseconds and as positions between the first and the
-    last.
+    """Return the times of a conflict, in milliseconds and as positions on a line from the first to
+    the last of them.
+
+    An unknown begin stands at the line's left end; an unknown commit is None.
     """
     commit = None if conflict.evidence is None else conflict.evidence.winning_timestamp_ms
     times = [time for time in (conflict.begin_ms, commit, conflict.time_ms) if time is not None]
@@ -166,9 +174,9 @@ def _timeline(conflict: ConflictEntry) -> ConflictTimeline:
 
 
 def _winner(request: PageRequest, evidence: Evidence | None) -> Sequence[tuple[str, str]]:
-    """Return what the winner's commit records of its operation, conditions included.
+    """Return the operation parameters that the winner's commit records, conditions included.
 
-    Empty if it isn't known any more.
+    Empty without evidence, if no commit won, and if the commit can't be read any more.
     """
     if evidence is None or evidence.winning_version < 0:
         return []
@@ -180,7 +188,10 @@ def _winner(request: PageRequest, evidence: Evidence | None) -> Sequence[tuple[s
 
 
 def _parameters(info: CommitInfo | None) -> list[tuple[str, str]]:
-    """Return the names and values of a commit's operation parameters, without empty ones."""
+    """Return the names and values of a commit's operation parameters, without empty ones.
+
+    Values are cut to 4,000 characters. Empty for None.
+    """
     parameters = None if info is None else info.values.get("operationParameters")
     if not isinstance(parameters, Mapping):
         return []
@@ -195,7 +206,11 @@ def _parameters(info: CommitInfo | None) -> list[tuple[str, str]]:
 
 
 def _suggested_statement(request: PageRequest, evidence: Evidence | None) -> str:
-    """Return a statement like the one that lost; "" if it is unknown."""
+    """Return a statement to explain: an UPDATE for a lost UPDATE, a DELETE for anything else.
+
+    Its condition is the one of the evidence, `true` without one. "" without evidence, and for a
+    table that can't be read.
+    """
     if evidence is None:
         return ""
     try:

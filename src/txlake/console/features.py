@@ -42,7 +42,9 @@ _DESCRIPTIONS = {
 
 
 def describe_features(features: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each feature with its description, by name."""
+    """Return each feature with its description, sorted by name; unknown features are described as
+    such.
+    """
     return [
         (name, _DESCRIPTIONS.get(name, "not one that txlake knows")) for name in sorted(features)
     ]

@@ -20,7 +20,10 @@ def bytes_text(count: float) -> str:
 
 
 def time_text(time_ms: int | None) -> str:
-    """Return milliseconds since the epoch as a UTC time, to the second; empty for None."""
+    """Return milliseconds since the epoch as a UTC time, to the second; empty for None.
+
+    A time out of range is returned as `N ms`.
+    """
     if time_ms is None:
         return ""
     try:
@@ -49,12 +52,12 @@ def count_text(count: int | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a fraction of 1 as a percentage."""
+    """Return a fraction of 1 as a whole percentage; a small one that isn't 0 as `under 1 %`."""
     return f"{100 * share:.0f} %" if share in (0.0, 1.0) or share >= 0.01 else "under 1 %"
 
 
 def value_text(value: object) -> str:
-    """Return a row's value, cut to 200 characters; bytes in hexadecimal."""
+    """Return a row's value as text, cut to 200 characters; `NULL` for None, bytes in hex."""
     if value is None:
         return "NULL"
     text = value.hex() if isinstance(value, bytes) else str(value)

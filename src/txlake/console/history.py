@@ -88,9 +88,11 @@ class Instant:
 
 
 def page(request: PageRequest) -> TemplateValues:
-    """Return the commits of a time range, `from` to `to` in milliseconds; without, the newest.
+    """Return the commits of a time range, `from` to `to` in milliseconds; without both, of the
+    newest commits.
 
-    Raises InvalidRequest for an invalid range.
+    At most the 20,000 newest commits of the range are read; the list of instants is paged by
+    `page`, from 0. Raises InvalidRequest for an invalid range or page.
     """
     catalog = request.engine.catalog.of_lake()
     start, end = _time_range(catalog, request)
@@ -113,9 +115,10 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
-    """Return the requested range, at least a second, or that of the newest commits.
+    """Return the requested range, at least a second, or that of the newest 50 commits.
 
-    The last hour in a lake without commits. Raises InvalidRequest for an end before the start.
+    The last hour in a lake without commits. Raises InvalidRequest for an end before the start, and
+    if only one of both is given.
     """
     if "from" in request.query or "to" in request.query:
         start, end = request.number("from"), request.number("to")
@@ -164,9 +167,10 @@ def _path(start: int, end: int, page: int = 0) -> str:
 
 
 def draw_lanes(entries: Sequence[CommitEntry], start: int, end: int) -> Lanes | None:
-    """Return the commits in the lanes of the busiest tables; None without commits.
+    """Return the commits in lanes, one for each of the 16 busiest tables; None without commits.
 
-    Very many commits are summed in dots by time, and the lines between lanes are left out then.
+    Other tables share a lane, and so do dropped ones. More than 400 commits are summed in dots by
+    time, and the lines between lanes are left out then.
     """
     if not entries:
         return None

@@ -96,7 +96,9 @@ class LakeReport:
 
     @property
     def waits(self) -> Mapping[str, str]:
-        """Return the lock that each waiting session waits for, and the session that blocks it."""
+        """Return, by the name of each waiting session, a text: the lock that it waits for, and the
+        session that blocks it.
+        """
         return {session.name: session.waits_for for session in self.sessions if session.waits_for}
 
 
@@ -114,7 +116,10 @@ class Inspector:
         return frozenset(_waiting_requests(self._catalog.locks.entries()))
 
     def inspect(self) -> LakeReport:
-        """Return the lake's current state, of the first eight tables only."""
+        """Return the lake's current state, without locking.
+
+        Of the tables only the first eight, without any whose log can't be read.
+        """
         databases = self._catalog.databases()
         tables = [table for database in databases for table in self._catalog.tables(database.name)]
         state = _CatalogState(
@@ -186,7 +191,8 @@ class Inspector:
     def _table_report(self, entry: TableEntry) -> TableReport | None:
         """Return a table's committed state, read without a lock; None if it can't be read.
 
-        Kept as long as the table's version stays.
+        The first 20 rows in the order of their values; `rows` is None if only Spark can read them.
+        Kept as long as the table's version and name stay.
         """
         cached = self._tables.get(entry.id)
         name = _short(f"{entry.database}.{entry.name}")

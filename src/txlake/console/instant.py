@@ -82,7 +82,10 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def committed_version(engine: Engine, commit_entry: CommitEntry) -> CommittedVersion:
-    """Return the version of a commit, with what its file records if it is there."""
+    """Return the version of a commit, with what its file records.
+
+    Without a readable file, and for a dropped table, the version has only a `problem`.
+    """
     full_name = commit_entry.table or commit_entry.table_id
     database, _, table = full_name.partition(".")
     entry = engine.catalog.find(database, table) if commit_entry.table and table else None
@@ -144,7 +147,7 @@ def _file(action: Add | Remove) -> FileChange:
 
 
 def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
-    """Return the facts and operation parameters of a commit, without empty ones."""
+    """Return the facts and operation parameters of a commit, without empty ones; empty for None."""
     if info is None:
         return []
     values = [(title, info.values.get(key)) for key, title in _FACT_TITLES.items()]
@@ -160,7 +163,7 @@ def _facts(info: CommitInfo | None) -> list[tuple[str, str]]:
 
 
 def _metrics(info: CommitInfo | None) -> list[tuple[str, str]]:
-    """Return the operation metrics of a commit, without zeros."""
+    """Return the operation metrics of a commit, without zeros; empty for None."""
     metrics = None if info is None else info.values.get("operationMetrics")
     if not isinstance(metrics, Mapping):
         return []

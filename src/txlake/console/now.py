@@ -104,9 +104,9 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def kill_page(request: PageRequest) -> TemplateValues:
-    """Return the values of the page that asks to confirm a KILL.
+    """Return the values of the page that asks to confirm a KILL of `session`.
 
-    Raises InvalidRequest if the session has no open transaction.
+    Raises InvalidRequest if the session has no open transaction, and without a number.
     """
     number = request.number("session")
     transactions = [
@@ -120,7 +120,10 @@ def kill_page(request: PageRequest) -> TemplateValues:
 
 
 def kill(request: PageRequest) -> str:
-    """End the open transactions of a session, and return the path to redirect to."""
+    """End the open transactions of the form's `session`, and return the path to redirect to.
+
+    Raises InvalidRequest as `kill_session`, e.g. if nothing is open.
+    """
     number = request.number("session")
     kill_session(request.engine.catalog.of_lake(), request.session.number(), number)
     return f"/?killed={quote(str(number))}"
@@ -187,7 +190,7 @@ def _transactions(
 
 
 def _deadlocks(catalog: Catalog) -> TemplateValues:
-    """Return the number of deadlocks in the newest conflicts, and the newest of them."""
+    """Return the number of deadlocks among the newest 200 conflicts, and the newest five."""
     deadlocks = [
         conflict
         for conflict in catalog.journal.conflicts(_JOURNAL_READ_MAX)
@@ -205,7 +208,9 @@ _DEADLOCK = Deadlock.__name__
 def graph(lock_rows: Sequence[LockRow]) -> Graph | None:
     """Return the waiting sessions and those that they wait for; None if no session waits.
 
-    Each session is once in it, in the column after the first session that blocks it.
+    Each session is once in it, in the column after the first session that blocks it. The first
+    column has the sessions that block without waiting, or one session of a cycle if all wait.
+    Beside such head blockers, a cycle that doesn't lead to one is left out.
     """
     waiting = [lock for lock in lock_rows if lock.waits and lock.blocker is not None]
     if not waiting:

@@ -37,9 +37,10 @@ class PageRequest:
         return self.session.engine
 
     def number(self, name: str, *, default: int | None = None) -> int:
-        """Return a field or parameter as a number from 0 on.
+        """Return a form's field, else a query parameter, as a number from 0 on.
 
-        `default` is for a missing one. Raises InvalidRequest for another text.
+        `default` is for a missing or empty one. Raises InvalidRequest for another text, and for a
+        missing one without a default.
         """
         text = self.form.get(name, self.query.get(name, ""))
         if not text and default is not None:
@@ -49,9 +50,9 @@ class PageRequest:
         return int(text)
 
     def text(self, name: str) -> str:
-        """Return a field without spaces around it.
+        """Return a form's field without spaces around it.
 
-        Raises InvalidRequest if it is empty or too long.
+        Raises InvalidRequest if it is missing, empty or longer than 10,000 characters.
         """
         text = self.form.get(name, "").strip()
         if not text or len(text) > _TEXT_MAX:
@@ -59,8 +60,9 @@ class PageRequest:
         return text
 
     def handle(self, name: str) -> Handle:
-        """Return the lake's table of the name `database.table`. Raises InvalidRequest if it doesn't
-        exist.
+        """Return the lake's table of the name `database.table`, both parts required.
+
+        Raises InvalidRequest if it doesn't exist.
         """
         database, _, table = name.partition(".")
         entry = self.engine.catalog.find(database, table) if table else None

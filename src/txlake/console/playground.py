@@ -161,26 +161,30 @@ class Playground:
     def finish(self) -> None:
         """Run all remaining steps, or those before a step whose session waits for a lock.
 
-        Raises InvalidRequest as `step`.
+        Does nothing at the end. Raises InvalidRequest if too many statements were submitted, or the
+        playground was closed.
         """
         with self._open() as lake:
             while not lake.is_ended and not lake.next_is_blocked:
                 lake.step()
 
     def run(self, session: str, sql: str) -> None:
-        """Submit a statement or script of the visitor's own to a session.
+        """Submit a statement or script of the visitor's own to a session, and wait as `step`.
 
-        A refused or invalid statement is reported in its entry.
+        A statement that the playground refuses, an invalid one and a failed one are reported in
+        their entry.
 
-        Raises InvalidRequest: the text is empty or too long, the session is unknown, or as `step`.
+        Raises InvalidRequest: the text is empty or over 4,000 characters, the session is unknown or
+        still waiting, too many statements were submitted, or the playground was closed.
         """
         with self._open() as lake:
             lake.run(session, sql)
 
     def reset(self, timeline: str, level: str) -> None:
-        """Start again with an empty lake. Raises InvalidRequest for an unknown timeline or level.
+        """Start again with an empty lake.
 
-        Open transactions are rolled back, which ends all waits.
+        Open transactions are rolled back, which ends all waits. Raises InvalidRequest for an
+        unknown timeline or level, and if the playground was closed.
         """
         choice = _find_timeline(timeline, level)
         with self._open() as lake:
@@ -239,9 +243,9 @@ class Playgrounds:
         self._sweeper: threading.Thread | None = None
 
     def find(self, key: str) -> Playground | None:
-        """Return a browser's playground, which counts as used now.
+        """Return a browser's playground, which counts as used now; None if it has none.
 
-        None if it has none, or it was closed.
+        Idle playgrounds are closed first, this one included.
         """
         self.sweep()
         with self._lock:
@@ -252,9 +256,10 @@ class Playgrounds:
             return playground[0]
 
     def begin(self, key: str, timeline: str, level: str) -> Playground:
-        """Return a browser's playground, at the beginning of a timeline.
+        """Return a browser's playground, reset or created, at the beginning of a timeline.
 
-        Raises InvalidRequest for an unknown timeline or level, and if too many are open.
+        Raises InvalidRequest for an unknown timeline or level, and if too many are open to create
+        one.
         """
         existing = self.find(key)
         if existing is not None:
@@ -318,7 +323,10 @@ class Playgrounds:
 
 
 def _find_timeline(timeline: str, level: str) -> tuple[Timeline, str]:
-    """Return the timeline of a name, and the level. Raises InvalidRequest for an unknown one."""
+    """Return the timeline of a name, and the level as given.
+
+    Raises InvalidRequest for an unknown timeline, and for a level that it doesn't have.
+    """
     choice = TIMELINES.get(timeline)
     if choice is None:
         raise InvalidRequest(
@@ -380,7 +388,8 @@ class _PlaygroundLake:
     def step(self) -> None:
         """Submit the timeline's next step, or skip it if its session has lost its transaction.
 
-        Raises InvalidRequest if there are no more steps, or too many statements were submitted.
+        Raises InvalidRequest if there are no more steps, too many statements were submitted, or the
+        step's session is still busy.
         """
         self._check_capacity()
         next_step = self._next_step()
@@ -481,9 +490,10 @@ class _PlaygroundLake:
         )
 
     def _is_expected(self, outcome: Outcome, report: LakeReport) -> bool | None:
-        """Return whether errors, waits and rows are those of the outcome.
+        """Return whether each session's first error, the waits and the rows are those of the
+        outcome.
 
-        None before the end, and if the visitor ran own statements.
+        None before the end, while a statement runs, and if the visitor ran own statements.
         """
         has_own_statements = any(entry.step is None for entry in self._entries)
         if (
@@ -503,7 +513,10 @@ class _PlaygroundLake:
     # Closing
 
     def close(self) -> None:
-        """Close the sessions, which ends their waits, and remove the folder."""
+        """Close the sessions, which ends their waits, and remove the folder.
+
+        Waits at most ten seconds for running statements.
+        """
         for thread in self._threads.values():
             thread.stop()
         deadline_ms = self._system.monotonic_ms() + 1000 * _CLOSE_TIMEOUT_S
@@ -516,7 +529,10 @@ class _PlaygroundLake:
 
 
 def _refusal_of(sql: str) -> str | None:
-    """Return why a statement is refused. An invalid statement isn't, so that its session fails."""
+    """Return why a statement is refused; None if it isn't.
+
+    An invalid statement isn't refused, so that its session fails.
+    """
     try:
         return refusal_reason(parse(sql))
     except TxlakeError:

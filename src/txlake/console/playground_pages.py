@@ -101,7 +101,8 @@ def submit(playgrounds: Playgrounds, key: str, form: Mapping[str, str]) -> str:
     Its `action` is `reset` (with `timeline`, and `level` or a `level_before` that is kept where the
     timeline has it), `step`, `auto` (all remaining steps) or `run` (with `session` and `sql`).
 
-    Raises InvalidRequest for anything else, and as the methods of Playground.
+    Raises InvalidRequest for anything else, without a playground (except for `reset`), and as the
+    methods of Playground.
     """
     action = form.get("action", "")
     if action == "reset":
@@ -134,7 +135,10 @@ def _state_of(playground: Playground) -> PlaygroundState | None:
 
 
 def _default_level(timeline: str, previous: str) -> str:
-    """Return the level that a timeline begins with: the previous one, if the timeline has it."""
+    """Return the level that a timeline begins with: the previous one, if the timeline has it.
+
+    Otherwise WriteSerializable, or the timeline's first level if it doesn't have that.
+    """
     choice = TIMELINES.get(timeline)
     levels = () if choice is None else tuple(choice.outcomes)
     return next(
@@ -151,7 +155,9 @@ def _families() -> Mapping[str, Sequence[Timeline]]:
 
 
 def _remaining_rows(timeline: Timeline, done: int, next_step: int | None) -> list[GridRow]:
-    """Return the rows of the timeline's steps after the first `done` ones."""
+    """Return the rows of the timeline's steps after the first `done` ones; step `next_step` is
+    marked.
+    """
     return [
         GridRow(
             session=step.session,

@@ -25,7 +25,10 @@ class ResourceNames:
         }
 
     def name_of(self, resource: Resource) -> str:
-        """Return the name of a lock's resource."""
+        """Return the name of a lock's resource, in words.
+
+        An unknown database keeps its number, and an unknown table is `a new table`.
+        """
         match resource.type:
             case ResourceType.KEY:
                 return f"the name {resource.description}"

@@ -59,7 +59,9 @@ _NEEDS_SPARK = (
 
 
 def sample(engine: Engine, handle: Handle, snapshot: Snapshot) -> RowSample:
-    """Return the first rows of a version, or why there are none."""
+    """Return the first 20 rows of a version, from its first 16 files, or the `problem` of reading
+    them.
+    """
     try:
         adds = list(itertools.islice(snapshot.files.adds(), _FILES_MAX))
         files = _files_for_sample(adds)
@@ -77,7 +79,10 @@ def sample(engine: Engine, handle: Handle, snapshot: Snapshot) -> RowSample:
 
 
 def _files_for_sample(adds: Sequence[Add]) -> list[Add]:
-    """Return as many files as the shown rows need, by the files' row counts."""
+    """Return as many of the files as the shown rows need, by the files' row counts.
+
+    A file whose rows aren't counted is taken, and counts as empty.
+    """
     files: list[Add] = []
     rows = 0
     for add in adds:
@@ -91,7 +96,11 @@ def _files_for_sample(adds: Sequence[Add]) -> list[Add]:
 
 
 def changed_rows(engine: Engine, handle: Handle, commit: Commit) -> RowSample:
-    """Return the first rows that a version deleted and added, or why there are none."""
+    """Return the first 20 rows that a version deleted and added, deleted ones first, or the
+    `problem` of reading them.
+
+    Only the first 16 changed files are read, which `is_cut` doesn't tell.
+    """
     log = handle.log
     try:
         after = log.snapshot(version=commit.version)
@@ -112,9 +121,10 @@ class _Unreadable(Exception):
 def _rows(
     engine: Engine, handle: Handle, after: Snapshot, changes: Sequence[FeedFile]
 ) -> Iterator[tuple[str, Sequence[object]]]:
-    """Yield the signs and values of the changed rows of the first files, deleted rows first.
+    """Yield the signs and values of the changed rows: of the first 16 files, those with deleted
+    rows first, and of each file the first 21 rows.
 
-    Raises _Unreadable.
+    Raises _Unreadable if only Spark can read them.
     """
     data, change_data = engine.work(handle, after), engine.work(handle, as_recorded(after))
     names = after.schema.names
@@ -128,7 +138,10 @@ def _rows(
 
 
 def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
-    """Return a file's first rows by their columns' names. Raises _Unreadable."""
+    """Return a file's first 21 rows by their columns' names.
+
+    Raises _Unreadable if only Spark can read them.
+    """
     result: pa.Table | None = work.plain_rows(files_table([add]), None, ROWS_MAX + 1)
     if result is None:
         raise _Unreadable
@@ -139,7 +152,8 @@ def _read(work: TableData, add: Add) -> Sequence[dict[str, object]]:
 def _only_changed_rows(work: TableData, change: FeedFile) -> Add:
     """Return the file with a deletion vector that hides all rows but the changed ones.
 
-    Reads the file's footer if its statistics don't count the rows.
+    The file as it is, if all its rows changed. Reads the file's footer if its statistics don't
+    count the rows.
     """
     if change.only is None:
         return change.file

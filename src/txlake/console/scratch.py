@@ -17,7 +17,11 @@ _LOCK = "in_use"
 
 
 class ScratchFolder:
-    """A new folder, owned by this process until `remove`."""
+    """A new folder, owned by this process until `remove`.
+
+    It is in `base`, else in shared memory, else in the system's folder for temporary files. Folders
+    of ended processes beside it are removed first (not in the last case).
+    """
 
     def __init__(self, base: Path | None = None) -> None:
         in_memory = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
@@ -51,7 +55,10 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def _try_lock(lock: int) -> bool:
-    """Take a lock if it is free. Returns False where the system has no file locks."""
+    """Take a file lock without waiting; return whether it was free.
+
+    False where the system has no file locks.
+    """
     try:
         import fcntl  # not on every system
     except ImportError:

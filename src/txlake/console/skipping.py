@@ -32,9 +32,10 @@ class ColumnSkipping:
 
 
 def skipping_of(snapshot: Snapshot) -> Sequence[ColumnSkipping]:
-    """Return each clustering column in order; empty for a table without clustering.
+    """Return the data skipping of each clustering column, in order.
 
-    Only the first 5,000 files are looked at.
+    Empty for a table without clustering, or with a damaged record of it. Only the first 5,000 files
+    are looked at.
     """
     try:
         paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
@@ -50,7 +51,7 @@ def skipping_of(snapshot: Snapshot) -> Sequence[ColumnSkipping]:
 
 
 def _physical_path(path: Sequence[str], schema: Struct) -> Sequence[str]:
-    """Return the path of physical names."""
+    """Return the path of physical names; a field that the schema doesn't have keeps its name."""
     names = []
     type_: object = schema
     for name in path:
@@ -63,7 +64,11 @@ def _physical_path(path: Sequence[str], schema: Struct) -> Sequence[str]:
 def _column_skipping(
     path: Sequence[str], physical: Sequence[str], statistics: Sequence[FileStatistics]
 ) -> ColumnSkipping:
-    """Return the skipping by one column, from the bounds of the files' statistics."""
+    """Return the skipping by one column, from the bounds of the files' statistics.
+
+    `share` is None where no file has bounds, and for bounds of mixed types, which all count as
+    unknown.
+    """
     bounds = [
         (_value_at(file.min_values, physical), _value_at(file.max_values, physical))
         for file in statistics

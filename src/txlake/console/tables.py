@@ -95,7 +95,7 @@ class VacuumPreview:
 def list_page(request: PageRequest) -> TemplateValues:
     """Return a page of the tables, by database and name, without reading their logs.
 
-    `name` filters them by a part of the full name.
+    `name` filters them by a part of the full name, in any case; `page` counts from 0.
     """
     catalog = request.engine.catalog.of_lake()
     unpublished = Counter(
@@ -172,7 +172,10 @@ def _level(snapshot: Snapshot) -> str:
 
 
 def layout(snapshot: Snapshot, target_bytes: int) -> FileLayout:
-    """Return the layout of a version's files, and what OPTIMIZE would do to them."""
+    """Return the layout of a version's first 20,000 files, and what OPTIMIZE would do to them.
+
+    `target_bytes` is the size of OPTIMIZE's files if the table doesn't set one.
+    """
     adds: list[Add] = []
     for add in snapshot.files.adds():
         if len(adds) == _FILES_READ_MAX:
@@ -262,7 +265,10 @@ def health(handle: Handle, newest: Snapshot) -> LogHealth:
 
 
 def vacuum_preview(request: PageRequest, handle: Handle) -> VacuumPreview:
-    """Return what VACUUM would delete. Lists the table's folders."""
+    """Return what VACUUM would delete, or the `problem` of finding out.
+
+    Lists the table's folders.
+    """
     others = request.engine.catalog.transactions.others_open
     try:
         plan = plan_vacuum(handle.log, others_open=lambda: others(""))
@@ -275,7 +281,11 @@ def vacuum_preview(request: PageRequest, handle: Handle) -> VacuumPreview:
 
 
 def restore_page(request: PageRequest) -> TemplateValues:
-    """Return the values of the page that asks to confirm a RESTORE."""
+    """Return the values of the page that asks to confirm a RESTORE to `version`: the files that it
+    restores and removes, and whether the schema changes.
+
+    Raises InvalidRequest if there is no such table or version.
+    """
     handle = request.handle(request.path["name"])
     version = request.number("version")
     newest, target = handle.log.latest(), handle.log.snapshot(version=version)
@@ -292,9 +302,10 @@ def restore_page(request: PageRequest) -> TemplateValues:
 
 
 def restore(request: PageRequest) -> str:
-    """Carry out RESTORE, and return the path to redirect to.
+    """Carry out RESTORE to `version`, and return the path to redirect to.
 
-    Raises InvalidRequest if the table has changed since the confirmation was requested.
+    Raises InvalidRequest if the table's version isn't `newest`, the one when the confirmation was
+    requested.
     """
     handle = request.handle(request.path["name"])
     version, newest = request.number("version"), request.number("newest")

@@ -570,7 +570,7 @@ _NO_CONFLICT = "No conflict: every read is from one snapshot."
 def _hermitage(
     name: str, title: str, lesson: str, steps: str, outcomes: Mapping[str, Outcome]
 ) -> Timeline:
-    """Return a timeline of one anomaly; all sessions begin first."""
+    """Return a timeline of one anomaly; `steps` have the statements after each session's BEGIN."""
     statements = parse_steps(steps)
     begins = tuple(Step(name, "BEGIN") for name in sorted({step.session for step in statements}))
     return Timeline(
@@ -592,7 +592,10 @@ def _hermitage_outcome(
 
 
 def _one_loses(session: str, *rows: Row, errors: tuple[str, str, str]) -> dict[str, Outcome]:
-    """Return outcomes in which one session gets an error at every level."""
+    """Return outcomes in which one session gets an error at every level.
+
+    `errors`: by level, in the order of LEVELS.
+    """
     reasons = {
         _CONCURRENT_DELETE: "both changed one row",
         _CONCURRENT_APPEND: "the other's new row is one that its condition matches",

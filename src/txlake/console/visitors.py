@@ -94,9 +94,10 @@ class Visitors:
         )
 
     def login(self, token: str) -> str:
-        """Log in by a token, and return the new cookie.
+        """Log in by a token, and return the new cookie, valid for twelve hours.
 
-        Beyond a thousand logins the oldest one ends. Raises ApiError for a token that isn't valid.
+        Beyond a thousand logins the oldest one ends. Raises ApiError (401) for a token that isn't
+        valid.
         """
         digest = digest_of(token.strip())
         self._tokens.caller_of_digest(digest, self._now_ms())
@@ -115,7 +116,8 @@ class Visitors:
     def _caller(self, key: str) -> Caller | None:
         """Return the caller who logged in with this cookie; None without a login.
 
-        A login that has expired, or whose token has, ends.
+        ANYONE where the console requires no tokens. A login that has expired, or whose token has,
+        ends.
         """
         if not self._tokens.are_required:
             return ANYONE
@@ -132,7 +134,8 @@ class Visitors:
 
 
 def has_valid_host(request: Request, host: str) -> bool:
-    """Return whether the request names this host, if the console only listens on loopback.
+    """Return whether the request names a loopback host; always True if the console listens
+    elsewhere.
 
     Another site may resolve its own name to this host's address (DNS rebinding).
     """
@@ -148,7 +151,7 @@ def has_valid_host(request: Request, host: str) -> bool:
 def is_same_origin_form(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
     """Return whether a form was sent from a page of this server, made for this browser.
 
-    Without an Origin header the proof in the form has to suffice.
+    It needs the proof in its field `csrf`, and the Origin header must not name another host.
     """
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):

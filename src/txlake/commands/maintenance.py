@@ -344,7 +344,8 @@ def refresh(context: Context, statement: RefreshTable) -> None:
     """Carry out REFRESH TABLE and CACHE TABLE: nothing to do for a table or view of the lake.
 
     Each statement reads the newest version, and a cache by name would keep showing one version.
-    Spark carries the statement out for its own tables. Raises InvalidRequest for an unknown table.
+    Spark carries the statement out for its own tables. Raises InvalidRequest for an unknown table,
+    unless IF EXISTS passes over it.
     """
     table = statement.table
     if context.tables.find(table) is not None:

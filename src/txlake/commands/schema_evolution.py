@@ -40,11 +40,12 @@ def merge_schema(
     *,
     widens: Widens = is_same_in_files,
 ) -> TableData:
-    """Stage the addition of the rows' new columns. Return the work on the changed table.
+    """Stage the addition of the rows' new columns, and of wider types. Return the work on the
+    changed table.
 
-    Nothing is staged if no column is new. `operation`: for the history. `widens`: which columns get
-    the rows' wider type in a table without type widening. Raises InvalidRequest for types that
-    don't fit.
+    Nothing is staged if no column is new or gets a wider type. `operation`: for the history.
+    `widens`: which columns get the rows' wider type in a table without type widening. Raises
+    InvalidRequest for types that don't fit.
     """
     schema = merge_schemas(
         work.snapshot.schema,
@@ -134,7 +135,9 @@ def with_evolved_schema(
 
 
 def _require_same_clustering(statement: Write, snapshot: Snapshot) -> None:
-    """Raise InvalidRequest for clustering columns that differ from the table's."""
+    """Raise InvalidRequest for clustering columns that differ from the table's, in order too;
+    passes without any.
+    """
     cluster_by = statement.cluster_by
     if cluster_by is None:
         return

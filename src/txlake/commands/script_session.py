@@ -105,7 +105,9 @@ class ScriptSession:
         return before
 
     def restore(self, name: str, before: object) -> None:
-        """Drop a variable, and restore the one that it replaced."""
+        """Drop a variable, and restore the one that it replaced; `before` is None if there was
+        none.
+        """
         with spark_errors():
             self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
             if isinstance(before, tuple):
@@ -121,7 +123,8 @@ class ScriptSession:
     def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
         """Yield once for each row of a query, whose columns are variables meanwhile.
 
-        The rows are read first. Raises InvalidRequest for columns of one name.
+        `variable`, if any, is a further one with the row as a struct. The rows are read first.
+        Raises InvalidRequest for columns of one name.
         """
         frame = self._query(query)
         columns = list(frame.columns)
@@ -187,7 +190,7 @@ class ScriptSession:
         return self._session.execute_in(self._transaction, Select(query))
 
     def _value(self, query: SqlText) -> object:
-        """Return the first value of a query's first row."""
+        """Return the first value of a query's first row, which has to exist."""
         frame = self._query(query)
         with spark_errors():
             return frame.collect()[0][0]

@@ -188,7 +188,9 @@ class Script:
         self._steps(step.else_steps)
 
     def _loop(self, step: Loop) -> None:
-        """Run a loop until its condition ends it, or the error of its UNTIL was caught."""
+        """Run a loop until its condition or LEAVE ends it, or a handler caught a condition's
+        error.
+        """
         while step.while_condition is None or self._truth(step.while_condition):
             if not self._once(step.steps, step.label):
                 return

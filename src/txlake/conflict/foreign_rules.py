@@ -205,10 +205,11 @@ def table_identity_unchanged(case: _CommitCheck) -> str | None:
 
 
 def deleted_rows_stay_deleted(case: _CommitCheck) -> str | None:
-    """Return an error if a replaced deletion vector lacks rows of the old one, except in a
+    """Return an error if a file's new deletion vector lacks rows of the old one, except in a
     RESTORE.
 
-    No vector in place of one lacks them all. A vector that can't be read is an error too.
+    A file that is listed again without a vector lacks them all. A vector that can't be read is an
+    error too.
     """
     if case.is_restore:
         return None
@@ -357,7 +358,8 @@ def _files_without_ids(case: _CommitCheck) -> str | None:
 
 
 def identity_marks_unchanged(case: _CommitCheck) -> str | None:
-    """Return an error for a changed high-water mark of an identity column.
+    """Return an error for a changed high-water mark of an identity column, a new or removed one
+    included, and for columns that can't be read.
 
     The lake's catalog reserves these values: those that another engine generates may be reserved
     for a transaction of the lake already. Source: PROTOCOL.md, "Identity Columns".

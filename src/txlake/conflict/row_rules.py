@@ -40,7 +40,10 @@ _AGAIN = "Run the transaction again on the newest version."
 def table_changed_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: CheckContext
 ) -> Finding | None:
-    """Conflict if both change the table at granularity `table`, unless one is a blind append."""
+    """Conflict if both change the table at granularity `table`, unless one is a blind append.
+
+    A transaction that changes nothing of this table doesn't conflict.
+    """
     if context.granularity is not Granularity.TABLE:
         return None
     if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:

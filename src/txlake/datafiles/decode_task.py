@@ -47,7 +47,8 @@ class DecodeTask:
         """Yield a file's rows in order, deleted ones too, as the columns of the table that are
         read.
 
-        Raises FileNotFoundError, and CorruptTable for a file that can't be decoded.
+        Raises FileNotFoundError, and CorruptTable for a file that can't be decoded, and
+        UnsupportedFeature for shredded variants.
         """
         with open_file(url, self.options) as source, corrupt_table_errors(url):
             file = open_parquet(source)

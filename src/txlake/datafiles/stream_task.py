@@ -68,7 +68,8 @@ class StreamTask:
     def rows(self, files: Sequence[StreamedFile]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files, in order, in batches of `row_schema` that aren't empty.
 
-        Raises CorruptTable for a file that is missing or damaged, or whose deletion vector is.
+        Raises CorruptTable for a file that is missing or damaged, or whose deletion vector is, and
+        UnsupportedFeature for shredded variants.
         """
         row_schema = pa.ipc.read_schema(pa.py_buffer(self.row_schema))
         columns = Columns(pa.ipc.read_schema(pa.py_buffer(self.schema)), by_id=self.by_id)
@@ -80,8 +81,7 @@ class StreamTask:
     def _live_batches(self, file: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Yield the file's live rows, or the rows `only`, with the files' columns.
 
-        Batches may be empty. Raises CorruptTable for a file that is missing or damaged, or whose
-        deletion vector is. All rows are read if `only` has no positions.
+        Batches may be empty. Raises as `rows`. All rows are read if `only` has no positions.
         """
         vector = file.vector if file.only is None else file.only
         positions = None if vector is None else vector.positions(self.options)

@@ -236,8 +236,8 @@ def report(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 def _violation(batch: pa.RecordBatch, layout: Layout) -> dict[str, object] | None:
-    """Return the report row of the batch's first row that violates a constraint; None if
-    none does.
+    """Return the report row of the batch's first row that violates a constraint; None if none does,
+    or without control columns for it.
     """
     if layout.violation is None or layout.violation_row is None:
         return None

@@ -76,8 +76,9 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 def add_columns(statement: AddColumns, table: Snapshot, environment: Environment) -> Change:
     """Return the change of ADD COLUMNS.
 
-    Raises InvalidRequest for a column that exists (unless `if_not_exists`), is NOT NULL, generated,
-    an identity, or has a default, and for an unknown parent or position.
+    There are no actions if `if_not_exists` leaves no column. Raises InvalidRequest for a column
+    that exists (unless `if_not_exists`), is NOT NULL, generated, an identity, or has a default, and
+    for an unknown parent or position.
     """
     schema = table.schema
     added: list[dict[str, object]] = []

@@ -39,8 +39,9 @@ class _HasJson(Protocol):
 def resolve_type(data_type: str | NativeType) -> DataType:
     """Return a statement's column type, char and varchar as declared.
 
-    Raises InvalidRequest for a text or object that is no type, or a type that Delta tables can't
-    hold; UnsupportedFeature for a collation.
+    Raises InvalidRequest for a text or object that is no type, and for a text that names a type
+    that Delta tables can't hold; UnsupportedFeature for a collation, a geometry or a geography as
+    text.
     """
     if isinstance(data_type, str):
         return parse_type(data_type)

@@ -57,7 +57,9 @@ def has_type_changes(metadata: Metadata) -> bool:
 
 
 def without_type_changes(metadata: Metadata) -> Metadata:
-    """Return the metadata for a table whose files all have the schema's types."""
+    """Return the metadata without recorded type changes, for a table whose files all have the
+    schema's types.
+    """
     if not has_type_changes(metadata):
         return metadata
     return with_schema(

@@ -220,7 +220,10 @@ def _function_names(tree: exp.Expr) -> Iterable[str]:
 
 
 def _check_columns_exist(text: str, label: str, schema: Struct) -> None:
-    """Raise InvalidRequest if the expression names a top-level column that the schema lacks."""
+    """Raise InvalidRequest if the expression names a top-level column that the schema lacks.
+
+    A text that can't be parsed passes.
+    """
     for path in sorted(referenced_columns(text) or ()):
         if schema.find(path[0]) is None:
             known = ", ".join(column_text((item.name,)) for item in schema)

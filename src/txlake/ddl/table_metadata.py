@@ -235,7 +235,10 @@ def _check_properties(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _allows_defaults(configuration: Mapping[str, str]) -> bool:
-    """Return whether the properties allow txlake's default features."""
+    """Return whether the properties allow txlake's default features.
+
+    They don't by an older protocol version than (3, 7), or by `delta.ignoreProtocolDefaults`.
+    """
     old_reader = configuration.get("delta.minReaderVersion", "3") < "3"
     old_writer = configuration.get("delta.minWriterVersion", "7") < "7"
     return not (old_reader or old_writer or is_true(configuration, "delta.ignoreProtocolDefaults"))

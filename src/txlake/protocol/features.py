@@ -179,6 +179,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
     """Raise UnsupportedFeature, naming the features or versions, when `table` can't be written.
 
     An unreadable table isn't writable either. Features that are listed but not active are fine.
+    Raises CorruptTable for a schema that can't be read.
     """
     check_readable(protocol, table=table)
     schema = _schema_of(metadata.schema_string, file=table)

@@ -332,7 +332,8 @@ def _is_free(key: str) -> bool:
 def validate_unset(key: str) -> str:
     """Return the stored key, after a check that users may remove it.
 
-    Raises InvalidRequest for a key that only the engine sets, and for a constraint.
+    Unknown keys are accepted, and stay as they are. Raises InvalidRequest for a key that only the
+    engine sets, and for a constraint.
     """
     stored = canonical_key(key)
     if stored in _INTERNAL:

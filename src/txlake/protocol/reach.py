@@ -97,8 +97,9 @@ def has_dot_parts(path_in_log: str) -> bool:
 
 
 def is_below(url: str, folder: str) -> bool:
-    """Return whether an encoded URL lies below the folder, an encoded URL; neither has
-    dot parts.
+    """Return whether an encoded URL lies below the folder, an encoded URL; neither has dot parts.
+
+    False for the folder itself.
     """
     root = decode_path(normalise_url(folder)).rstrip("/")
     return decode_path(normalise_url(url)).startswith(f"{root}/")

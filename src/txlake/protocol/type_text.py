@@ -67,12 +67,12 @@ def parse_type(text: str, *, zoned: bool = True) -> DataType:
     """Return the type of a DDL text; its JSON form (`"integer"`, `{"type": ...}`) is accepted too.
 
     `zoned`: whether TIMESTAMP is the type with a time zone, TIMESTAMP_LTZ; else TIMESTAMP_NTZ.
-
-    `char(n)` and `varchar(n)` are returned as such; `stored_field` makes them storable.
+    `char(n)` and `varchar(n)` are returned as such; `stored_field` makes them storable. In the JSON
+    form any text names a primitive type, and `zoned` doesn't count.
 
     Raises:
-        InvalidRequest: the text is no type, or one that Delta tables can't hold.
-        UnsupportedFeature: a collation, a geometry or a geography.
+        InvalidRequest: the text is no type, or names in DDL one that Delta tables can't hold.
+        UnsupportedFeature: a collation, a geometry or a geography in DDL.
     """
     if text.lstrip().startswith(("{", '"')):
         try:
@@ -118,7 +118,9 @@ class _Reader:
         return _TOKEN.match(self.source, self.position)
 
     def take(self, *wanted: str) -> bool:
-        """Consume the tokens, words in any letter case, if they all come next."""
+        """Consume the tokens, words in any letter case, if they all come next. Return whether they
+        did; else nothing is consumed.
+        """
         start = self.position
         for text in wanted:
             token = self.peek()

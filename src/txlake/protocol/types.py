@@ -161,7 +161,8 @@ def has_variant(schema: Struct) -> bool:
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:
     """Return the schema from its JSON text; no text is an empty schema.
 
-    Raises CorruptTable naming `file` when the text is no schema, or nested more than 100 deep.
+    Raises CorruptTable naming `file` when the text is no schema, is nested more than 100 deep, or
+    has a decimal of more than 38 digits.
     """
     if not schema_string:
         return Struct(())

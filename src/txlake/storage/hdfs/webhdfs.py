@@ -129,7 +129,8 @@ class WebHdfs:
     def rename(self, path: str, target: str, *, overwrite: bool = False) -> bool:
         """Rename a file atomically; return False if `target` exists and not `overwrite`.
 
-        Raises WebHdfsError also where the file is missing or the server can't replace a file.
+        Raises WebHdfsError also where the file is missing or the server can't replace a file; a
+        gateway that ignores `renameoptions` may return False for a missing file.
         """
         options = "OVERWRITE" if overwrite else "NONE"
         try:
@@ -183,7 +184,8 @@ class WebHdfs:
     ) -> tuple[str | None, bytes]:
         """Return the active name node's reply: the redirect's target, if any, and the body.
 
-        A name node that can't be reached or isn't active makes the next one be tried.
+        The next name node is tried after one that can't be reached, isn't active or refuses the
+        request. Raises the last one's error, and FileNotFoundError at once.
         """
         who: dict[str, str] = {}
         if self.token is not None:

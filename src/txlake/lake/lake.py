@@ -231,7 +231,10 @@ class Transaction(Statements):
         self._own.rollback()
 
     def savepoint(self, name: str) -> None:
-        """Set a savepoint. Raises InvalidRequest when the transaction has ended or failed."""
+        """Set a savepoint; a name that is used again hides the earlier savepoint.
+
+        Raises InvalidRequest when the transaction has ended or failed.
+        """
         self._own.savepoint(name)
 
     def rollback_to(self, name: str) -> None:

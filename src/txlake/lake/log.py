@@ -95,7 +95,8 @@ class Log:
         return write_checkpoint(self._log, snapshot)
 
     def history(self, limit: int | None = None) -> list[dict[str, object]]:
-        """Return the `commitInfo` of the newest `limit` commits (None: of all), newest first.
+        """Return the `commitInfo` of the newest `limit` commits, newest first; None: of all that
+        are kept.
 
         Keys are the columns of DESCRIBE HISTORY; `timestamp` is in milliseconds since the epoch.
         Raises InvalidRequest for a limit below 1, and as `snapshot`.

@@ -199,7 +199,8 @@ def _filled_change(given: JsonObject, snapshot: Snapshot, system: System) -> Jso
 def _filled_remove(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
     """Return a remove's fields, changed in place and completed from the live file of its path.
 
-    Fields that are given stay. Without such a file only time and `dataChange` are added.
+    The path becomes that of the log; other fields that are given stay. Without such a file only the
+    time and `dataChange` are added. Fields without a path are returned as they are.
     """
     path = given.get("path")
     if not isinstance(path, str):

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 def as_arrow(frame: object) -> pa.Table | None:
     """Return the rows of a pandas, pyarrow or polars frame; None for any other object.
 
-    Types become plain ones (`_plain_type`). A lazy polars frame and a RecordBatchReader are read to
-    their ends. Raises InvalidRequest for rows that Arrow can't hold.
+    Types become plain ones (`_plain_type`); the index of a pandas frame is left out. A lazy polars
+    frame and a RecordBatchReader are read to their ends. Raises InvalidRequest for rows that Arrow
+    can't hold.
     """
     if isinstance(frame, pa.Table):
         return _to_plain_types(frame)

@@ -278,10 +278,12 @@ class _ByteBudget:
                 raise Declined(f"the rows have more than {self.bytes_max:,} bytes")
 
 
-def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
-    """Return no rows, with the table's columns and the other `names` as bigint."""
+def _no_rows(snapshot: Snapshot, all_names: Sequence[str]) -> pa.Table:
+    """Return no rows, with the columns `all_names`: first all of the table's, then control columns
+    as bigint.
+    """
     fields = [(item.name, to_arrow_type(item.type)) for item in snapshot.schema]
-    fields += [(name, pa.int64()) for name in names[len(fields) :]]
+    fields += [(name, pa.int64()) for name in all_names[len(fields) :]]
     return pa.schema(fields).empty_table()
 
 

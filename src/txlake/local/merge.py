@@ -377,7 +377,7 @@ class _ClauseRows:
         them.
 
         `source_value`: a source column, or SQL over columns of both sides. Raises Declined if only
-        Spark computes it.
+        Spark computes it, and as `_stored`.
         """
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
@@ -437,7 +437,7 @@ class _ClauseRows:
         """Return a column's values, computed from source rows, as the column stores them.
 
         `source_value`: a source column, or SQL over source columns. Raises Declined if only Spark
-        computes it.
+        computes it, and as `_stored`.
         """
         if isinstance(source_value, Field):
             return self._stored(theirs.column(source_value.name), source_value, item)
@@ -453,8 +453,9 @@ class _ClauseRows:
     def _computed(
         self, value: Value, item: Field, rows: pa.Table, schema: Struct
     ) -> pa.ChunkedArray:
-        """Return a value over the rows as the column stores it. Raises Declined if only Spark
-        computes it.
+        """Return a value over the rows as the column stores it.
+
+        Raises Declined if only Spark computes it, and as `_stored`.
         """
         values = compute(value, rows, schema)
         if values is None:

@@ -295,7 +295,8 @@ def missing_field(
 def may_overflow(source: DataType, target: DataType) -> bool:
     """Return whether a number of the source's type may be too large for the target's.
 
-    False if one isn't a number, and for float and double, which become infinite.
+    False if one isn't a number, and for a target of float or double, in which the value becomes
+    infinite.
     """
     if not isinstance(source, Primitive) or not isinstance(target, Primitive):
         return False

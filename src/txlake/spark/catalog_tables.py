@@ -91,8 +91,8 @@ def parquet_table(spark: SparkSession, name: TableName) -> ParquetTable:
 
 
 def plain_location(location: str) -> str:
-    """Return a location of the catalog, which isn't encoded, as a local path, or as an
-    encoded URL.
+    """Return a location of Spark's catalog, which isn't encoded, as a local path, or as a URL with
+    `%` encoded.
     """
     if location.startswith("file:"):
         rest = location.removeprefix("file:")

@@ -37,7 +37,8 @@ _LOCAL = "file://"
 def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
     """Write change data files with these rows (`TableData.write_changes`); return their actions.
 
-    The driver reads the rows if they are few and on this machine, else Spark does.
+    `changed` isn't empty. The driver reads the rows if they are few and on this machine, else Spark
+    does.
     """
     few_frames = _few_frames(work, changed)
     frame = functools.reduce(DataFrame.unionAll, few_frames or list(_frames(work, changed)))
@@ -70,7 +71,8 @@ def with_change_type(snapshot: Snapshot) -> Snapshot:
 
 
 def _few_frames(work: TableAccess, changed: Sequence[ChangedRows]) -> list[DataFrame] | None:
-    """Return the rows of each kind of change, read by the driver.
+    """Return the rows of each kind of change, with the kind, as Spark frames of rows that the
+    driver has read.
 
     None if they are more than 20,000, not on this machine, or can't be read as Spark would.
     """

@@ -182,5 +182,7 @@ def _numbers(numbers: Sequence[int] | range, type_name: str) -> Column:
 
 
 def _let(value: Column, of: Callable[[Column], Column]) -> Column:
-    """Return an expression of a value that is evaluated once, however often it is used."""
+    """Return `of(value)` as an expression that evaluates the value once, however often `of` uses
+    it.
+    """
     return F.get(F.transform(F.array(value), of), F.lit(0))

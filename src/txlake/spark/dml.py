@@ -132,7 +132,8 @@ def _candidates(
     """Return the rows for which the condition may hold, if the driver finds them sooner than Spark;
     else None.
 
-    `completes`: whether the driver can carry out the whole statement by itself.
+    `completes`: whether the driver can carry out the whole statement by itself. Without files there
+    are certainly none, unless the condition has a part that only Spark can judge: None then.
     """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
@@ -300,7 +301,7 @@ def _where(
 def updated_frame(
     work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
-    """Return the rows with their new values: the table's columns, `carried`, and row ids.
+    """Return the rows with their new values: the table's columns, then `carried`, then row ids.
 
     Row ids come if the table tracks rows, with a null commit version. Raises InvalidRequest for a
     value that the column can't store.
@@ -376,8 +377,8 @@ def assigned_value(
 
     `current` is the old value, `resolved` has the columns of the expressions in `entries`.
     `complete`: a struct must have all fields of the column's; otherwise missing fields become null.
-    Raises InvalidRequest for a value that the column can't store, and DEFAULT without one for NOT
-    NULL.
+    If the old struct is null, the new one has nulls in the fields that aren't assigned. Raises
+    InvalidRequest for a value that the column can't store, and DEFAULT without one for NOT NULL.
     """
     if entries[0][0] == ():
         value = entries[0][1]

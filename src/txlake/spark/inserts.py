@@ -91,7 +91,7 @@ def replace_where(
     """Return the change that replaces the rows for which the condition is true
     (`TableData.replace_where`).
 
-    Raises InvalidRequest with a new row that doesn't match; nothing stays written.
+    Raises InvalidRequest, with the row, if a new row doesn't match; nothing stays written.
     """
     written = write_rows(work, new, placement, must_match=condition)
     return replacement_change(work, written, dml.delete(work, condition), condition_text(condition))
@@ -174,7 +174,9 @@ def _partition_keys(snapshot: Snapshot) -> Callable[[Add], _PartitionKey]:
 def _partition_predicates(
     snapshot: Snapshot, keys: Iterable[_PartitionKey]
 ) -> tuple[Predicate, ...]:
-    """Return a predicate that holds for exactly these partitions; none for no partitions."""
+    """Return one predicate, in a tuple, that holds for exactly these partitions; () for no
+    partitions.
+    """
     partitions: list[Predicate] = []
     for key in sorted(keys, key=repr):
         values = dict(key)
@@ -424,7 +426,10 @@ def _computed_value(value: int) -> SqlText:
 
 
 def check_named(work: TableAccess, values: Values | ComputedValues, names: Sequence[str]) -> None:
-    """Raise InvalidRequest if VALUES and names differ in number, or a name is no column's."""
+    """Raise InvalidRequest if VALUES and names differ in number, or a name is no column's.
+
+    Only the first row is counted; without rows any number of names passes.
+    """
     width = len(values.rows[0]) if values.rows else len(names)
     if width != len(names):
         raise InvalidRequest(
@@ -439,7 +444,7 @@ def check_named(work: TableAccess, values: Values | ComputedValues, names: Seque
 def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:
     """Return the rows, each computed by itself, as a frame with the columns `names`.
 
-    DEFAULT is the default of its column.
+    There must be at least one row. DEFAULT is the default of its column.
     """
     one_row = work.spark.range(1).select(F.lit(True).alias(_ONE_ROW))
     frames = []

@@ -103,8 +103,10 @@ class FileValues:
         return _without_deleted(frame, f"get({_WORDS}, CAST({FILE} AS INT))")
 
     def _with_columns(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
-        """Return the rows with the collected columns, by a broadcast join; rows of other files are
-        dropped.
+        """Return the rows with the collected columns, by a broadcast join that drops rows of other
+        files.
+
+        Without collected columns the frame is returned as it is, with all of its rows.
         """
         if len(self._fields) == 1:
             return frame

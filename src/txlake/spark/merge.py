@@ -335,7 +335,8 @@ def target_read(
 
     `keys`: a predicate that all matching target rows meet. Reads the rows that may match, and the
     rows that a clause for unmatched target rows may take: no other row of the target affects the
-    result. Without such a predicate it reads every row.
+    result. Reads every row if neither `keys` nor the ON condition restricts the rows that may
+    match, or if such a clause may take any row.
     """
     text = condition_text(statement.on)
     parts = [*_target_parts(work, statement, source), *([] if keys is None else [keys])]
@@ -360,8 +361,8 @@ def _target_parts(work: TableAccess, statement: Merge, source: Struct) -> list[P
 
 
 def _by_source_conditions(work: TableAccess, statement: Merge) -> list[Predicate] | None:
-    """Return the conditions of the clauses for unmatched target rows; None if they may take any
-    row.
+    """Return the conditions of the clauses for unmatched target rows, [] without such a clause;
+    None if one of them may take any row.
 
     An invalid condition counts as one that takes any row: the job reports it.
     """
@@ -380,7 +381,12 @@ def _by_source_conditions(work: TableAccess, statement: Merge) -> list[Predicate
 
 
 def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[str, ...]) -> bool:
-    """Return whether a column can only be the target's."""
+    """Return whether a column of the ON condition can only be the target's.
+
+    The path has lost the target's qualifier. A name of both sides counts as the target's, since
+    Spark refuses it as ambiguous where it wasn't qualified. False for a path that begins with the
+    source's alias, and for one that the target lacks.
+    """
     if source.find(path[0]) is not None and work.snapshot.schema.find(path[0]) is None:
         return False
     if statement.source_alias is not None and path[0].lower() == statement.source_alias.lower():

@@ -158,9 +158,10 @@ class MergeJob:
     def images(self) -> DataFrame:
         """Return each row that a clause takes: its new values, then ACTION, FILE, ROW and row ids.
 
-        Of a local source, inserted rows are left out. Where it has such rows, SOURCE_ROW of each
-        source row that matched is reported, even if no clause takes the row: ACTION is KEEP then.
-        If there are only inserts, the rows have ACTION and SOURCE_ROW alone.
+        Of a local source, inserted rows are left out. If the statement inserts from a local source,
+        SOURCE_ROW of each source row that matched is reported, even if no clause takes the row:
+        ACTION is KEEP then. If it only inserts from a local source, the rows have ACTION and
+        SOURCE_ROW alone.
         """
         if self._is_local and not self.changes:
             return self._joined().select(F.lit(KEEP).cast("int").alias(ACTION), F.col(SOURCE_ROW))
@@ -169,7 +170,8 @@ class MergeJob:
     def inserted(self, rest: DataFrame) -> DataFrame:
         """Return the images of the rows of a local source that matched no target row.
 
-        `rest` are these rows, as the caller has found them.
+        `rest` are these rows, as the caller has found them. Rows that no INSERT clause takes are
+        left out.
         """
         sides = (_Side.SOURCE,)
         return self._images(self._with_values(self._as_source(rest), sides), sides)
@@ -249,8 +251,8 @@ class MergeJob:
     def _joined(self) -> DataFrame:
         """Return the join of both sides, with the unmatched rows that clauses take.
 
-        Of a local source, unmatched rows are left out; where clauses only insert, only the
-        unmatched source rows are returned.
+        Of a local source, unmatched rows are always left out. Of any other source, only the
+        unmatched rows are returned where clauses only insert.
         """
         on = self._work.column_of(self.statement.on)
         by_source = _Side.TARGET in self._groups
@@ -289,7 +291,9 @@ class MergeJob:
         return frame.withColumn(_CLAUSE, clause).where(is_taken)
 
     def _with_clauses(self, frame: DataFrame, side: _Side, sides: tuple[_Side, ...]) -> DataFrame:
-        """Return the rows with the side's clause that takes them, and its values."""
+        """Return the rows with the index of the first of the side's clauses that takes them, null
+        for none, and with the side's values.
+        """
         group = self._groups[side]
         clause: Column = F.lit(None).cast("int")
         for prepared in reversed(group):

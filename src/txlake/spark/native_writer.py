@@ -69,7 +69,9 @@ def suits(frame: DataFrame, target: WriteTarget) -> bool:
 
     False for buckets, where moving a file copies it; if Spark's executors may not share this
     machine's file system; for partitioned tables, whose folders must lie directly in the table's;
-    and for nested columns with ids, which Spark's writer can't be given.
+    for nested columns with ids, which Spark's writer can't be given, and types that Parquet encodes
+    in several ways; for a limit of rows in a file; for a frame with other columns than the table's
+    and its violations; and on Spark Connect unless the session has the writer's settings.
     """
     snapshot = target.snapshot
     data = data_fields(snapshot)

@@ -227,10 +227,11 @@ class SparkPlane:
 
     @property
     def text_rules(self) -> TextRules:
-        """How the session reads SQL text now; without a session the last known rules, at first
-        Spark's defaults.
+        """How the session reads SQL text now; without a running session the last known rules, at
+        first Spark's defaults.
 
-        Raises InvalidRequest as `session_rules.rules_of`.
+        The session is the plane's own; before that is made, with `takes_active`, the one that is
+        active. Raises InvalidRequest as `session_rules.rules_of`.
         """
         with self._lock:
             spark = self._spark

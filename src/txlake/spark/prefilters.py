@@ -31,7 +31,8 @@ def prefilters(predicate: Predicate, schema: Struct) -> Iterator[Column]:
     """Yield conditions on the files' columns, by physical name, that hold for every row that meets
     the predicate.
 
-    Only comparisons and IN of integer, date and plain text columns yield one.
+    Only =, <, <=, >, >= and IN of top-level integer, date and plain text columns yield one, where
+    AND joins them to the rest.
     """
     for part in conjuncts(predicate):
         match part:

@@ -150,7 +150,10 @@ def _leaves(items: Iterable[Field], logical: _Path, physical: _Path) -> Iterator
 
 
 def _is_widened(item: Field, data_type: Primitive) -> bool:
-    """Return whether files may hold the column in a type that lacks values of the table's type."""
+    """Return whether the column's type was changed and is bigint or decimal now.
+
+    A filter's value may then overflow the narrower type of older files.
+    """
     return TYPE_CHANGES in item.metadata and (
         data_type.name == "long" or data_type.decimal is not None
     )

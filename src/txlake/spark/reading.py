@@ -118,7 +118,8 @@ def find_columns_by_id(spark: SparkSession) -> None:
 
 
 def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
-    """Return the rows as Spark reads them: physical names, with partition columns from folders.
+    """Return the rows as Spark reads them: physical names, with partition columns from folders,
+    except `partitions_from_log`.
 
     With `positions` also FILE (ordinal) and ROW (position in the file). Deleted rows are among
     them. Raises InvalidRequest for a table in memory that Spark can't reach.
@@ -206,8 +207,8 @@ def _spark_schema(reading: Reading, excluded: Sequence[str]) -> T.StructType:
 
 
 def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
-    """Return whether Spark's reader can't decode the file: Brotli, or a widening that it
-    refuses.
+    """Return whether Spark's reader can't decode the file: it is Brotli, or its table's schema
+    records a widening that Spark refuses.
     """
     return _BROTLI.search(add.path) is not None or _has_unsupported_widening(snapshot.schema)
 

@@ -118,7 +118,9 @@ def targets_by_position(
 ) -> list[Field]:
     """Return the columns to which rows of this schema go in order.
 
-    Raises InvalidRequest when the numbers differ, a column doesn't exist, or one is named twice.
+    `columns` are their names; None for all columns of the table, of which trailing ones that fill
+    themselves are left out where the rows have fewer. Raises InvalidRequest when the numbers differ
+    otherwise, a column doesn't exist, or one is named twice.
     """
     names = list(columns) if columns is not None else list(snapshot.schema.names)
     targets = []

@@ -163,8 +163,8 @@ class ServedPlane(SparkPlane):
     def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
         """Return the column of an expression; `view` returns the view that replaces each table.
 
-        Raises InvalidRequest for a table that `view` doesn't know, and for functions that aren't
-        served.
+        A Column of the program passes as it is. Raises InvalidRequest for a table that `view`
+        doesn't know, and for functions that aren't served.
         """
         if isinstance(expression, NativeColumn):
             return SparkPlane.column(self, expression, view)
@@ -245,7 +245,7 @@ class ServedPlane(SparkPlane):
             spark.sparkContext.cancelJobGroup(group)
 
     def _recover(self, error: BaseException) -> None:
-        """End Spark, if the process owns it, if the statement left it dead.
+        """End Spark if the statement left it dead and the process owns it; do nothing otherwise.
 
         It is dead if its JVM is gone, or an error of memory or connection came and it doesn't
         answer.

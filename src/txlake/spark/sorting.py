@@ -108,7 +108,8 @@ def _sorted(
 ) -> tuple[Add, ...]:
     """Write the live rows of files, sorted by the columns within each partition; () for no files.
 
-    Rows that fit into one row group are left in their order: readers skip nothing within it.
+    Rows that are known to fit into one row group of one file are left in their order: readers skip
+    nothing within it.
     """
     if not files:
         return ()

@@ -174,7 +174,7 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
 def missing_table(error: BaseException) -> tuple[str, ...] | None:
     """Return the parts of a table name that Spark didn't find; None for any other error.
 
-    Looks at the error's cause, which is Spark's own.
+    Looks only at the error's `__cause__`, which must be an error of PySpark.
     """
     if not isinstance(error.__cause__, PySparkException):
         return None
@@ -191,8 +191,8 @@ def _suggestions(found: re.Match[str]) -> str:
 
 
 def _decisive(causes: Sequence[Cause]) -> Cause:
-    """Return the first cause that Spark classifies as no internal error; else the first classified,
-    or the root.
+    """Return the first cause with a Spark error class that doesn't just wrap another error
+    (SQLSTATE 58 or XX); else the first with an error class, else the root.
     """
     named = [cause for cause in causes if cause.condition]
     plain = [cause for cause in named if cause.state[:2] not in _WRAPPING]
@@ -215,6 +215,9 @@ def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
 def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
     """Return the error for a data file that Spark can't read; `reason` is the subclass of its
     condition.
+
+    InvalidRequest for a missing file that the log of a table read by this process explains, else
+    CorruptTable.
     """
     if reason == "FILE_NOT_EXIST":
         found = explain_missing_file(file)
@@ -228,7 +231,11 @@ def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
 
 
 def _of_a_task(where: str, text: str) -> TxlakeError:
-    """Return the error for one that Python code raised inside a task: txlake's or the user's."""
+    """Return the error for one that Python code raised inside a task.
+
+    An error of txlake keeps its class; one of the operating system is judged by its number
+    (`_of_files`); any other, the user's, is an InvalidRequest.
+    """
     found = _IN_A_TASK.findall(text)
     kind, message = found[-1] if found else ("", text)
     if kind in _OURS:
@@ -241,8 +248,10 @@ def _of_a_task(where: str, text: str) -> TxlakeError:
 
 
 def _of_files(where: str, number: int | None, message: str) -> TxlakeError:
-    """Return the error for one of the operating system, by its number; Unavailable if it isn't
-    known.
+    """Return the error for one of the operating system, by its number.
+
+    CorruptTable for a missing file; InvalidRequest, with advice, for a lack of permission or space,
+    a read-only file system and a name that is too long; else Unavailable, also without a number.
     """
     if number == errno.ENOENT:
         return CorruptTable(f"{where}a file of the table is gone: {message}")

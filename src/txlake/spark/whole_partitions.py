@@ -34,8 +34,8 @@ _PARTITION = "__txlake_partition"
 def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
     """Return the files of the partitions for which the condition is true, in FILES_SCHEMA.
 
-    All files without a condition. Raises InvalidRequest for a condition on other columns, or with a
-    query in it.
+    All files without a condition. Raises InvalidRequest for a condition on other columns, one with
+    a query in it, and one given as a Spark Column.
     """
     predicate = work.predicate(where, None)
     files = work.snapshot.select(predicate)
@@ -51,8 +51,8 @@ def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table
 
 
 def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
-    """Raise InvalidRequest for a condition on other columns than partition columns, or with a
-    query.
+    """Raise InvalidRequest for a condition on other columns than partition columns, with a query,
+    or given as a Spark Column.
     """
     partition_columns = work.snapshot.partition_columns
     known = {name.lower() for name in partition_columns}

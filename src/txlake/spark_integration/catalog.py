@@ -311,6 +311,9 @@ def column_spec(field: StructField) -> ColumnSpec:
 
 
 def _plain(database: str) -> str:
-    """Return a database's name without a catalog's name and backquotes."""
+    """Return a database's name without a catalog's name and backquotes; a path's text as it is.
+
+    Raises a ParseException for a text that is no name.
+    """
     table = parse_table(database)
     return table.name if isinstance(table, TableName) else database

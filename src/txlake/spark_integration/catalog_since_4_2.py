@@ -85,7 +85,7 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def getTableProperties(self, tableName: str) -> dict[str, str]:
-        """Carry out SHOW TBLPROPERTIES."""
+        """Carry out SHOW TBLPROPERTIES, and return the values by key."""
         table = parse_table(tableName)
         if self._lake_defers_to_spark(table):
             return super().getTableProperties(self._lake_binding.spark_name(tableName))
@@ -93,7 +93,9 @@ class LakeCatalogSince42(LakeCatalog):
 
     @with_spark_errors
     def getCreateTableString(self, tableName: str, asSerde: bool = False) -> str:
-        """Carry out SHOW CREATE TABLE."""
+        """Carry out SHOW CREATE TABLE, and return its text; `asSerde` counts only for Spark's
+        tables.
+        """
         table = parse_table(tableName)
         if self._lake_defers_to_spark(table):
             return super().getCreateTableString(self._lake_binding.spark_name(tableName), asSerde)

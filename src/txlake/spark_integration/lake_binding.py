@@ -100,7 +100,11 @@ class LakeBinding:
         return frozenset(name.lower() for name in temporary_views(self.spark, names))
 
     def is_planned_view(self, table: TableName) -> bool:
-        """Return whether a name is that of a view whose query the lake plans at each use."""
+        """Return whether the lake plans the query of the view of this name at each use.
+
+        It does for views of the lake, and for temporary views that read the lake's tables; not for
+        a name that is no view's.
+        """
         if self.session.engine.temporary_view(table) is not None:
             return True
         return self.kind_of(table) is NameKind.VIEW

@@ -287,8 +287,8 @@ class StreamWriterOptions:
 def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
     """Return the options of a streaming source among a reader's options, as texts.
 
-    Nothing is checked here: `lake.streaming.options` interprets them, and checks which exclude each
-    other.
+    Nothing is checked here: `lake.streaming.options` interprets them, and refuses the ones that
+    exclude each other, and those of batch reads (time travel, ends), which are returned too.
     """
     options = _Options(raw)
     texts = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
@@ -397,7 +397,8 @@ class _Options:
         """Raise UnsupportedFeature for a refused option, InvalidRequest for a misspelt one.
 
         A refused option with the value `false` is allowed. Only unknown options that resemble one
-        of `deciding`, the options that select rows, count as misspelt.
+        of `deciding`, the options that select rows, count as misspelt; a name with a dot never
+        does.
         """
         for name, advice in refused_names.items():
             if self.text(name) not in (None, "false"):

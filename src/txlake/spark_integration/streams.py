@@ -343,6 +343,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
     ) -> Any:
         """Start the query that writes a table, after checking its checkpoint.
 
+        With `creates_table` a missing table is created now, otherwise by the first micro-batch.
         Raises InvalidRequest for a view, the output mode `update`, no checkpoint, and as
         `require_own_checkpoint`.
         """

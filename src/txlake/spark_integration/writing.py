@@ -311,7 +311,7 @@ def insert(
     """Insert a DataFrame's rows into an existing table.
 
     Args:
-        overwrite: replaces the rows selected by `condition` or the options, or else all rows.
+        overwrite: replaces the rows selected by `condition`, else by the options, or else all rows.
         by_name: columns are matched by name, not by position.
         by_partition: replaces the partitions that the new rows fall into.
 

@@ -60,29 +60,38 @@ class LakeWriterV2(OptionsRecorder, _Writer):
         return super().clusterBy(col, *cols)
 
     def create(self) -> None:
-        """Create the table, which must not exist."""
+        """Create the table with the rows. Raises an AnalysisException if it exists."""
         self._lake_create_table("create", super().create)
 
     def replace(self) -> None:
-        """Replace the table, which must exist."""
+        """Replace the table by one of the rows. Raises an AnalysisException if there is none."""
         self._lake_create_table("replace", super().replace)
 
     def createOrReplace(self) -> None:
-        """Create the table, or replace an existing one."""
+        """Create the table with the rows, or replace an existing one by them."""
         self._lake_create_table("or_replace", super().createOrReplace)
 
     def append(self) -> None:
-        """Append the rows by the columns' names."""
+        """Append the rows by the columns' names.
+
+        Raises an AnalysisException if there is no table.
+        """
         self._lake_insert(super().append, overwrite=False)
 
     def overwrite(self, condition: Any) -> None:
-        """Replace the rows for which the condition is true."""
+        """Replace the rows for which the condition is true by these rows, columns by name.
+
+        Raises an AnalysisException if there is no table, and for a new row that doesn't match.
+        """
         self._lake_insert(
             lambda: super(LakeWriterV2, self).overwrite(condition), condition=condition
         )
 
     def overwritePartitions(self) -> None:
-        """Replace the partitions that the rows fall into."""
+        """Replace the partitions that the rows fall into; all rows of a table without partitions.
+
+        Raises an AnalysisException if there is no table.
+        """
         self._lake_insert(super().overwritePartitions, by_partition=True)
 
     @with_spark_errors

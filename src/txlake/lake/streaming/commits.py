@@ -39,8 +39,8 @@ def new_files(
     """Return the files with a commit's new rows, in the order of the log.
 
     A file's position in the list depends on the commit alone, not on the options, unless they skip
-    the whole commit. Raises InvalidRequest for a commit that changes rows, unless an option allows
-    it.
+    the whole commit: [] then. Raises InvalidRequest for a commit that deletes or changes rows,
+    unless an option allows it.
     """
     added = [action for action in actions if isinstance(action, Add) and action.data_change]
     removed = [action for action in actions if isinstance(action, Remove) and action.data_change]

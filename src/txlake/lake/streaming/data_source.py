@@ -22,7 +22,7 @@ LAKE_FORMAT = "txlake_stream"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source with a Spark session. A second call changes nothing."""
+    """Register the data source with a Spark session; doing it again is harmless."""
     module = module_loader(whole_package(spark), carries=is_connect(spark))
     spark.dataSource.register(_data_source_class(module))
 

@@ -230,9 +230,12 @@ def require_source_options(options: Mapping[str, object]) -> None:
 
 
 def reads_changes(options: Mapping[str, object]) -> bool:
-    """Return whether the options may be those of a change stream; one with an end is a batch.
+    """Return whether the options ask for the change feed of a stream.
 
-    Raises InvalidRequest for a value that is neither true nor false.
+    They do if `readChangeFeed` or `readChangeData` is true, and no end and no time travel is given,
+    which only a batch read has. PySpark doesn't say which of the two it is, so a batch read from a
+    start may pass too. Raises InvalidRequest for a value of the two that is neither true nor false,
+    unless an end or time travel is given.
     """
     given = {name.lower(): value for name, value in options.items()}
     if any(name.lower() in given for name in _TRAVEL):

@@ -34,7 +34,8 @@ def plan_stream_staging(place: Place, options: SinkOptions, schema: StructType) 
     """Plan how tasks write a stream's rows.
 
     Creates the table if there is none, and adds columns to it if the options allow that. Raises
-    InvalidRequest if the checkpoint is another sink's or has no query, and as `plan_staging`.
+    InvalidRequest, for a table of a lake, if the checkpoint is another sink's or has no query, and
+    as `plan_staging`.
     """
     incoming = delta_schema(schema)
     with open_session(place) as session:
@@ -97,6 +98,7 @@ def checkpoint_query_id(place: Place, checkpoint: str) -> str:
 def _prepare_table(session: Session, place: Place, options: SinkOptions, incoming: Struct) -> None:
     """Create the table if there is none, or add the rows' columns if the options allow that.
 
+    An existing table stays as it is without that option, and if the rows bring no new column.
     Raises InvalidRequest for a name without a lake, and as a write of no rows.
     """
     table = table_of(place.table)

@@ -328,8 +328,8 @@ class Source:
     def _check_version(self, version: int) -> None:
         """Check the schema that the table had at a version, once; raises as `_check_metadata`.
 
-        With `failOnDataLoss` false a version that can't be read is skipped, and a later one is
-        checked.
+        A version that can't be read raises InvalidRequest or CorruptTable; with `failOnDataLoss`
+        false it is skipped instead, and a later one is checked.
         """
         try:
             snapshot = self._snapshot_with_metadata(version)
@@ -341,10 +341,12 @@ class Source:
         self._is_checked = True
 
     def _snapshot_with_metadata(self, version: int) -> Snapshot:
-        """Return a snapshot with the table's metadata at a version, if possible the version's own.
+        """Return a snapshot with the table's metadata at a version: the version's own if it can be
+        read.
 
-        After log clean-up only later versions may be readable: then it is the first of those,
-        provided that no commit in between changed the metadata.
+        Else it is the earliest readable one, where log clean-up left that and no commit in between
+        changed the metadata. Raises InvalidRequest or CorruptTable otherwise, as
+        `TableLog.snapshot` for the version.
         """
         try:
             return self._log.snapshot(version)

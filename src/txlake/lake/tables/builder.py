@@ -284,7 +284,10 @@ class DeltaTableBuilder:
         )
 
     def _is_only_naming(self, location: TablePath) -> bool:
-        """Return whether the call only names a table that exists, without a definition."""
+        """Return whether the call only names a table that exists, and has a name and a location.
+
+        It has no columns, partitioning, clustering and properties then; a comment doesn't count.
+        """
         is_defined = self._columns or self._partition_by or self._cluster_by or self._properties
         has_both = self._identifier is not None and self._location is not None
         return has_both and not is_defined and self._executor.exists(location)

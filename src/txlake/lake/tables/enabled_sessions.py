@@ -69,7 +69,8 @@ _batch = _Batch()
 def enable_session(spark: SparkSession, session: Session) -> None:
     """Give the Spark session to a lake's session; running streams keep their lake.
 
-    A session that it was given to before is replaced.
+    A lake session that it was given to before is replaced. Sets `spark.txlake.enabled` on the Spark
+    session, by which its clones are known; not with Spark Connect, which has no clones.
     """
     with _lock:
         _forget_stopped()
@@ -135,7 +136,11 @@ def enabled_session(spark: SparkSession) -> EnabledSession | None:
 
 
 def _clone_session(original: EnabledSession, spark: SparkSession) -> EnabledSession:
-    """Return a clone's binding, with a lake session of its own."""
+    """Return a clone's binding, with a lake session of its own.
+
+    Made at the first call for the clone; of the clones whose lake session is as it was made, the 16
+    used last are kept.
+    """
     with _lock:
         for position, entry in enumerate(_clones):
             if entry.token == original.token and is_same(entry.spark, spark):

@@ -46,7 +46,10 @@ def storage_options(hadoop_conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _option(key: str, value: str) -> dict[str, str]:
-    """Return the store options that one setting stands for; empty for settings of Spark's alone."""
+    """Return the store options that one setting stands for.
+
+    {} for settings of Spark's alone, and for HDFS's (`dfs.`), which `storage_options` translates.
+    """
     azure = _AZURE_KEY.fullmatch(key)
     if azure is not None:
         account = {} if azure[1] is None else {"azure_storage_account_name": azure[1]}

@@ -41,8 +41,8 @@ def register_lake(session: Session) -> None:
 def lake_session(spark: SparkSession) -> Session | None:
     """Return the default session of the lake that is open in a Spark session; None if none is.
 
-    If several are open, it is the lake that `txlake.enable` gave the Spark session to; without
-    that, raises InvalidRequest, since a name alone is ambiguous.
+    A session that `txlake.enable` gave the Spark session to comes first, and is returned itself.
+    Otherwise raises InvalidRequest if several lakes are open, since a name alone is ambiguous.
     """
     enabled = enabled_session(spark)
     if enabled is not None:

@@ -454,7 +454,7 @@ class DeltaTable:
         """Write manifests for other readers; `symlink_format_manifest` is the only mode.
 
         Raises an AnalysisException for another mode, and for a table that a list of files can't
-        describe: with deletion vectors, or column mapping.
+        describe: with deletion vectors, or column mapping; a ValueError for another type.
         """
         self._executor.execute(Generate(self._table, require_type(mode, str, "mode")))
 

@@ -466,7 +466,8 @@ def _output_for(form: Kind | None, as_json: bool, rows: int) -> Output:
 def _script_text(statements: str | None, file: Path | None) -> str | None:
     """Return the script: the given text, the file or standard input; None for a prompt.
 
-    Raises BadParameter for a file that can't be read.
+    A prompt is for a terminal without a text and a file; the file `-` is standard input. Raises
+    BadParameter for a file that can't be read.
     """
     if statements is not None:
         return statements

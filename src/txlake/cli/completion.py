@@ -33,9 +33,10 @@ class SqlCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Yield the names, and after them the keywords, that begin with the typed word.
+        """Yield the names, and after them the keywords, that begin with the typed word, in any
+        letter case.
 
-        Keywords are in lower case if the word is.
+        None without a word at the cursor. Keywords are in lower case if the word is.
         """
         match = _WORD_BEFORE_CURSOR.search(document.text_before_cursor)
         if match is None:

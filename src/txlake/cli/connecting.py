@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def warehouse_connection(
     warehouse: str | None, lake: str | None, catalog: str | None, options: list[str] | None
 ) -> ConnectionSettings:
-    """Return the connection of a warehouse, or of a lake. Raises BadParameter without either."""
+    """Return the connection of a warehouse, or of a lake, which are the same.
+
+    Raises BadParameter without either, and if they differ.
+    """
     if warehouse and lake and warehouse != lake:
         raise typer.BadParameter("give WAREHOUSE or --lake, not both")
     return lake_connection(warehouse or lake, catalog, None, options)
@@ -41,7 +44,10 @@ def lake_connection(
 def connection_of(
     lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
 ) -> ConnectionSettings:
-    """Return the connection of a lake, by the options and the environment."""
+    """Return the connection of a lake, by the options and the environment; `lake` may be missing.
+
+    Raises BadParameter as `parse_pairs`.
+    """
     from txlake.cli.lakes import ConnectionSettings
 
     allowed = os.environ.get(_ALLOW_OUTSIDE, "")

@@ -34,7 +34,9 @@ went away; 1 anything else."""
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of a command that this error ended."""
+    """Return the exit code of a command that this error ended; 1 for an error that isn't
+    txlake's.
+    """
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError):

@@ -43,7 +43,9 @@ class ExportOutput(MessageOutput):
         self._result: Result | None = None
 
     def check(self, pieces: Sequence[ScriptStatement]) -> None:
-        """Raise InvalidRequest unless exactly one statement of the script is a query."""
+        """Raise InvalidRequest unless exactly one statement of the script is a query: SELECT, SHOW,
+        DESCRIBE.
+        """
         query_lines = [piece.line for piece in pieces if _is_query(piece.statement)]
         if len(query_lines) != 1:
             lines = f" (lines {', '.join(map(str, query_lines))})" if query_lines else ""
@@ -87,7 +89,7 @@ def _is_query(statement: Statement) -> bool:
 
 
 def csv_file(result: Result) -> bytes:
-    """Return the rows as CSV by RFC 4180, in UTF-8, with a header line.
+    """Return the rows as CSV by RFC 4180, but with LF as line end, in UTF-8, with a header line.
 
     NULL is an empty field, an empty text is `""`. Values are written as in JSON.
     """

@@ -83,8 +83,8 @@ def open_lake(
     """Open the lake, and yield it with its default session, whose open transaction is rolled back
     at the end.
 
-    `spark_settings`: further settings that Spark is started with. Raises InvalidRequest if no lake
-    is named.
+    A lake that doesn't exist is created. `spark_settings`: further settings that Spark is started
+    with. Raises InvalidRequest if no lake is named.
     """
     from txlake.catalog.unity import is_unity
     from txlake.lake.lake import Lake, open_session
@@ -109,7 +109,8 @@ def open_lake(
 def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, Session]]:
     """Open a lake that exists, so that a mistyped location creates none.
 
-    Yields what `open_lake` does. Raises InvalidRequest if there is no lake.
+    Yields what `open_lake` does. Raises InvalidRequest if no lake is named, and if there is none at
+    the location, which isn't checked for a Unity Catalog.
     """
     from txlake.session.membership.opening import MARKER, read_marker
 
@@ -177,7 +178,7 @@ def is_table_path(table: str) -> bool:
 
 
 def history(connection: ConnectionSettings, table: str, limit: int | None) -> Result:
-    """Return a table's commits, newest first, from its log alone.
+    """Return a table's commits, newest first, from its log alone; all of them if `limit` is None.
 
     Starts no Spark. Raises InvalidRequest if there is no such table.
     """
@@ -269,10 +270,10 @@ _SERVER_SPARK_SETTINGS = {
 def serve(
     connection: ConnectionSettings, arguments: ServerArguments, on_started: Callable[[str], None]
 ) -> None:
-    """Serve the lake until the process is stopped. `on_started` gets the address. Starts no Spark.
+    """Serve the lake, which is created if it doesn't exist, until the process is stopped.
 
-    Raises InvalidRequest if packages of the extra `server` aren't installed, and as
-    `serving.serve`.
+    `on_started` gets the address. Spark starts with the first statement that needs it. Raises
+    InvalidRequest if packages of the extra `server` aren't installed, and as `serving.serve`.
     """
     try:
         from txlake.server.serving import serve as run
@@ -284,7 +285,12 @@ def serve(
 def serve_console(
     connection: ConnectionSettings, arguments: ServerArguments, on_started: Callable[[str], None]
 ) -> None:
-    """Serve the console of the lake, as `serve`, with the extra `console`."""
+    """Serve the console of the lake, which must exist, until the process is stopped. Starts no
+    Spark.
+
+    `on_started` gets the address. Raises InvalidRequest if packages of the extra `console` aren't
+    installed, if there is no lake, and as `serving.serve` of the console.
+    """
     try:
         from txlake.console.serving import serve as run
     except ModuleNotFoundError as error:
@@ -339,7 +345,9 @@ def _read_view(connection: ConnectionSettings, name: str) -> Result:
 
 
 def _to_datetime(time_ms: object) -> datetime.datetime | None:
-    """Return milliseconds since the epoch as a time in UTC; None for no whole number."""
+    """Return milliseconds since the epoch as a time in UTC; None for anything but a whole
+    number.
+    """
     if not isinstance(time_ms, int):
         return None
     return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)

@@ -88,7 +88,10 @@ class Prompt:
             self._output.note("the open transaction was rolled back: nothing of it is kept")
 
     def execute(self, text: str) -> None:
-        """Run a typed text, and show its error."""
+        """Run a typed text of statements, or a prompt's own command, and show its error.
+
+        A text that can't be parsed fails the open transaction, as a failed statement does.
+        """
         self._runner.current = None
         try:
             self._runner.run(parse_script(self._sql(text)))
@@ -167,7 +170,9 @@ def prompt_text(state: SessionState) -> str:
 
 
 def is_command(text: str) -> bool:
-    """Return whether a text is a prompt command: a backslash and a word, help, quit or exit."""
+    """Return whether a text is a prompt command: it begins with a backslash, or is help, quit or
+    exit.
+    """
     return text.startswith("\\") or text.rstrip("; ").lower() in _WORD_COMMANDS
 
 
@@ -182,7 +187,10 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> str:
 
 
 def _history(folder: Path | None) -> History:
-    """Return the typed lines, in a file that only this user may read, if it can be written."""
+    """Return the typed lines, in a file that only this user may read.
+
+    In memory without a folder, and if the file can't be written.
+    """
     if folder is None:
         return InMemoryHistory()
     path = folder / "history"

@@ -63,9 +63,11 @@ class ScriptRunner:
             raise
 
     def run(self, pieces: Sequence[ScriptStatement]) -> None:
-        """Run statements; a transaction that they leave open stays open.
+        """Run statements, and show their results; a transaction that they leave open stays open.
 
-        Results in a transaction that may be repeated are shown once it has ended.
+        After a conflict the transaction, or the autocommit statement, is repeated up to `retries`
+        times, unless it was open before, or a repetition is futile. Results in a transaction that
+        may be repeated are shown once it has ended. Raises what a statement raised.
         """
         before = self.worker.state()
         opened_before = before.transaction is not None

@@ -79,7 +79,7 @@ class LakeWorker:
             return self.fetch(lambda: self._lake._run_sql(text, None, AsRows()), rows_max)
 
     def fetch(self, call: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
-        """Return the rows of a call of the lake, at most `rows_max`.
+        """Return the rows of a call of the lake, at most `rows_max`; all of them for None.
 
         An error fails the open transaction. Ctrl-C cancels the call, as in `BackgroundThread.run`.
         """

@@ -162,9 +162,9 @@ class _Dispatcher:
     async def _dispatch(self, endpoint: Endpoint, request: Request) -> Response:
         """Admit a request, run its handler in a thread, and return the handler's response.
 
-        Raises ApiError: the caller is unknown or may only read, the server is busy, a limit of size
-        or time is exceeded, or as the handler. A request that timed out occupies its thread until
-        its handler ends.
+        Raises ApiError: the caller is unknown (401) or may only read (403), the server is busy
+        (429), the body is too large or too slow (400), the time is up (500), or as the handler. A
+        request that timed out occupies its thread until its handler ends.
         """
         now_ms = self._served_lake.engine.system.now_ms()
         caller = self._tokens.caller(request.headers.get("authorization"), now_ms)
@@ -193,7 +193,10 @@ class _Dispatcher:
             work.exception()  # retrieved: the response, if it is awaited still, carries it
 
     async def _read_body(self, request: Request) -> bytes:
-        """Return the request's body. Raises ApiError: it is too large, too slow, or cut off."""
+        """Return the request's body.
+
+        Raises ApiError (400 in all cases) if it is too large, too slow or cut off.
+        """
         declared, size_max = request.headers.get("content-length"), self._limits.body_bytes_max
         too_large = ApiError(
             "BadRequestException", f"the request's body is larger than {size_max} bytes"
@@ -220,7 +223,9 @@ class _Dispatcher:
     ) -> Response:
         """Return the response of a running handler.
 
-        Raises ApiError as the handler does, and after the time limit, while the handler goes on.
+        Raises ApiError as the handler does, and after the time limit (500), while the handler goes
+        on. An endpoint that runs SQL has the time of a statement and of its cancellation, if that
+        is longer.
         """
         timeout_s = self._limits.request_s
         if endpoint.runs_sql:
@@ -274,7 +279,7 @@ class _Dispatcher:
 def _error_response(error: ApiError, request: Request) -> Response:
     """Return an error as a response, in the form of the API that the path belongs to.
 
-    With a Retry-After of one second where a later try may succeed.
+    A 429 or 503 has a Retry-After of one second, as a later try may succeed, and a 401 the scheme.
     """
     headers = {"retry-after": "1"} if error.status in (429, 503) else {}
     if error.status == 401:
@@ -292,7 +297,9 @@ def _json_response(status: int, body: object, headers: Mapping[str, str] | None 
 
 
 async def _no_such_route(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown path, or with a method that the path doesn't have."""
+    """Answer an unknown path with 404, and a method that the path doesn't have with 501, the status
+    of the Delta API's NotImplementedException.
+    """
     status = error.status_code if isinstance(error, HTTPException) else 404
     kind = "NotImplementedException" if status == 405 else "NotFoundException"
     message = f"{request.method} {request.url.path}: this server doesn't have that"

@@ -106,7 +106,10 @@ class SessionPool:
 
     @contextmanager
     def borrow(self) -> Iterator[Session]:
-        """Borrow a session, for one user at a time. It doesn't wait for locks."""
+        """Borrow a session, for one user at a time; a new one if all are in use.
+
+        Its lock timeout is 0: a lock that isn't free raises LockTimeout at once.
+        """
         try:
             session = self._idle.get_nowait()
         except queue.Empty:
@@ -158,7 +161,7 @@ class Call:
         return self.session.engine
 
     def body(self, kind: type[Body]) -> Body:
-        """Return the body, decoded. Raises ApiError where it can't be decoded."""
+        """Return the body, decoded. Raises ApiError (400) if it isn't such JSON."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -168,7 +171,9 @@ class Call:
             ) from error
 
     def required(self, name: str) -> str:
-        """Return a parameter of the query string. Raises ApiError where it is missing."""
+        """Return a parameter of the query string. Raises ApiError (400) if it is missing or
+        empty.
+        """
         value = self.query.get(name)
         if not value:
             raise ApiError(
@@ -178,7 +183,9 @@ class Call:
         return value
 
     def check_catalog(self, name: str) -> None:
-        """Raise ApiError for another catalog's name."""
+        """Raise ApiError (404) unless it is one of the lake's names as a catalog, in any letter
+        case.
+        """
         if name.lower() not in self.served_lake.catalog_names:
             raise ApiError(
                 "NoSuchCatalogException",
@@ -186,12 +193,17 @@ class Call:
             )
 
     def schema(self) -> str:
-        """Return the path's schema, as the lake spells it. Raises ApiError if it doesn't exist."""
+        """Return the path's schema, as the lake spells it.
+
+        Raises ApiError (404) if it doesn't exist, or the path has another catalog.
+        """
         self.check_catalog(self.path["catalog"])
         return self.database(self.path["schema"])
 
     def database(self, name: str) -> str:
-        """Return a schema's name as the lake spells it. Raises ApiError if it doesn't exist."""
+        """Return a schema's name as the lake spells it. Raises ApiError (404) if it doesn't
+        exist.
+        """
         entry = self.engine.catalog.of_lake().database(name)
         if entry is None:
             raise ApiError("NoSuchSchemaException", f"there is no schema {name!r}")
@@ -200,8 +212,8 @@ class Call:
     def page(self, total: int) -> tuple[int, int, str | None]:
         """Return the bounds of the listing's page, end exclusive, and the next page's token.
 
-        Without a limit the page has all, and the last page's token is None. Raises ApiError for
-        invalid parameters.
+        A page without `max_results`, or with 0, ends with the listing; the last page's token is
+        None. Raises ApiError (400) for invalid parameters.
         """
         try:
             start = int(self.query.get("page_token") or 0)
@@ -234,7 +246,9 @@ Handler = Callable[[Call], ApiResponse]
 
 
 def check_new_name(name: str) -> None:
-    """Raise ApiError for a name that a path can't carry, or that would be split."""
+    """Raise ApiError (400) for a name that is empty, or has a period, slash, space or control
+    character: a path couldn't carry it, or it would be split.
+    """
     if not name or _FORBIDDEN_IN_NAMES.search(name):
         raise ApiError(
             "InvalidParameterValueException",

@@ -50,7 +50,8 @@ class ClientSessions:
     def begin(self, owner: str, prepare: Callable[[Session], None]) -> str:
         """Open a session, and return its id, which can't be guessed. Idle ones are closed first.
 
-        Raises ApiError where too many are open, and what `prepare` raises.
+        Raises ApiError (429) if too many are open, and what `prepare` raises; the session is closed
+        then.
         """
         self.sweep()
         session = self._make()
@@ -71,9 +72,9 @@ class ClientSessions:
 
     @contextmanager
     def acquire(self, session_id: str, owner: str) -> Iterator[Session]:
-        """Return the session of an id, for this request alone.
+        """Yield the session of an id, for this request alone.
 
-        Raises ApiError where the caller has no such session, or another request uses it.
+        Raises ApiError if the caller has no such session (404), or another request uses it (409).
         """
         self.sweep()
         entry = self._find(session_id, owner)
@@ -128,7 +129,9 @@ class ClientSessions:
                 entry.session.close()
 
     def _find(self, session_id: str, owner: str) -> _ClientSession:
-        """Return the session of an id. Raises ApiError if it is closed, or another caller's."""
+        """Return the session of an id. Raises ApiError (404) if it is closed, or another
+        caller's.
+        """
         entry = self._open.get(session_id)
         if entry is None or entry.owner != owner:
             raise _no_such_session()

@@ -87,16 +87,22 @@ def update(call: Call) -> ApiResponse:
 
 
 def _is_version_taken(table: TableState, update: Update | None) -> bool:
-    """Return whether the commit's version exists: the request is repeated, or loses.
+    """Return whether the commit's version exists: the request is repeated, or loses. False without
+    one.
 
-    The request's other requirements held before that version.
+    The request's etag and report of publication are for the version before it, so they aren't
+    checked then.
     """
     commit = None if update is None else update.commit
     return commit is not None and commit.version <= table.snapshot.version
 
 
 def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
-    """Return the updates by their action. Raises ApiError for an action that is there twice."""
+    """Return the updates by their action.
+
+    Raises ApiError (400) without any, for an action that is there twice, and for one that is
+    unknown or for external tables only.
+    """
     counts = Counter(change.action for change in updates)
     if not counts:
         raise ApiError("InvalidParameterValueException", "updates: expected at least one")
@@ -124,9 +130,10 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
 def _check_requirements(
     handle: Handle, requirements: tuple[Requirement, ...]
 ) -> Requirement | None:
-    """Return the etag requirement, if any.
+    """Return the etag requirement; None without one.
 
-    Raises ApiError for another table's id, and for invalid requirements.
+    Raises ApiError (409) for another table's id, and (400) for requirements that are unknown,
+    repeated or lack the table's id.
     """
     entry = handle.entry
     assert entry is not None
@@ -155,7 +162,7 @@ def _check_requirements(
 
 
 def _check_etag(table: TableState, required: Requirement | None) -> None:
-    """Raise ApiError if the table's etag isn't the required one; None requires nothing."""
+    """Raise ApiError (409) if the table's etag isn't the required one; None requires nothing."""
     etag = definition_etag(table)
     if required is not None and required.etag != etag:
         raise ApiError(
@@ -168,7 +175,8 @@ def _check_etag(table: TableState, required: Requirement | None) -> None:
 def transact(call: Call) -> ApiResponse:
     """Commit several tables at one instant, all or none; used by txlake's own client.
 
-    Each table's definition is taken from its commit. Raises ApiError where nothing was committed.
+    Each table's definition is taken from its commit; tables of `unchanged` must be at their
+    versions. Raises ApiError where nothing was committed.
     """
     body = call.body(TransactionBody)
     if not body.tables:
@@ -195,7 +203,7 @@ def transact(call: Call) -> ApiResponse:
 def _referenced_table(call: Call, reference: TableReference) -> Handle:
     """Return the table that a request names.
 
-    Raises ApiError if there is no such table, or it has another id.
+    Raises ApiError if there is no such table (404), or it has another id (409).
     """
     handle = find_table(call, reference.schema, reference.table)
     if handle.key != reference.uuid.lower():
@@ -234,8 +242,11 @@ def _commit_together(
 ) -> Sequence[Accepted | AlreadyCommitted]:
     """Commit the staged commits, all or none, and return the outcomes in their order.
 
-    `unchanged` maps a table's id to the table and the version that it must still be at. Raises
-    ApiError where nothing was committed.
+    `unchanged` maps a table's id to the table and the version that it must still be at.
+
+    Raises ApiError where nothing was committed: 409 if a table has a newer version or the commit is
+    refused for now, 400 if the commit is invalid or its version isn't the next one, 429 if a table
+    is busy, 404 if a name is another table's now.
     """
     lock_requests = [(handle, LockMode.IX) for handle, _ in commits]
     lock_requests += [(handle, LockMode.SCH_S) for handle, _ in unchanged.values()]
@@ -289,7 +300,9 @@ def _name(handle: Handle) -> TableName:
 
 
 def _staged(commit: StagedCommit) -> StagedFile:
-    """Return the commit as a value. Raises ApiError for an invalid file name or number."""
+    """Return the commit as a value. Raises ApiError (400) for an invalid file name or a number
+    below 1.
+    """
     if not _STAGED_FILE_NAME.fullmatch(commit.file_name):
         raise ApiError(
             "InvalidParameterValueException",

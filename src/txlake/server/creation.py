@@ -53,7 +53,7 @@ _SUGGESTED = {
 
 
 def parse_table_id(text: str) -> str | None:
-    """Return a table's id in canonical form; None for a text that isn't an id."""
+    """Return a table's id in canonical form; None for a text that isn't a UUID."""
     try:
         return str(uuid.UUID(text))
     except ValueError:
@@ -63,7 +63,7 @@ def parse_table_id(text: str) -> str | None:
 def stage(call: Call) -> ApiResponse:
     """Return an id and a location for a new table, and what its first commit must hold.
 
-    Nothing is kept of it. Raises ApiError where the name is taken or invalid.
+    Nothing is kept of it. Raises ApiError if the name is taken (409) or invalid (400).
     """
     database = call.schema()
     name = call.body(StagingTable).name
@@ -105,7 +105,8 @@ def create(call: Call) -> ApiResponse:
     """Name a table in the lake whose first commit a client wrote.
 
     A repeated request returns the table that it named before. Raises ApiError for a name that is
-    taken, a location not given out here, and an invalid first commit.
+    taken (409), a location not given out here and an invalid first commit (400), and a table that
+    isn't MANAGED (501).
     """
     database = call.schema()
     body = call.body(NewTableBody)
@@ -148,7 +149,7 @@ def create(call: Call) -> ApiResponse:
 
 
 def _check_free(call: Call, database: str, name: str) -> None:
-    """Raise ApiError where the name is taken or invalid."""
+    """Raise ApiError if a table or view has the name (409), or it is invalid (400)."""
     check_new_name(name)
     catalog = call.engine.catalog.of_lake()
     if catalog.find(database, name) is not None or catalog.views.find(database, name) is not None:

@@ -41,9 +41,10 @@ _lock = threading.Lock()
 def definition_version(
     log: TableLog, table_id: str, tag: str, version: int
 ) -> DefinitionVersion | None:
-    """Return the version that defined a table as it is at `version`; None where it is too far back.
+    """Return the version that defined a table as it is at `version`.
 
-    `tag` changes with the table's definition.
+    None if none of the newest 50 commits did (or one of them isn't in the log), and the cache has
+    no answer for this definition either. `tag` changes with the table's definition.
     """
     with _lock:
         cached = _cache.get(table_id)

@@ -48,13 +48,19 @@ _CREDENTIAL_OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def requested_table(call: Call) -> Handle:
-    """Return the table that the path names. Raises ApiError without such a table."""
+    """Return the table that the path names. Raises ApiError (404) without such a catalog or
+    table.
+    """
     call.check_catalog(call.path["catalog"])
     return find_table(call, call.path["schema"], call.path["table"])
 
 
 def find_table(call: Call, database: str, name: str) -> Handle:
-    """Return a table by its names. Raises ApiError without such a table."""
+    """Return a table by its names.
+
+    Raises ApiError (404) without such a schema or table; one that is still being made doesn't
+    count.
+    """
     entry = call.engine.catalog.of_lake().find(database, name)
     if entry is None or entry.head is None:
         database = call.database(database)  # raises where there is none
@@ -63,8 +69,10 @@ def find_table(call: Call, database: str, name: str) -> Handle:
 
 
 def config(call: Call) -> ApiResponse:
-    """Return the API's version and endpoints. Raises ApiError for a client of another major
-    version.
+    """Return the API's version and endpoints.
+
+    Raises ApiError (400) for a client of other major versions only, or without valid ones, and
+    (404) for another catalog.
     """
     call.check_catalog(call.required("catalog"))
     client_versions = [version.strip() for version in call.required("protocol-versions").split(",")]
@@ -95,16 +103,20 @@ def exists(call: Call) -> ApiResponse:
 
 
 def delete(call: Call) -> ApiResponse:
-    """Drop the table, which can be undropped like a table that SQL dropped."""
+    """Drop the table, which can be undropped like a table that SQL dropped.
+
+    Raises ApiError (404) without such a table.
+    """
     name = _name(requested_table(call))
     call.session.answer_in(None, DropTable(table=name, if_exists=False))
     return ApiResponse(204)
 
 
 def rename(call: Call) -> ApiResponse:
-    """Rename the table within its schema.
+    """Rename the table within its schema. Does nothing if that is its name.
 
-    Raises ApiError for a name that is taken, and InvalidRequest for an invalid one.
+    Raises ApiError for a name that is taken (409) or has a forbidden character (400), and
+    InvalidRequest for one that is invalid otherwise.
     """
     handle = requested_table(call)
     entry = handle.entry
@@ -126,8 +138,9 @@ def _name(handle: Handle) -> TableName:
 
 
 def metrics(call: Call) -> ApiResponse:
-    """Discard a client's report of a commit, whose facts are in the log. Raises ApiError for
-    another id.
+    """Discard a client's report of a commit, whose facts are in the log.
+
+    Raises ApiError (400) if the report has another table's id.
     """
     handle = requested_table(call)
     assert handle.entry is not None
@@ -168,9 +181,10 @@ def staging_credentials(call: Call) -> ApiResponse:
 
 
 def path_credentials(call: Call) -> ApiResponse:
-    """Return what a client needs at a location in the lake's warehouse.
+    """Return what a client needs at a location inside the lake's warehouse.
 
-    Raises ApiError for a location elsewhere, and as `_credentials`.
+    Raises ApiError for a location elsewhere and for the warehouse itself (403), for an invalid one
+    (400), and as `_credentials`.
     """
     warehouse = call.engine.warehouse
     assert warehouse is not None

@@ -55,7 +55,11 @@ def schema(call: Call) -> ApiResponse:
 
 
 def create_schema(call: Call) -> ApiResponse:
-    """Create a database. Raises ApiError if it exists, or its name is invalid."""
+    """Create a database, and return it.
+
+    Raises ApiError (400) if it exists, or its name has a forbidden character, and (404) for another
+    catalog.
+    """
     body = call.body(NewSchema)
     call.check_catalog(body.catalog_name)
     check_new_name(body.name)

@@ -35,14 +35,19 @@ _PATH_CHARACTERS = re.compile(r"[/\\:]")
 
 
 def refusal_reason(statements: Sequence[Statement]) -> str | None:
-    """Return why a script is refused; None where it is served."""
+    """Return why a script is refused to every caller: the first part's reason; None if it is
+    served.
+    """
     parts = (part for statement in statements for part in walk_parts(statement))
     reasons = map(_part_refusal_reason, parts)
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def is_write(part: object) -> bool:
-    """Return whether a part of a script is a statement that a read-only token may not run."""
+    """Return whether a part of a script is a statement that a read-only token may not run.
+
+    Also True for a statement that isn't served at all.
+    """
     return type(part) in _STATEMENTS and type(part) not in READ_STATEMENTS
 
 

@@ -46,8 +46,8 @@ class TableState:
 def table_state(engine: Engine, handle: Handle) -> TableState:
     """Publish the table's commits, and return the table as its catalog has it now.
 
-    A commit that can't be published is listed if it was staged under a name. Raises Unavailable if
-    it wasn't, and the store is unreachable: the table's state is unknown then.
+    A commit that can't be published now is listed from its staged file. Raises Unavailable if there
+    is no such file, and if the table is being made or dropped.
     """
     entry = handle.entry
     assert entry is not None

@@ -39,7 +39,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 def run(call: Call) -> ApiResponse:
     """Run a script, and return its last statement's result.
 
-    Raises ApiError for every error, with the txlake error's class and codes.
+    Raises ApiError for every txlake error, with its class and codes.
     """
     script = call.body(Script)
     with _errors_with_class(), _session_for(call, script.session) as session:
@@ -47,7 +47,11 @@ def run(call: Call) -> ApiResponse:
 
 
 def begin_session(call: Call) -> ApiResponse:
-    """Open a session that is kept until it is ended or idle, and return its id."""
+    """Open a session that is kept until it is ended or idle, and return its id.
+
+    A request without a body has the default settings. Raises ApiError for invalid settings (400),
+    and if too many sessions are open (429).
+    """
     settings = call.body(NewSession) if call.content.strip() else NewSession()
 
     def prepare(session: Session) -> None:
@@ -66,7 +70,10 @@ def begin_session(call: Call) -> ApiResponse:
 
 
 def end_session(call: Call) -> ApiResponse:
-    """End a session; its open transaction is rolled back."""
+    """End a session; its open transaction is rolled back.
+
+    Raises ApiError if the caller has no such session (404), or another request uses it (409).
+    """
     call.served_lake.client_sessions.end(call.path["session"], call.caller.name)
     return ApiResponse(204)
 
@@ -93,9 +100,9 @@ def _session_for(call: Call, session_id: str | None) -> AbstractContextManager[S
 
 @contextmanager
 def _request_session(call: Call) -> Iterator[Session]:
-    """Return a session for this request alone.
+    """Yield a session for this request alone, and close it, which rolls back an open transaction.
 
-    Raises InvalidRequest where the script leaves its transaction open.
+    Raises InvalidRequest if the script leaves its transaction open.
     """
     session = call.served_lake.sessions.create()
     session.lock_timeout_ms = call.served_lake.limits.sql_lock_ms
@@ -113,7 +120,8 @@ def _request_session(call: Call) -> Iterator[Session]:
 def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
     """Check and run a script, and return its result as JSON or, if accepted, as Arrow.
 
-    An error fails the session's open transaction, as a failed statement does.
+    Of the rows at most `Limits.sql_rows_max` are returned. An error fails the session's open
+    transaction, as a failed statement does.
     """
     with _statement_timeout(call, session):
         try:
@@ -136,7 +144,7 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
 
 
 def _statement_timeout(call: Call, session: Session) -> AbstractContextManager[None]:
-    """Return the statement's time limit, where Spark runs it."""
+    """Return the statement's time limit for what Spark runs; none for an engine without Spark."""
     plane = session.engine.plane
     if isinstance(plane, ServedPlane):
         return plane.statement(call.served_lake.limits.statement_s)
@@ -178,7 +186,10 @@ def _arrow_stream(result: Result) -> bytes:
 
 
 def _check(call: Call, statements: Sequence[Statement]) -> None:
-    """Raise ApiError for a statement that isn't served, or not to this caller."""
+    """Raise ApiError (403) for a statement that isn't served, or not to this caller.
+
+    A lock timeout out of bounds is refused too (400).
+    """
     reason = refusal_reason(statements)
     if reason is not None:
         raise ApiError("PermissionDeniedException", reason)
@@ -188,7 +199,9 @@ def _check(call: Call, statements: Sequence[Statement]) -> None:
 
 
 def _check_part(call: Call, part: object) -> None:
-    """Raise ApiError for a write by a read-only caller, and for a lock timeout out of bounds."""
+    """Raise ApiError for a write by a read-only caller (403), and a lock timeout out of bounds
+    (400).
+    """
     if call.caller.read_only and is_write(part):
         raise ApiError(
             "PermissionDeniedException",

@@ -90,9 +90,11 @@ class Tokens:
         return cls(tokens)
 
     def caller(self, authorization: str | None, now_ms: int) -> Caller:
-        """Return the caller of an Authorization header.
+        """Return the caller of an Authorization header; ANYONE, whatever the header, if there are
+        no tokens.
 
-        Raises ApiError: the header is missing or wrong, or the token has expired.
+        Raises ApiError (401) if the header is missing or wrong, or the token is unknown or has
+        expired.
         """
         if not self._records:
             return ANYONE
@@ -101,7 +103,10 @@ class Tokens:
         return self.caller_of_digest(digest_of(authorization[len(_SCHEME) :].strip()), now_ms)
 
     def caller_of_digest(self, digest: bytes, now_ms: int) -> Caller:
-        """Return the caller whose token has this digest. Raises ApiError as `caller`."""
+        """Return the caller whose token has this digest; ANYONE if there are no tokens.
+
+        Raises ApiError (401) if the token is unknown or has expired.
+        """
         if not self._records:
             return ANYONE
         matching = None

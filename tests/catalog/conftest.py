@@ -14,9 +14,20 @@ from txlake.catalog import Catalog, shielding
 from txlake.system import System
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "store"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that doesn't hold anything yet, of each kind that hosts share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'catalog.db'}"
+    if request.param == "store":
+        return (tmp_path / "catalog").as_uri()
+    made: str = request.getfixturevalue("postgres_url")
+    return made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty SQLite or PostgreSQL database, for what a store doesn't have."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'catalog.db'}"
     made: str = request.getfixturevalue("postgres_url")

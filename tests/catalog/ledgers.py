@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
 
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import Catalog, TableEntry, is_store_url
+from txlake.catalog.opening import open_database
+from txlake.catalog.replicated.entries import entry_path
+from txlake.catalog.replicated.leases import HEARTBEAT_FOLDER
 from txlake.catalog.transactions import Transactions
 from txlake.ports import (
     HeadsMoved,
@@ -37,7 +43,7 @@ class User:
 
     def begin(self) -> str:
         """A new transaction's id."""
-        transaction_id = System_.new_id()
+        transaction_id = System().new_id()
         self.catalog.transactions.begin(transaction_id, self.session)
         return transaction_id
 
@@ -68,7 +74,7 @@ class User:
     ) -> TableEntry:
         """Give a table a name alone: it isn't attached."""
         named = NewTable(
-            id=System_.new_id(), database=database, name=name,
+            id=System().new_id(), database=database, name=name,
             location=location or f"file:///{name}", managed=managed,
         )  # fmt: skip
         self.ratify(names=(named,))
@@ -113,7 +119,13 @@ def new(table_id: str, *, database: str = "default", head: int | None = None) ->
 
 
 def prepared(url: str) -> str:
-    """Make a new catalog in the database, if that is a SQLite file: a copy, which costs little."""
+    """Make a new catalog at the URL of a SQLite file or a store: a copy, which costs little."""
+    if is_store_url(url):
+        entry = _folder(url) / entry_path(1)
+        if not entry.exists():
+            entry.parent.mkdir(parents=True)
+            entry.write_bytes(_first_entry())
+        return url
     path = sa.make_url(url).database
     if url.startswith("sqlite:///") and path and not Path(path).exists():
         Path(path).write_bytes(_new_catalog())
@@ -128,8 +140,25 @@ def _new_catalog() -> bytes:
         return path.read_bytes()
 
 
+@cache
+def _first_entry() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        Catalog(Path(folder).as_uri(), System_).close()
+        return (Path(folder) / entry_path(1)).read_bytes()
+
+
 def execute(url: str, *statements: str) -> None:
     """Run statements beside the catalog."""
+    if is_store_url(url):
+        database = open_database(url, System_)
+
+        def run(connection: sa.Connection) -> None:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+        database.run_shielded(lambda: database.write(run))
+        database.close()
+        return
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for statement in statements:
@@ -137,8 +166,41 @@ def execute(url: str, *statements: str) -> None:
     engine.dispose()
 
 
+def end_lease(url: str, session_id: int, over_ms: int = 3_600_000_000) -> None:
+    """Let a session's lease have ended `over_ms` ago, or, if they share it, its process's.
+
+    By default so long ago that the present doesn't matter.
+    """
+    of_session = f"WHERE id = {session_id}"
+    if is_store_url(url):
+        [(holder, length_ms)] = selected(
+            url, f"SELECT holder, length_ms FROM txlake_sessions {of_session}"
+        )
+        assert isinstance(length_ms, int)
+        heartbeat = _folder(url) / HEARTBEAT_FOLDER / str(holder)
+        beat_s = time.time() - (length_ms + over_ms) / 1000
+        os.utime(heartbeat, (max(0, beat_s), max(0, beat_s)))
+        return
+    lease = "1" if over_ms > 10_000_000 else f"lease_ms - {30_000 + over_ms}"
+    execute(url, f"UPDATE txlake_sessions SET lease_ms = {lease}, warned = true {of_session}")
+
+
+def _folder(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
 def selected(url: str, query: str) -> list[tuple[object, ...]]:
     """The rows of a query beside the catalog."""
+    if is_store_url(url):
+        database = open_database(url, System_)
+
+        def read() -> list[tuple[object, ...]]:
+            with database.reading() as connection:
+                return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+        found = database.run_shielded(read)
+        database.close()
+        return found
     engine = sa.create_engine(url)
     with engine.connect() as connection:
         rows = [tuple(row) for row in connection.exec_driver_sql(query)]

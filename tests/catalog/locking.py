@@ -14,6 +14,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.lock_entries import LockEntry
 from txlake.catalog.locks import Locks
+from txlake.catalog.opening import open_database
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
 from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Owner, Resource, ResourceType
@@ -88,14 +89,14 @@ class Parties:
 
     def process(self, lease_ms: int = LEASE_MS) -> Process:
         """What one more process has."""
-        database = Database(self.url, System())
+        database = open_database(self.url, System(), lease_ms=lease_ms)
         sessions = Sessions(database, lease_ms)
         transactions = Transactions(database, Fence(database.display_url), sessions)
         made = Process(
             database=database,
             sessions=sessions,
             transactions=transactions,
-            locks=Locks(database),
+            locks=Locks(database, sessions.ensure_row),
             pool=self.pool,
         )
         self.opened.append(made)

@@ -243,8 +243,8 @@ def test_a_reader_does_not_hinder_a_writer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda folder: "nonsense", "expected a URL like sqlite:///path"),
-        (lambda folder: "nodb://host/x", "expected a URL like sqlite:///path"),
+        (lambda folder: "nonsense", "a URL like sqlite:///path"),
+        (lambda folder: "nodb://host/x", "a URL like sqlite:///path"),
         (lambda folder: f"sqlite:///{folder}/no/folder.db", "unable to open.*folder that exists"),
         (lambda folder: f"sqlite:///{folder}", "unable to open"),
         (lambda folder: f"sqlite:///{folder}/text", "not a database.*another path"),

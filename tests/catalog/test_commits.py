@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.catalog.ledgers import User, execute, living, new, selected, version
+from tests.catalog.ledgers import User, end_lease, living, new, selected, version
 from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog
 from txlake.catalog.group_commit import GroupCommit, Interrupted
@@ -118,15 +118,17 @@ def test_a_transaction_that_was_ended_is_refused(
 def test_a_late_transaction_is_ratified_while_nobody_has_ended_it(user: User, url: str) -> None:
     user.create("a")
     transaction_id = user.begin()
-    execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
+    end_lease(url, user.session)
     assert isinstance(user.ratify(version("a", 1), transaction_id=transaction_id), Ratified)
 
 
-def test_a_transaction_whose_session_was_ended_is_refused(user: User, url: str) -> None:
+def test_a_transaction_whose_session_was_ended_is_refused(
+    user: User, opened: Callable[[], Catalog], url: str
+) -> None:
     user.create("a")
     transaction_id = user.begin()
-    execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
-    database = user.catalog._database
+    end_lease(url, user.session)
+    database = opened()._database
     database.run_shielded(lambda: reap_due(database))
     with pytest.raises(Unavailable, match=ENDED):
         user.ratify(version("a", 1), transaction_id=transaction_id)
@@ -213,8 +215,7 @@ def test_a_turn_ends_with_its_transaction(
         case "kill":
             user.catalog.transactions.kill(dead)
         case "lease":
-            over = "UPDATE txlake_sessions SET lease_ms = 1, warned = true WHERE id = "
-            execute(url, over + str(other.session))
+            end_lease(url, other.session)
         case _:
             other.catalog.sessions.close(other.session)
     assert isinstance(user.ratify(version("a", 1)), Ratified)

@@ -16,6 +16,7 @@ from tests.catalog.open_transactions import relaxed_transaction, write_transacti
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
+from txlake.catalog.opening import open_database
 from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import facts
 from txlake.errors import InvalidRequest, Unavailable
@@ -27,10 +28,13 @@ pytestmark = pytest.mark.usefixtures("direct")
 @pytest.fixture
 def database(url: str) -> Database:
     Catalog(url, System()).close()
-    return Database(url, System(), busy_timeout_s=0.05)
+    return open_database(url, System(), busy_timeout_s=0.05)
 
 
-def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(database: Database) -> None:
+def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(
+    database_url: str,
+) -> None:
+    database = open_database(database_url, System())
     query = "PRAGMA synchronous" if database.is_sqlite else "SHOW synchronous_commit"
     said = []
     for write in (database.write, database.write_relaxed):
@@ -82,9 +86,10 @@ def test_what_is_sent_together_fails_as_one(database: Database) -> None:
 
 
 def test_a_writer_waits_for_another_no_longer_than_it_is_told(
-    url: str, database: Database, opened: Callable[[], Catalog]
+    database_url: str,
 ) -> None:
-    quick = Catalog(url, System(), busy_timeout_s=0.05)
+    database = open_database(database_url, System())
+    quick = Catalog(database_url, System(), busy_timeout_s=0.05)
     with write_transaction(database) as connection:
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         with pytest.raises(Unavailable, match="try again"):

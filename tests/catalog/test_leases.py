@@ -52,6 +52,12 @@ class ServerDatabase(Database):
         return True
 
 
+@pytest.fixture
+def url(database_url: str) -> str:
+    """Here databases alone: a store's leases are objects."""
+    return database_url
+
+
 class World:
     """A catalog, its clock, and processes with a session each, which renew when they are told to.
 

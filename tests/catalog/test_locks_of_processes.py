@@ -16,7 +16,7 @@ from txlake.errors import LockTimeout
 # Does what it is told, a line each: `begin name`, `take mode table`, `end`; answers with a line.
 PROGRAM = """
 import sys
-from txlake.catalog.database import Database
+from txlake.catalog.opening import open_database
 from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks
 from txlake.catalog.sessions import Sessions
@@ -25,9 +25,10 @@ from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceTyp
 from txlake.errors import TxlakeError
 from txlake.system import System
 
-on = Database(sys.argv[1], System())
+on = open_database(sys.argv[1], System(), lease_ms=int(sys.argv[2]))
 sessions = Sessions(on, int(sys.argv[2]))
-transactions, locks = Transactions(on, Fence(on.display_url), sessions), Locks(on)
+transactions = Transactions(on, Fence(on.display_url), sessions)
+locks = Locks(on, sessions.ensure_row)
 session = sessions.open()
 for line in sys.stdin:
     what, *arguments = line.split()

@@ -20,6 +20,12 @@ from txlake.system import System
 pytestmark = pytest.mark.usefixtures("direct")
 
 
+@pytest.fixture
+def url(database_url: str) -> str:
+    """Here databases alone: a store's lost replies are in test_replicated_faults.py."""
+    return database_url
+
+
 class Unwaiting(System):
     """Doesn't wait, and keeps how long it would have."""
 

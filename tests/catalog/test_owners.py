@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.catalog.ledgers import User, execute, living, version
+from tests.catalog.ledgers import User, end_lease, living, version
+from tests.catalog.locking import wants
 from txlake.catalog import Catalog
 from txlake.catalog.heartbeat import Heartbeat
 from txlake.errors import Unavailable
 from txlake.ports import Ratified
 from txlake.system import System
-
-DEAD = "UPDATE txlake_sessions SET lease_ms = 1, warned = true WHERE id = "
 
 
 class Skewed(System):
@@ -41,8 +40,12 @@ def other(opened: Callable[[], Catalog]) -> User:
 
 
 def test_sessions_are_listed_by_all(user: User, other: User) -> None:
-    first, second = other.catalog.sessions.entries()
-    assert (first.id, second.id) == (user.session, other.session) == (1, 2)
+    for each in (user, other):
+        each.begin()
+    first, second = sorted(
+        other.catalog.sessions.entries(), key=lambda entry: entry.id != user.session
+    )
+    assert (first.id, second.id) == (user.session, other.session)
     assert (first.host, first.process) == (socket.gethostname(), os.getpid())
     assert (first.length_ms, first.warned) == (30_000, False)
     user.catalog.sessions.close(user.session)
@@ -51,6 +54,7 @@ def test_sessions_are_listed_by_all(user: User, other: User) -> None:
 
 def test_a_catalog_that_is_closed_ends_its_sessions(user: User, other: User) -> None:
     user.begin()
+    other.begin()
     other.catalog.close()
     assert [entry.id for entry in user.catalog.sessions.entries()] == [user.session]
     user.catalog.close()
@@ -119,15 +123,17 @@ def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
 
 def test_a_session_that_is_not_heard_of_is_void(user: User, other: User, url: str) -> None:
     transaction_id = user.begin()
-    execute(url, DEAD + str(user.session))
+    other.begin()
+    end_lease(url, user.session)
     assert transaction_id not in living(other.catalog.transactions)
-    assert other.catalog.transactions.entries() == []
+    [entry] = other.catalog.transactions.entries()
+    assert entry.session_id == other.session
     assert [entry.id for entry in other.catalog.sessions.entries()] == [other.session]
 
 
 def test_a_late_heartbeat_is_in_time_while_nobody_asked(user: User, url: str) -> None:
     transaction_id = user.begin()
-    execute(url, DEAD + str(user.session))
+    end_lease(url, user.session)
     user.catalog.sessions.renew()
     assert transaction_id in living(user.catalog.transactions)
 
@@ -136,8 +142,9 @@ def test_a_session_that_was_found_dead_goes_on_with_new_transactions(
     user: User, other: User, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost = user.begin()
-    execute(url, DEAD + str(user.session))
+    end_lease(url, user.session)
     assert other.catalog.transactions.others_open("").begin_ms is None
+    assert lost not in living(user.catalog.transactions)
     user.catalog.sessions.renew()
     assert f"sessions [{user.session}] weren't heard of for 30000 ms" in caplog.text
     assert lost not in living(user.catalog.transactions)
@@ -154,7 +161,7 @@ def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url:
     transactions.kill(killed)
     assert transactions.others_open("").begin_ms == times[oldest]
     assert transactions.others_open(oldest).begin_ms == times[newer]
-    execute(url, DEAD + str(user.session))
+    end_lease(url, user.session)
     assert transactions.others_open("").begin_ms == times[newer]
     # Who was passed over stays dead.
     user.catalog.sessions.renew()
@@ -169,7 +176,9 @@ def test_leases_can_not_be_renewed_for_a_while(
     def refuse(*_: object) -> None:
         raise Unavailable("catalog: it rains")
 
-    monkeypatch.setattr(user.catalog._database, "write_relaxed", refuse)
+    user.begin()
+    for method in ("write_relaxed", "keep_alive"):
+        monkeypatch.setattr(user.catalog._database, method, refuse)
     user.catalog.sessions.renew()
     assert "were not renewed: catalog: it rains" in caplog.text
     monkeypatch.undo()
@@ -249,3 +258,10 @@ def test_an_open_session_has_a_heart(url: str) -> None:
 def hearts() -> set[threading.Thread]:
     """Those of the process: tests beside may have lakes open."""
     return {one for one in threading.enumerate() if one.name == "txlake-heartbeat"}
+
+
+def test_a_session_that_was_closed_has_no_locks_any_more(sqlite_user: User) -> None:
+    sqlite_user.catalog.sessions.close(sqlite_user.session)
+    with pytest.raises(Unavailable, match="no locks any more"):
+        sqlite_user.catalog.locks.acquire(sqlite_user.session, None, wants("S"), 0)
+    assert sqlite_user.catalog.locks.entries() == []

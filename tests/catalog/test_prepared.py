@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
+from txlake.catalog.opening import open_database
 from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import bare, databases, facts, tables
 from txlake.errors import InvalidRequest
@@ -25,7 +26,7 @@ AMONG = Prepared(
 def database(url: str) -> Database:
     """A database of each kind, with the catalog's relations."""
     Catalog(url, System()).close()
-    return Database(url, System())
+    return open_database(url, System())
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 1024, 1025, 3000])

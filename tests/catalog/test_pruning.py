@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tests.catalog.ledgers import User, execute, selected, version
+from tests.catalog.ledgers import User, end_lease, execute, selected, version
 from tests.catalog.open_transactions import write_transaction
 from txlake.catalog import Catalog, place_facts, pruning
 from txlake.catalog.counter_rows import lock_sequence
@@ -331,27 +331,27 @@ def test_what_was_looked_for_from_its_own_instant_on_is_settled(
 
 @pytest.mark.parametrize(("over_ms", "is_there"), [(60_000, True), (3_700_000, False)])
 def test_sessions_that_nobody_asks_for_go(
-    user: User, url: str, over_ms: int, is_there: bool
+    user: User, opened: Callable[[], Catalog], url: str, over_ms: int, is_there: bool
 ) -> None:
-    dead = User(user.catalog)
+    dead = User(opened())
     dead.begin()
-    over = f"lease_ms = lease_ms - {30_000 + over_ms}, warned = true"
-    execute(url, f"UPDATE txlake_sessions SET {over} WHERE id = {dead.session}")
+    end_lease(url, dead.session, over_ms)
     pruned(user, 10)
     rows = selected(url, f"SELECT id FROM txlake_sessions WHERE id = {dead.session}")
     assert bool(rows) is is_there
     assert bool(selected(url, "SELECT id FROM txlake_transactions")) is is_there
 
 
-def test_a_dead_reader_does_not_keep_rows_for_ever(user: User, url: str) -> None:
+def test_a_dead_reader_does_not_keep_rows_for_ever(
+    user: User, opened: Callable[[], Catalog], url: str
+) -> None:
     user.create("a")
-    dead = User(user.catalog)
+    dead = User(opened())
     user.catalog.transactions.pin(dead.begin())
     written(user, "a", 1, 9)
     pruned(user, 2)
     assert versions(url, "a") == list(range(10))
-    over = "lease_ms = lease_ms - 4000000, warned = true"
-    execute(url, f"UPDATE txlake_sessions SET {over} WHERE id = {dead.session}")
+    end_lease(url, dead.session, 4_000_000)
     pruned(user, 2)
     assert versions(url, "a") == [8, 9]
 

@@ -25,13 +25,13 @@ from txlake.system import System
 REPOSITORY = Path(__file__).parents[2]
 
 # A step after those that there are.
-NEXT_REVISION = "0009"
+NEXT_REVISION = "0010"
 NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 
 
 def upgrade():
@@ -43,11 +43,17 @@ def upgrade():
 
 
 @pytest.fixture
+def url(database_url: str) -> str:
+    """Here databases alone: a store's catalog is upgraded in its replica."""
+    return database_url
+
+
+@pytest.fixture
 def steps(tmp_path: Path) -> Path:
     """The steps of a release to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema._MIGRATIONS, folder)
-    (folder / "versions" / "v0009_next.py").write_text(NEXT_STEP)
+    (folder / "versions" / "v0010_next.py").write_text(NEXT_STEP)
     return folder
 
 
@@ -157,7 +163,7 @@ def test_an_older_txlake_refuses_an_upgraded_catalog(
     released()
     Catalog(url, System()).close()
     monkeypatch.undo()
-    with pytest.raises(InvalidRequest, match=r"revision 0009, this txlake knows 0008"):
+    with pytest.raises(InvalidRequest, match=r"revision 0010, this txlake knows 0009"):
         Catalog(url, System())
 
 
@@ -173,7 +179,7 @@ from pathlib import Path
 from txlake.catalog import Catalog, schema
 from txlake.system import System
 
-schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0008"
+schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0009"
 sys.stdin.readline()
 catalog = Catalog(sys.argv[1], System())
 print(catalog.lake_id, len(catalog.databases()), catalog.find("sales", "orders").number)

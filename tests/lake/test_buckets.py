@@ -29,13 +29,15 @@ pytestmark = pytest.mark.broad(keep=1)
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b c"]})
 
 
+@pytest.mark.parametrize("in_warehouse", [True, False])
 @pytest.mark.parametrize("place", ["s3", "azure", "gcs"], indirect=True)
 def test_a_lake_in_a_bucket(
     place: Placed,  # noqa: F811
     spark: SparkSession,
     tmp_path: Path,
+    in_warehouse: bool,
 ) -> None:
-    names = f"sqlite:///{tmp_path / 'names.db'}"
+    names = None if in_warehouse else f"sqlite:///{tmp_path / 'names.db'}"
     with txlake.connect(
         place.url, catalog=names, spark=spark, storage_options=place.options
     ) as lake:

@@ -9,6 +9,8 @@ from txlake.catalog.dropped import DroppedEntry
 from txlake.catalog.forks import forked
 from txlake.catalog.names import DatabaseEntry, TableEntry, check_name, matches
 from txlake.catalog.no_catalog import NoCatalog
+from txlake.catalog.opening import is_store_url
+from txlake.catalog.replicated.database import looking_once
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -20,6 +22,8 @@ __all__ = [
     "TableEntry",
     "check_name",
     "forked",
+    "is_store_url",
+    "looking_once",
     "matches",
     "sqlite_url",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -23,6 +24,7 @@ from txlake.catalog.identities import IdentityMarks
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
+from txlake.catalog.opening import open_database as database_at
 from txlake.catalog.ports import NewPlace
 from txlake.catalog.pruning import Pruner
 from txlake.catalog.recovering import Recovery
@@ -42,8 +44,9 @@ _LAKE = "lake"
 
 @shielded(unshielded=("display_url", "url", "epoch", "of_lake", "qualified"))
 class Catalog:
-    """The catalog of one lake. `url` is SQLAlchemy's: `sqlite:///path` or
-    `postgresql+psycopg://...`; `open_database` opens the database at that URL.
+    """The catalog of one lake. `url` is SQLAlchemy's, `sqlite:///path` or
+    `postgresql+psycopg://...`, or that of a folder in a store, which is opened with
+    `storage_options`; `open_database` opens the database at that URL.
 
     Safe to use from many threads and processes. A database in memory (`sqlite://`) lives until the
     catalog is no longer referenced.
@@ -65,11 +68,15 @@ class Catalog:
         busy_timeout_s: float = 30.0,
         lease_ms: int = 30_000,
         commits_kept: int = 100_000,
-        open_database: Callable[..., Database] = Database,
+        storage_options: Mapping[str, str] | None = None,
+        open_database: Callable[..., Database] | None = None,
     ) -> None:
         self._system = system
         self._default = default_database
-        self._database = open_database(url, system, busy_timeout_s=busy_timeout_s)
+        open_at = open_database or partial(
+            database_at, lease_ms=lease_ms, storage_options=storage_options
+        )
+        self._database = open_at(url, system, busy_timeout_s=busy_timeout_s)
         self._fence = Fence(self._database.display_url)
         # In an epoch, the id that the warehouse has too; another process's recovery may change it.
         self._checked_lake: tuple[int, str] | None = None
@@ -84,7 +91,7 @@ class Catalog:
         self.sessions = Sessions(self._database, lease_ms, pruner.step)
         self.transactions = Transactions(self._database, self._fence, self.sessions)
         self.recovery = Recovery(self._database, self._fence)
-        self.locks = Locks(self._database)
+        self.locks = Locks(self._database, self.sessions.ensure_row)
         self.admissions = Admissions(self._database, self._fence, self.transactions, self.locks)
         self.journal = Journal(self._database)
         self.views = Views(self._database, system)

@@ -205,11 +205,21 @@ class CommitLedger:
         """
         while True:
             try:
-                return self._group.submit(request)
+                return self._submit(request)
             except Interrupted:
                 ratified = self._find_ratified([request.transaction_id])
                 if request.transaction_id in ratified:
                     return ratified[request.transaction_id]
+
+    def _submit(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
+        """Ratify a request in a batch, as `ratify`. Raises Interrupted if the batch's thread was.
+
+        Before a turn counts as taken, its owner's lease is looked at.
+        """
+        decision = self._group.submit(request)
+        if isinstance(decision, TurnTaken) and self._database.observe_leases():
+            decision = self._group.submit(request)
+        return decision
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
         """Reserve the next turn to commit to all of the tables, until the transaction ends.
@@ -217,6 +227,11 @@ class CommitLedger:
         Return False if another transaction has the turn on one of them. Raises Unavailable if the
         transaction was ended or killed.
         """
+        self._database.observe_leases()
+        return self._reserve(transaction_id, table_ids)
+
+    def _reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
+        """Reserve the turn as `reserve`; remove owners whose leases are known to have ended."""
         owner = sa.select(transactions.c.session_id).where(
             transactions.c.id == transaction_id, transactions.c.state != KILLED
         )

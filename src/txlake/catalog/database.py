@@ -76,7 +76,8 @@ class Database:
             ) from error
         except (ArgumentError, NoSuchModuleError) as error:
             raise InvalidRequest(
-                "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
+                "catalog: expected 'warehouse', or a URL like sqlite:///path, "
+                f"postgresql+psycopg://host/db or s3://bucket/folder: "
                 f"{error}"
             ) from error
         reads = {READS: True} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
@@ -164,6 +165,50 @@ class Database:
     def lease_now(self) -> sa.ColumnElement[int]:
         """Return the clock of leases as an SQL expression, the same for all hosts; milliseconds."""
         return self._lease_clock
+
+    def lease_end(
+        self,
+        lease_ms: sa.Column[int],
+        length_ms: sa.Column[int],
+        holder: sa.Column[str],
+    ) -> sa.ColumnElement[int]:
+        """Return when a session's lease ends as an SQL expression, by the clock of leases.
+
+        The parameters are columns of the session's row.
+        """
+        return lease_ms
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether this is a replica, in which each change costs a request to a store.
+
+        Sessions then have no row before they need one, and their leases are outside of the
+        database.
+        """
+        return False
+
+    @property
+    def holder(self) -> str | None:
+        """The name of this process's lease outside of the database; None if there is none."""
+        return None
+
+    @property
+    def poll_pause_ms(self) -> float:
+        """How long a waiting thread pauses at least before it looks again."""
+        return 0.0
+
+    def observe_leases(self, *, is_urgent: bool = False) -> bool:
+        """Look at the leases that are outside of the database.
+
+        Returns False if there are none, or they were looked at recently and it isn't urgent.
+        """
+        return False
+
+    def keep_alive(self) -> frozenset[int]:
+        """Renew this process's lease outside of the database, if it holds something; return the
+        numbers of its sessions that have rows.
+        """
+        return frozenset()
 
     @property
     def leases_may_step(self) -> bool:

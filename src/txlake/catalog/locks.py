@@ -92,10 +92,18 @@ class LockResult:
     waits=("acquire", "wait"),
 )
 class Locks:
-    """The locks of one catalog. Thread-safe, if each owner is used by one thread at a time."""
+    """The locks of one catalog. Thread-safe, if each owner is used by one thread at a time.
 
-    def __init__(self, database: Database) -> None:
+    `ensure_session` inserts the row of a session that requests a lock itself.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ensure_session: Callable[[Connection, int], None] = lambda _connection, _session_id: None,
+    ) -> None:
         self._database = database
+        self._ensure_session = ensure_session
         self._changes = _ChangeSignal()
         # Granted locks by transaction or session: requesting one of them again costs nothing.
         self._granted: dict[str | int, dict[Resource, LockMode]] = {}
@@ -128,11 +136,12 @@ class Locks:
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
             self.note_use(transaction_id)
-        request = partial(self.request, owner=owner, requests=requests, waits=timeout_ms != 0)
+        request = self.request if owner.transaction is not None else self._request_for_session
+        work = partial(request, owner=owner, requests=requests, waits=timeout_ms != 0)
         try:
             while self._not_held(owner, requests):
                 since = self.change_count
-                result = self._database.write_relaxed(request)
+                result = self._database.write_relaxed(work)
                 self.remember(owner, result)
                 if result.waiting is None:
                     return
@@ -186,6 +195,7 @@ class Locks:
 
     def entries(self) -> list[LockEntry]:
         """Return the lock requests of living sessions, in the order of the requests."""
+        self._database.observe_leases(is_urgent=True)
         with self._database.reading() as connection:
             queue = lock_rows.read_queue(connection, self._database, living=True)
         return [lock_entry(request, queue) for request in queue.requests]
@@ -294,6 +304,13 @@ class Locks:
         self._add(connection, new)
         return LockResult(granted, waiting, wakes_waiters)
 
+    def _request_for_session(
+        self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
+    ) -> LockResult:
+        """Request locks of a session itself, which may have no row yet; else as `request`."""
+        self._ensure_session(connection, owner.session)
+        return self.request(connection, owner, requests, waits=waits)
+
     def remember(self, owner: Owner, result: LockResult) -> None:
         """Remember the granted locks, so that requesting them again costs nothing. Wake the waiters
         of this process if the result requires that.
@@ -363,11 +380,12 @@ class Locks:
         """
         system = self._database.system
         begun_ms = system.monotonic_ms()
-        pause_ms = _PAUSE_MS_MIN
+        pause_ms = max(_PAUSE_MS_MIN, self._database.poll_pause_ms)
+        longest_ms = max(_PAUSE_MS_MAX, 10 * self._database.poll_pause_ms)
         while True:
             jittered_ms = pause_ms * (0.5 + system.random())
             left_ms = timeout_ms - (system.monotonic_ms() - begun_ms)
-            self._changes.wait(since, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
+            self._pause(since, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
             if self._database.is_interrupted():
                 raise Interrupted
             is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
@@ -381,7 +399,14 @@ class Locks:
             if not ahead and self._database.write_relaxed(partial(self._grant, request=request)):
                 self.remember(request.owner, LockResult([request]))
                 return
-            pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
+            pause_ms = min(pause_ms * _PAUSE_GROWTH, longest_ms)
+
+    def _pause(self, since: int, timeout_ms: float) -> None:
+        """Wait until a lock was released in this process, or the time is over; then look at the
+        leases of other processes.
+        """
+        self._changes.wait(since, timeout_ms)
+        self._database.observe_leases()
 
     def _grant(self, connection: Connection, request: Queued) -> bool:
         """Lock the queue and grant a waiting request as `_try_grant` does."""

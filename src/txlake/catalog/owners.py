@@ -72,9 +72,14 @@ def ended_error(transaction_id: str) -> Unavailable:
     )
 
 
+def _lease_end(database: Database) -> sa.ColumnElement[int]:
+    columns = sessions.c
+    return database.lease_end(columns.lease_ms, columns.length_ms, columns.holder)
+
+
 def is_expired(database: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a session's lease expired at least `since_ms` ago."""
-    return sessions.c.lease_ms <= database.lease_now() - since_ms
+    return _lease_end(database) <= database.lease_now() - since_ms
 
 
 def needs_reaping(database: Database, since_ms: int = 0) -> sa.ColumnElement[bool]:
@@ -83,7 +88,7 @@ def needs_reaping(database: Database, since_ms: int = 0) -> sa.ColumnElement[boo
     """
     return sa.or_(
         is_expired(database, since_ms),
-        sessions.c.lease_ms - sessions.c.length_ms > database.lease_now(),
+        _lease_end(database) - sessions.c.length_ms > database.lease_now(),
     )
 
 
@@ -118,6 +123,12 @@ def reap(database: Database, connection: Connection, *, since_ms: int = 0) -> tu
 
 def reap_due(database: Database, since_ms: int = 0) -> None:
     """Call `reap` in a transaction of its own, if a session needs it."""
+    database.observe_leases(is_urgent=True)
+    _reap_due(database, since_ms)
+
+
+def _reap_due(database: Database, since_ms: int) -> None:
+    """Call `reap` as `reap_due`, going by what is known of leases."""
     due = sa.select(sessions.c.id).where(needs_reaping(database, since_ms)).limit(1)
     with database.reading() as connection:
         if connection.execute(due).first() is None:

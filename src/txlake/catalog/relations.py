@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0008"
+REVISION = "0009"
 
 metadata = MetaData()
 
@@ -164,6 +164,9 @@ sessions = Table(
     Column("length_ms", BigInteger, nullable=False, server_default=text("30000")),
     # The lease had expired and was extended one last time.
     Column("warned", Boolean, nullable=False, server_default=false()),
+    # In a catalog in a store: the process's heartbeat object, whose age decides in place of
+    # `lease_ms`.
+    Column("holder", String(36)),
 )
 
 # Open transactions only.

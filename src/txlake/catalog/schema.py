@@ -6,6 +6,7 @@ in `migrations`.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -24,6 +25,8 @@ _FIRST_REVISION = "0006"
 _BEFORE_REVISIONS = "txlake_schema"
 # An arbitrary number, the same in every txlake that shares a PostgreSQL database.
 _UPGRADE_LOCK = 0x74786C61
+# Alembic keeps the upgrade that it carries out in a global variable.
+_upgrading = threading.Lock()
 
 
 def is_current(database: Database, connection: Connection) -> bool:
@@ -71,7 +74,8 @@ def upgrade(database: Database, connection: Connection) -> None:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     config.attributes["version_table"] = _REVISIONS
-    command.upgrade(config, REVISION)
+    with _upgrading:
+        command.upgrade(config, REVISION)
 
 
 def _revision(connection: Connection) -> str | None:

@@ -30,6 +30,34 @@ from txlake.errors import TxlakeError
 
 _log = logging.getLogger(__name__)
 SESSION_COUNTER = "session"
+# Numbers of sessions that have no row yet are random ones up to this.
+_NUMBER_MAX = 2**31 - 2
+
+
+_PRESENT = Prepared(lambda ids: sa.select(sessions.c.id).where(sessions.c.id.in_(ids)), "ids")
+
+
+def _renewal(database: Database, lease_ms: int) -> Prepared:
+    """Return the query that renews sessions' leases and returns the numbers of those that exist.
+
+    Rows are locked in the order of their ids, as in `reap`, so that the two don't deadlock.
+    """
+    return Prepared(
+        lambda ids: (
+            sa.update(sessions)
+            .where(
+                sessions.c.id.in_(
+                    sa.select(sessions.c.id)
+                    .where(sessions.c.id.in_(ids))
+                    .order_by(sessions.c.id)
+                    .with_for_update()
+                )
+            )
+            .values(lease_ms=database.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
+            .returning(sessions.c.id)
+        ),
+        "ids",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +70,7 @@ class SessionEntry:
         lease_ms: when the lease ends, by the clock of leases.
         length_ms: how long a lease is.
         warned: the lease had expired and was extended one last time.
+        holder: the heartbeat object of the session's process, in a catalog in a store.
     """
 
     id: int
@@ -52,6 +81,7 @@ class SessionEntry:
     lease_ms: int
     length_ms: int
     warned: bool
+    holder: str | None = None
 
 
 @shielded()
@@ -68,26 +98,11 @@ class Sessions:
         self._upkeep = upkeep
         self._lease_ms = lease_ms
         self._open: set[int] = set()
+        self._with_row: set[int] = set()
         self._changing = threading.Lock()
         self._resources: AbandonedResources[int] = AbandonedResources()
         self._callbacks: list[WeakMethod[Callable[[], None]]] = []
-        # Rows are locked in the order of their ids, as in `reap`, so that the two don't deadlock.
-        self._renewal = Prepared(
-            lambda ids: (
-                sa.update(sessions)
-                .where(
-                    sessions.c.id.in_(
-                        sa.select(sessions.c.id)
-                        .where(sessions.c.id.in_(ids))
-                        .order_by(sessions.c.id)
-                        .with_for_update()
-                    )
-                )
-                .values(lease_ms=database.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
-                .returning(sessions.c.id)
-            ),
-            "ids",
-        )
+        self._renewal = _PRESENT if database.is_replicated else _renewal(database, lease_ms)
         self.on_heartbeat(self.end_abandoned)
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
 
@@ -95,13 +110,7 @@ class Sessions:
         """Open a session and return its number. The session ends when `holder` is
         garbage-collected.
         """
-
-        def work(connection: Connection) -> int:
-            session_id = next_number(connection, SESSION_COUNTER)
-            self._insert(connection, session_id)
-            return session_id
-
-        session_id = self._database.write_relaxed(work)
+        session_id = self._new_session()
         with self._changing:
             self._open.add(session_id)
         if holder is not None:
@@ -110,12 +119,33 @@ class Sessions:
         self._upkeep()
         return session_id
 
+    def _new_session(self) -> int:
+        """Return the number of a new session, which has a row unless the database is a replica.
+
+        A session of a replica gets its row with its first transaction or lock (`revive`).
+        """
+        if self._database.is_replicated:
+            return 1 + int(self._database.system.random() * _NUMBER_MAX)
+
+        def work(connection: Connection) -> int:
+            session_id = next_number(connection, SESSION_COUNTER)
+            self._insert(connection, session_id)
+            return session_id
+
+        return self._database.write_relaxed(work)
+
     def close(self, session_id: int) -> None:
         """End a session with its transactions and locks."""
         with self._changing:
             self._open.discard(session_id)
-        self._database.write_relaxed(lambda connection: end_sessions(connection, [session_id]))
+        self._remove_row(session_id)
         self._resources.forget(session_id)
+
+    def _remove_row(self, session_id: int) -> None:
+        """Remove a session's row, with those of its transactions and locks, if it has one."""
+        if session_id in self._with_row:
+            self._database.write_relaxed(lambda connection: end_sessions(connection, [session_id]))
+            self._with_row.discard(session_id)
 
     def end_abandoned(self) -> None:
         """End the sessions whose holders were garbage-collected. Each heartbeat calls it too."""
@@ -124,6 +154,7 @@ class Sessions:
 
     def entries(self) -> list[SessionEntry]:
         """Return the living sessions of all processes, ordered by number."""
+        self._database.observe_leases(is_urgent=True)
         query = sa.select(sessions).where(~is_expired(self._database))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(sessions.c.id)).all()
@@ -140,17 +171,30 @@ class Sessions:
 
     def revive(self, connection: Connection, gone: Collection[int]) -> None:
         """Insert sessions of this process again whose rows were removed."""
-        if gone:
+        if gone and not self._database.is_replicated:
             # A catalog that was restored from a backup would give these numbers to other sessions.
             raise_number(connection, SESSION_COUNTER, max(gone))
         for session_id in gone:
             self._insert(connection, session_id)
+
+    def ensure_row(self, connection: Connection, session_id: int) -> None:
+        """Insert the row of a session that has none yet, because the database is a replica."""
+        if self._database.is_replicated:
+            self.revive(connection, {session_id} - self.send_renewal(connection, [session_id])())
 
     def on_heartbeat(self, work: Callable[[], None]) -> None:
         """Register a bound method to be called at each heartbeat, while its object is alive."""
         self._callbacks.append(WeakMethod(work))
 
     def renew(self) -> None:
+        """Call the registered methods and renew the leases of the open sessions; log failures."""
+        if self._database.is_replicated:
+            self._run_callbacks()
+            self._keep_alive()
+        else:
+            self._renew_rows()
+
+    def _renew_rows(self) -> None:
         """Call the registered methods and renew the leases of the open sessions; log failures."""
         self._run_callbacks()
         with self._changing:
@@ -164,20 +208,35 @@ class Sessions:
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", session_ids, error)
             return
-        lost = sorted(set(session_ids) - renewed)
+        self._warn_of_lost(set(session_ids) - renewed)
+        self._upkeep()
+
+    def _keep_alive(self) -> None:
+        """Renew the lease of this process's sessions that have rows in a replica."""
+        expected = self._open & self._with_row
+        try:
+            present = self._database.keep_alive()
+        except TxlakeError as error:
+            _log.warning("the leases of sessions %s were not renewed: %s", sorted(expected), error)
+            return
+        self._warn_of_lost(expected - present)
+        self._with_row -= expected - present
+        self._upkeep()
+
+    def _warn_of_lost(self, lost: Collection[int]) -> None:
         if lost:
             _log.warning(
                 "sessions %s weren't heard of for %d ms and lost their transactions",
-                lost,
+                sorted(lost),
                 self._lease_ms,
             )
-        self._upkeep()
 
     def stop(self) -> None:
         """Stop the heartbeat and end the open sessions; log if they can't be ended."""
         self._heartbeat.stop()
         with self._changing:
-            session_ids, self._open = sorted(self._open), set()
+            session_ids = sorted(each for each in self._open if each in self._with_row)
+            self._open = set()
         if not session_ids:
             return
         try:
@@ -199,6 +258,7 @@ class Sessions:
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         """Insert the row of a session of this process, with a new lease."""
+        holder = self._database.holder
         connection.execute(
             sa.insert(sessions).values(
                 id=session_id,
@@ -209,8 +269,10 @@ class Sessions:
                 lease_ms=self._database.lease_now() + self._lease_ms,
                 length_ms=self._lease_ms,
                 warned=False,
+                **({} if holder is None else {"holder": holder}),
             )
         )
+        self._with_row.add(session_id)
 
 
 def _user_name() -> str | None:

@@ -345,6 +345,7 @@ class Transactions:
             .where(~is_expired(self._database))
             .order_by(transactions.c.number)
         )
+        self._database.observe_leases(is_urgent=True)
         with self._database.reading() as connection:
             rows = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in rows]

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlake.catalog import Catalog, sqlite_url
+from txlake.catalog import Catalog, is_store_url, looking_once, sqlite_url
 from txlake.catalog.unity import UnityCatalog, UnityClient
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
+from txlake.ports import Store
 from txlake.session.engine import Engine
 from txlake.session.membership.opening import open_lake
 from txlake.session.session import Handlers, Session
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CATALOG_FILE = "_txlake/catalog.db"
+_CATALOG_FOLDER = "_txlake/catalog"
+_IN_WAREHOUSE = "warehouse"
+_STORE_LEASE_MS_MIN = 90_000
 _MEMORY = "memory:"
 
 
@@ -52,16 +56,17 @@ def session_on(
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
     warehouse = open_store(location, options)
-    engine = Engine(
-        system=system,
-        settings=settings,
-        plane=_plane(make_spark, system, settings, options),
-        warehouse=warehouse,
-        catalog=_catalog(catalog, warehouse.url, system, settings),
-        storage_options=options,
-    )
-    session = Session(engine, handlers, level=level)
-    open_lake(session)
+    with looking_once(system):
+        engine = Engine(
+            system=system,
+            settings=settings,
+            plane=_plane(make_spark, system, settings, options),
+            warehouse=warehouse,
+            catalog=_catalog(catalog, warehouse, system, settings, options),
+            storage_options=options,
+        )
+        session = Session(engine, handlers, level=level)
+        open_lake(session)
     return session
 
 
@@ -116,21 +121,36 @@ def _plane(
     )
 
 
-def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
-    """Return the catalog at a URL, or without one the warehouse's own, made on first use.
+def _catalog(
+    url: str | None,
+    warehouse: Store,
+    system: System,
+    settings: Settings,
+    options: Mapping[str, str],
+) -> Catalog:
+    """Return the catalog at a URL; without one, the warehouse's own, which is made on first use.
 
-    Raises InvalidRequest without a URL for an object store, and for a folder that can't be written.
+    That is a SQLite file for a folder, and for other stores, or with the URL `warehouse`, a log in
+    the store itself. Raises InvalidRequest for a folder that can't be written, and as `Catalog`.
     """
+    folder = local_path(warehouse.url)
+    is_in_memory = warehouse.url.startswith(_MEMORY)
+    if url is None and not is_in_memory and (folder is None or _has_catalog_in_store(folder)):
+        url = _IN_WAREHOUSE
+    if url == _IN_WAREHOUSE:
+        url = warehouse.at(_CATALOG_FOLDER).url
     if url is not None:
-        return Catalog(url, system, lease_ms=settings.lease_ms, commits_kept=settings.commits_kept)
-    if warehouse_url.startswith(_MEMORY):
-        return _catalog_in_memory(warehouse_url, os.getpid())
-    folder = local_path(warehouse_url)
-    if folder is None:
-        raise InvalidRequest(
-            f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
-            "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
+        # Renewing a lease in a store costs a request.
+        lease_ms_min = _STORE_LEASE_MS_MIN if is_store_url(url) else 0
+        return Catalog(
+            url,
+            system,
+            lease_ms=max(settings.lease_ms, lease_ms_min),
+            commits_kept=settings.commits_kept,
+            storage_options=options,
         )
+    if folder is None:
+        return _catalog_in_memory(warehouse.url, os.getpid())
     path = Path(folder) / _CATALOG_FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +165,12 @@ def _catalog(url: str | None, warehouse_url: str, system: System, settings: Sett
         lease_ms=settings.lease_ms,
         commits_kept=settings.commits_kept,
     )
+
+
+def _has_catalog_in_store(folder: str) -> bool:
+    """Return whether a local warehouse was made with its catalog as objects, not in SQLite."""
+    has_log = (Path(folder) / _CATALOG_FOLDER / "log").is_dir()
+    return has_log and not (Path(folder) / _CATALOG_FILE).exists()
 
 
 @functools.cache

@@ -56,9 +56,11 @@ def connect(
     Args:
         location: the warehouse: a folder or a URL (file, s3, gs, az, abfss, hdfs, memory); None for
             a Unity Catalog, which decides its tables' places.
-        catalog: SQLAlchemy's URL of the database that keeps the names; by default SQLite inside a
-            local warehouse. For a Unity Catalog the address of its API,
-            `uc+https://host/api/2.1/unity-catalog`, with `?catalog=name` if it has several.
+        catalog: where the names, locks and commits are kept: SQLAlchemy's URL of a SQLite or
+            PostgreSQL database, the URL of a folder in a store, or "warehouse" for the warehouse's
+            own store. By default SQLite inside a local warehouse, else "warehouse". For a Unity
+            Catalog the address of its API, `uc+https://host/api/2.1/unity-catalog`, with
+            `?catalog=name` if it has several.
         token: of a Unity Catalog, as its `Authorization: Bearer` header takes it.
         spark: the session that does the data work; the active one, or a new local one, by default.
         storage_options: credentials and the like, as obstore names them.

@@ -1,0 +1,329 @@
+"""The database of a catalog in a store: a replica in a SQLite file, kept current by a log.
+
+A transaction that writes runs on the replica, and the rows that it changed become the log's next
+entry: that put is its commit. If another process has written first, the other's entry is applied
+and the work runs again. A transaction that only reads sees all that was committed before it began.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from txlake.catalog import shielding
+from txlake.catalog.database import CommitUnsettled, Database, sqlite_url
+from txlake.catalog.database_errors import translate_error
+from txlake.catalog.engines import sqlite_engine
+from txlake.catalog.replicated.entries import LogEntry
+from txlake.catalog.replicated.leases import Leases
+from txlake.catalog.replicated.log import CatalogLog, Superseded, new_entry_id
+from txlake.catalog.replicated.replica import (
+    ChangeRecorder,
+    database_bytes,
+    write_position,
+)
+from txlake.catalog.replicated.turns import WriterTurns
+from txlake.errors import TxlakeError, Unavailable
+from txlake.ports import Store, System
+
+_log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+_RECORDER = "txlake_recorder"
+_LEASE_END = "txlake_lease_end_ms"
+_SESSIONS = "txlake_sessions"
+_FILE = "replica.db"
+
+
+_looking_since_ms: ContextVar[float | None] = ContextVar("looking_since_ms", default=None)
+
+
+@contextmanager
+def looking_once(system: System) -> Iterator[None]:
+    """Let all reads of the block see at least what was committed before the block began.
+
+    Each read of a catalog in a store otherwise looks for newer entries of its own, which costs a
+    request.
+    """
+    token = _looking_since_ms.set(system.monotonic_ms())
+    try:
+        yield
+    finally:
+        _looking_since_ms.reset(token)
+
+
+class ReplicatedDatabase(Database):
+    """The database of the catalog whose log is in `store`, shared by any number of hosts.
+
+    `lease_ms`: how long a process counts as alive after a heartbeat. Raises as `Database`, and as
+    the store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        system: System,
+        *,
+        lease_ms: float = 90_000.0,
+        busy_timeout_s: float = 30.0,
+    ) -> None:
+        self._store = store
+        self._folder = tempfile.mkdtemp(prefix="txlake-catalog-")
+        weakref.finalize(self, _remove, self._folder, os.getpid())
+        self._path = os.path.join(self._folder, _FILE)
+        self.leases = Leases(store, system, lease_ms)
+        self.log = CatalogLog(store, system, self._path, self.leases.holder)
+        self._turns = WriterTurns(self.log, system)
+        super().__init__(
+            sqlite_url(self._path), _LogClock(system, self.log), busy_timeout_s=busy_timeout_s
+        )
+        self.log.load()
+
+    @property
+    def display_url(self) -> str:
+        return self._store.url
+
+    @property
+    def is_replicated(self) -> bool:
+        return True
+
+    @property
+    def poll_pause_ms(self) -> float:
+        return max(20.0, 2 * self.log.latency_ms)
+
+    @property
+    def holder(self) -> str | None:
+        return self.leases.holder
+
+    def lease_end(
+        self,
+        lease_ms: sa.Column[int],
+        length_ms: sa.Column[int],
+        holder: sa.Column[str],
+    ) -> sa.ColumnElement[int]:
+        return sa.Function(_LEASE_END, holder, length_ms, type_=sa.BigInteger())
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        self._origin.require()
+        self._catch_up(_looking_since_ms.get())
+        return super().reading()
+
+    def write(self, work: Callable[[Connection], Value]) -> Value:
+        self._origin.require()
+        assert not shielding.is_interruptible(), "an interrupt would leave the transaction open"
+        begun_ms, losses = self.system.monotonic_ms(), 0
+        with self._writing_turn, self._replica_errors():
+            while True:
+                self._ensure_replica()
+                self._turns.wait()
+                base = self.log.position
+                try:
+                    outcome = self._attempt(work)
+                    # What wrote nothing, or was refused, is checked against the newest state.
+                    if not outcome.is_settled:
+                        self._catch_up()
+                    if outcome.is_settled or self.log.position == base:
+                        return self._result(outcome)
+                except Superseded as superseded:
+                    self.log.apply_taken(superseded)
+                if self.system.monotonic_ms() - begun_ms > 1000 * self._busy_timeout_s:
+                    raise Unavailable(
+                        f"catalog {self.display_url}: other processes have written first for "
+                        f"{self._busy_timeout_s:g} s; try again"
+                    )
+                losses += 1
+                self._turns.note_loss(losses)
+
+    def write_relaxed(self, work: Callable[[Connection], Value]) -> Value:
+        return self.write(work)
+
+    def observe_leases(self, *, is_urgent: bool = False) -> bool:
+        with self.reading() if is_urgent else super().reading() as connection:
+            query = sa.text(f"SELECT DISTINCT holder FROM {_SESSIONS} WHERE holder IS NOT NULL")
+            holders = {str(holder) for holder in connection.scalars(query)} - {self.leases.holder}
+        return bool(holders) and self.leases.observe(holders, is_urgent=is_urgent)
+
+    def keep_alive(self) -> frozenset[int]:
+        with super().reading() as connection:
+            query = sa.text(
+                f"SELECT id, EXISTS (SELECT 1 FROM txlake_transactions t WHERE t.session_id = s.id)"
+                " OR EXISTS (SELECT 1 FROM txlake_locks l WHERE l.session_id = s.id) "
+                f"FROM {_SESSIONS} s WHERE holder = :holder"
+            )
+            rows = connection.execute(query, {"holder": self.leases.holder}).all()
+        if any(is_holding for _, is_holding in rows):
+            self.leases.beat()
+        return frozenset(session_id for session_id, _ in rows)
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+        self.leases.remove()
+        _remove(self._folder, os.getpid())
+
+    def _result(self, outcome: _Outcome[Value]) -> Value:
+        """Return what the work returned, or raise what it raised."""
+        if isinstance(outcome.error, SQLAlchemyError):
+            raise translate_error(outcome.error, self.url) from outcome.error
+        if isinstance(outcome.error, sqlite3.Error):
+            raise Unavailable(f"catalog {self.display_url}: {outcome.error}") from outcome.error
+        if outcome.error is not None:
+            raise outcome.error
+        return cast(Value, outcome.value)
+
+    def _warn_of_network(self) -> None:
+        """Warn of nothing: no other process uses the replica."""
+
+    def _require_same_file(self) -> None:
+        """Require nothing: `_catch_up` has checked the file."""
+
+    def _engine(self, *, is_durable: bool) -> sa.Engine:
+        engine = sqlite_engine(
+            self.url, self.system, self._busy_timeout_s, is_durable=False, is_in_memory=False
+        )
+
+        def prepare(connection: sqlite3.Connection, _record: object) -> None:
+            connection.create_function(_LEASE_END, 2, self.leases.end_ms)
+            connection.execute("PRAGMA recursive_triggers=ON")  # rows that REPLACE removes
+
+        event.listen(engine, "connect", prepare)
+        return engine
+
+    def _catch_up(self, since_ms: float | None = None) -> None:
+        """Make the replica current: as of now, or at least as of `since_ms` (monotonic)."""
+        with self._replica_errors():
+            self._ensure_replica()
+            self.log.catch_up(since_ms)
+
+    def _ensure_replica(self) -> None:
+        """Make the replica anew if its file was removed."""
+        if not os.path.exists(self._path):
+            with self.log.lock:
+                super().close()
+                os.makedirs(self._folder, exist_ok=True)
+                self.log.reopen()
+
+    @contextmanager
+    def _replica_errors(self) -> Iterator[None]:
+        """Raise Unavailable for errors of SQLite."""
+        try:
+            yield
+        except (sqlite3.Error, SQLAlchemyError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise Unavailable(
+                f"catalog {self.display_url}: its replica in {self._folder}: {cause}; try again"
+            ) from error
+
+    def _attempt(self, work: Callable[[Connection], Value]) -> _Outcome[Value]:
+        """Run the work, and append what it changed. Raises Superseded if another process has
+        written since the replica was current, CommitUnsettled if the store doesn't say.
+        """
+        with self.log.lock, self._connected(self._durable) as connection:
+            raw: Any = connection.connection.driver_connection
+            recorder = connection.info.setdefault(_RECORDER, ChangeRecorder(raw))
+            recorder.prepare()
+            transaction = connection.begin()
+            outcome: _Outcome[Value] = _Outcome()
+            try:
+                outcome.value = work(connection)
+                entry = self._entry(raw, recorder)
+                if entry is None:
+                    return outcome
+                if any(change.relation == _SESSIONS and change.rows for change in entry.changes):
+                    self.leases.ensure()
+                self._store.ensure_safe()
+                position = self.log.append(entry)
+                outcome.is_settled = True
+                write_position(raw, position)
+                transaction.commit()
+                self.log.note(position, self.log.writer)
+            except CommitUnsettled:
+                raise
+            except (TxlakeError, SQLAlchemyError, sqlite3.Error) as error:
+                if outcome.is_settled:  # the log has it, and the replica gets it from there
+                    _log.debug("the replica of %s didn't take an entry: %s", self.url, error)
+                    return outcome
+                return _Outcome(error=error)
+            finally:
+                if transaction.is_active:
+                    transaction.rollback()
+        if self.log.is_snapshot_due(position):
+            self._write_snapshot_beside()
+        return outcome
+
+    def _entry(self, raw: sqlite3.Connection, recorder: ChangeRecorder) -> LogEntry | None:
+        """Return the entry for the open transaction; None if there is nothing to write."""
+        is_new_schema = recorder.has_new_schema()
+        changes = [] if is_new_schema else recorder.changes()
+        # After a put that may still arrive the number is taken even by an entry without changes.
+        if not is_new_schema and not changes and not self.log.is_undecided:
+            return None
+        base = self.log.position
+        return LogEntry(
+            id=new_entry_id(self.system),
+            previous=base.entry_id,
+            writer=self.log.writer,
+            time_ms=self.system.now_ms(),
+            changes=changes,
+            database=database_bytes(raw) if is_new_schema else b"",
+        )
+
+    def _write_snapshot_beside(self) -> None:
+        """Write a snapshot in a thread of its own; log if that fails."""
+
+        def write() -> None:
+            try:
+                self.log.write_snapshot()
+            except (TxlakeError, sqlite3.Error) as error:
+                _log.info("no snapshot of catalog %s was written: %s", self.display_url, error)
+
+        threading.Thread(target=write, name="txlake-snapshot", daemon=True).start()
+
+
+@dataclass(slots=True)
+class _Outcome(Generic[Value]):
+    """The outcome of an attempt.
+
+    Attributes:
+        value: what the work returned, unless there is an error.
+        is_settled: the log has the work's changes.
+    """
+
+    value: Value | None = None
+    error: TxlakeError | SQLAlchemyError | sqlite3.Error | None = None
+    is_settled: bool = False
+
+
+class _LogClock:
+    """A system whose time of day is never earlier than that of the log's newest entry."""
+
+    def __init__(self, system: System, log: CatalogLog) -> None:
+        self._system = system
+        self._log = log
+
+    def now_ms(self) -> int:
+        return max(self._system.now_ms(), self._log.position.time_ms)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the system's other methods
+        return getattr(self._system, name)
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a replica's folder, unless this process is a fork of the one that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,338 @@
+"""The log of a catalog in a store: append entries, and apply those of other processes.
+
+Entry N+1 is created by put-if-absent by a process whose replica has applied entry N. If the name
+is taken, another process has written first: its entry is applied, and the transaction runs again.
+A put that succeeds therefore proves that the replica was current.
+
+An entry whose reply was lost is found by its id. If it can't be found either, the number is
+undecided: this process writes no other entry's outcome before it has read or taken that number.
+
+A process that hasn't looked at the log for a while also reads the newest entry that it applied: if
+it is gone, the log was cut or restored meanwhile, and the replica is made anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from txlake.catalog.database import CommitUnsettled
+from txlake.catalog.replicated import replica
+from txlake.catalog.replicated.entries import (
+    LOG_FOLDER,
+    SNAPSHOT_FOLDER,
+    LogEntry,
+    compress,
+    decode,
+    decompress,
+    encode,
+    entry_path,
+    number_of,
+    snapshot_path,
+)
+from txlake.catalog.replicated.replica import Position
+from txlake.errors import CorruptTable, Unavailable
+from txlake.ports import PutOutcome, Store, System
+
+_WINDOW_MAX = 16
+_FETCHERS = 32
+_ATTEMPTS = 6
+_WAIT_MS = 50.0
+# For so long after a look at the end of the log its newest entry is taken to be there still.
+_SURE_MS = 600_000
+_SNAPSHOT_ENTRIES = 100
+_SNAPSHOT_BYTES = 1 << 20
+_SNAPSHOTS_KEPT = 3
+_LOAD_WINDOW = 64
+_RECENT = 64
+_RECENT_MS = 10_000
+
+
+class Superseded(Exception):
+    """Another process has written first: nothing happened, and the transaction runs again.
+
+    Attributes:
+        number: the number of the other's entry, if it was read.
+        data: the other's entry.
+    """
+
+    def __init__(self, number: int = 0, data: bytes = b"") -> None:
+        super().__init__(number)
+        self.number = number
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True)
+class RecentWriter:
+    """A process that wrote an entry, and when this process learned of it (monotonic)."""
+
+    name: str
+    seen_ms: float
+
+
+class CatalogLog:
+    """The log of one catalog, and this process's replica of its database. Thread-safe.
+
+    Attributes:
+        lock: held while this process changes the replica.
+        position: the place in the log that the replica has reached.
+        writer: this process's name in entries.
+        recent: the writers of the newest entries, oldest first.
+        latency_ms: how long a request takes, as an average of the recent ones.
+        is_undecided: a put of this process may still arrive.
+    """
+
+    def __init__(self, store: Store, system: System, path: str, writer: str) -> None:
+        self._store = store
+        self._system = system
+        self._path = path
+        self._replica = replica.connect(path)
+        self.lock = threading.RLock()
+        self.position = Position()
+        self.writer = writer
+        self.recent: deque[RecentWriter] = deque(maxlen=_RECENT)
+        self.latency_ms = 10.0
+        self.is_undecided = False
+        self._looking = threading.Lock()
+        self._end_seen_ms = float("-inf")
+        self._sure: tuple[float, float] | None = None
+        self._fetchers: ThreadPoolExecutor | None = None
+
+    @property
+    def url(self) -> str:
+        """The folder of the log."""
+        return self._store.url
+
+    def load(self) -> None:
+        """Make the replica anew: the newest snapshot, and the entries that are listed after it."""
+        with self.lock:
+            begun = self._clocks()
+            self._sure = None
+            self.recent.clear()
+            snapshot = self._newest_snapshot()
+            if snapshot is None:
+                replica.clear(self._replica)
+            else:
+                replica.load_database(self._replica, snapshot)
+            self.position = replica.read_position(self._replica)
+            if snapshot is None:
+                self._sure = begun  # the first entry is never deleted
+            after = entry_path(self.position.number)
+            listed = sum(1 for _ in self._store.list(LOG_FOLDER, start_after=after))
+            while listed > 0 and self.apply_next(min(listed, _LOAD_WINDOW)):
+                listed -= _LOAD_WINDOW
+
+    def reopen(self) -> None:
+        """Make the replica anew in a new file."""
+        with self.lock:
+            self._replica.close()
+            self._replica = replica.connect(self._path)
+            self.load()
+
+    def _newest_snapshot(self) -> bytes | None:
+        """Return the content of the newest snapshot; None if there is none."""
+        while True:
+            paths = [
+                found.path
+                for found in self._store.list(SNAPSHOT_FOLDER)
+                if number_of(found.path) is not None
+            ]
+            if not paths:
+                return None
+            data = self._get(max(paths))
+            if data is not None:  # else a newer one has replaced it
+                return decompress(data, f"{self.url}/{max(paths)}")
+
+    def catch_up(self, since_ms: float | None = None) -> None:
+        """Apply all entries that were in the log when this was called, or at `since_ms` of the
+        monotonic clock.
+        """
+        if since_ms is None:
+            since_ms = self._system.monotonic_ms()
+        with self._looking:
+            if self._end_seen_ms >= since_ms:
+                return
+            window = 1
+            while self.apply_next(window):
+                window = min(2 * window, _WINDOW_MAX)
+
+    def apply_next(self, window: int = 1) -> bool:
+        """Apply up to `window` next entries; return whether there may be more."""
+        begun, base = self._clocks(), self.position
+        found = self._fetch(base.number + 1, window)
+        is_end = len(found) < window
+        if found or not self._is_sure():
+            with self.lock:
+                if self.position != base:  # this process has written, or applied them, meanwhile
+                    return True
+                if not self._has_entry(base):
+                    self.load()
+                    return True
+                for place, data in enumerate(found, 1):
+                    self._apply(base.number + place, data)
+        if is_end:
+            self._sure = begun
+            self._end_seen_ms = max(self._end_seen_ms, begun[0])
+        return not is_end
+
+    def apply_taken(self, superseded: Superseded) -> None:
+        """Apply the entry that a put has met, and those after it."""
+        with self.lock:
+            if superseded.data and superseded.number == self.position.number + 1:
+                self._apply(superseded.number, superseded.data)
+        self.catch_up()
+
+    def append(self, entry: LogEntry) -> Position:
+        """Append an entry after the replica's position; return the position after it.
+
+        The caller holds `lock`, and applies the entry's changes itself.
+
+        Raises:
+            Superseded: another entry has the number.
+            CommitUnsettled: the store can't say whether the entry was created.
+        """
+        base = self.position
+        path, data = entry_path(base.number + 1), encode(entry)
+        begun, wait_ms = self._clocks(), _WAIT_MS
+        for _ in range(_ATTEMPTS):
+            try:
+                outcome = self._store.put_if_absent(path, data)
+                present = None if outcome is PutOutcome.CREATED else self._get(path)
+            except Unavailable as error:
+                self.is_undecided = True
+                raise CommitUnsettled(str(error)) from error
+            self._note_latency(begun[0])
+            if outcome is PutOutcome.CREATED or (
+                present is not None and decode(present, f"{self.url}/{path}").id == entry.id
+            ):
+                return self._settle(base, entry, begun)
+            if present is not None:
+                self.is_undecided = False
+                raise Superseded(base.number + 1, present)
+            # A lost put may arrive later: this number stays the next one until it is taken.
+            self._system.wait_ms(wait_ms * (0.5 + self._system.random()))
+            wait_ms *= 2
+        self.is_undecided = True
+        raise CommitUnsettled(
+            f"{self.url}/{path}: the store didn't say in {_ATTEMPTS} attempts whether the entry "
+            "was created"
+        )
+
+    def _settle(self, base: Position, entry: LogEntry, begun: tuple[float, float]) -> Position:
+        """Return the position after an entry that was created, if the entry before is there."""
+        if not self._is_sure() and not self._has_entry(base):
+            # Nobody reads an entry after a gap.
+            self._store.delete([entry_path(base.number + 1)])
+            raise Superseded
+        self._sure = begun
+        self.is_undecided = False
+        return Position(base.number + 1, entry.id, entry.time_ms)
+
+    def note(self, position: Position, writer: str) -> None:
+        """Record that the replica has reached a position, by an entry of that writer."""
+        self.position = position
+        if abs(self._system.now_ms() - position.time_ms) < _RECENT_MS:
+            self.recent.append(RecentWriter(writer, self._system.monotonic_ms()))
+
+    def claim(self, ahead: int) -> None:
+        """Put an entry without changes some numbers ahead, so that the others learn of this
+        process as a writer.
+        """
+        entry = LogEntry(id=new_entry_id(self._system), previous=b"", writer=self.writer, time_ms=0)
+        self._store.put_if_absent(entry_path(self.position.number + ahead), encode(entry))
+
+    def is_snapshot_due(self, position: Position) -> bool:
+        """Return whether the process that wrote an entry also writes a snapshot.
+
+        The larger the database, the rarer: a snapshot is no larger than the entries that it saves
+        a new process from reading.
+        """
+        if position.number % _SNAPSHOT_ENTRIES:
+            return False
+        with self.lock:
+            size = replica.size_bytes(self._replica)
+        return position.number % (_SNAPSHOT_ENTRIES * (1 + size // _SNAPSHOT_BYTES)) == 0
+
+    def write_snapshot(self) -> None:
+        """Write a snapshot of the replica, and delete the oldest ones."""
+        with self.lock:
+            content = replica.database_bytes(self._replica)
+            number = self.position.number
+        self._store.put_if_absent(snapshot_path(number), compress(content))
+        paths = sorted(found.path for found in self._store.list(SNAPSHOT_FOLDER))
+        self._store.delete(paths[:-_SNAPSHOTS_KEPT])
+
+    def close(self) -> None:
+        """Close the replica."""
+        if self._fetchers is not None:
+            self._fetchers.shutdown(wait=False)
+            self._fetchers = None
+        self._replica.close()
+
+    def _apply(self, number: int, data: bytes) -> None:
+        url = f"{self.url}/{entry_path(number)}"
+        entry = decode(data, url)
+        if entry.previous not in (b"", self.position.entry_id):
+            raise CorruptTable(
+                f"{url}: expected the entry after {self.position.entry_id.hex() or 'nothing'}, "
+                f"found one after {entry.previous.hex()}: entries were removed or restored. Stop "
+                f"all writers, move {self.url} away, connect again, and let lake.recover() "
+                "rebuild the catalog from the tables' logs"
+            )
+        time_ms = max(entry.time_ms, self.position.time_ms)
+        replica.apply_entry(self._replica, entry, Position(number, entry.id, time_ms))
+        self.note(Position(number, entry.id, time_ms), entry.writer)
+
+    def _fetch(self, first: int, window: int) -> Sequence[bytes]:
+        """Return the entries from `first` on, up to the first that is missing."""
+        begun_ms = self._system.monotonic_ms()
+        if window == 1:
+            data = self._get(entry_path(first))
+            self._note_latency(begun_ms)
+            return [] if data is None else [data]
+        if self._fetchers is None:
+            self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="txlake-catalog")
+        paths = [entry_path(number) for number in range(first, first + window)]
+        found: list[bytes] = []
+        for data in self._fetchers.map(self._get, paths):
+            if data is None:
+                break
+            found.append(data)
+        return found
+
+    def _get(self, path: str) -> bytes | None:
+        try:
+            return self._store.get(path)
+        except FileNotFoundError:
+            return None
+
+    def _clocks(self) -> tuple[float, float]:
+        return self._system.monotonic_ms(), float(self._system.now_ms())
+
+    def _is_sure(self) -> bool:
+        """Return whether the newest applied entry is certainly still in the log."""
+        if self.position.number == 0:
+            return True
+        if self._sure is None:
+            return False
+        passed = [now - then for now, then in zip(self._clocks(), self._sure)]
+        return min(passed) >= 0 and max(passed) < _SURE_MS
+
+    def _has_entry(self, position: Position) -> bool:
+        """Return whether the log has the entry of a position."""
+        if self._is_sure():
+            return True
+        path = entry_path(position.number)
+        data = self._get(path)
+        return data is not None and decode(data, f"{self.url}/{path}").id == position.entry_id
+
+    def _note_latency(self, begun_ms: float) -> None:
+        self.latency_ms += 0.1 * (self._system.monotonic_ms() - begun_ms - self.latency_ms)
+
+
+def new_entry_id(system: System) -> bytes:
+    """Return a new id of an entry."""
+    return bytes.fromhex(system.new_id().replace("-", ""))

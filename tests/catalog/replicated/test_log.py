@@ -1,0 +1,431 @@
+"""A catalog's log in a store: who is first, lost and late replies, cuts, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.catalog.ledgers import User, version
+from tests.catalog.replicated.stores import FaultyStore, is_lost, is_refused, is_unanswered
+from txlake.catalog import Catalog
+from txlake.catalog.database import CommitUnsettled
+from txlake.catalog.replicated import log as log_module
+from txlake.catalog.replicated.database import ReplicatedDatabase
+from txlake.catalog.replicated.entries import LogEntry, decode, encode, entry_path
+from txlake.catalog.schema import upgrade
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.ports import PutOutcome, Ratified, Store
+from txlake.storage import open_store
+from txlake.system import System
+
+pytestmark = pytest.mark.usefixtures("direct")
+
+
+class Unwaiting(System):
+    """Doesn't wait."""
+
+    def wait_ms(self, duration_ms: float) -> None:
+        pass
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "catalog")
+
+
+Process = Callable[[], ReplicatedDatabase]
+
+
+@pytest.fixture
+def store(folder: Store) -> FaultyStore:
+    return FaultyStore(folder)
+
+
+@pytest.fixture
+def process(store: FaultyStore) -> Iterator[Process]:
+    """Open one more process's database."""
+    opened: list[ReplicatedDatabase] = []
+
+    def open_it() -> ReplicatedDatabase:
+        database = ReplicatedDatabase(store, Unwaiting())
+        if not opened:
+            database.write(lambda connection: upgrade(database, connection))
+        opened.append(database)
+        return database
+
+    yield open_it
+    for database in opened:
+        database.close()
+
+
+def put(database: ReplicatedDatabase, name: str, value: str = "") -> None:
+    """Insert a fact."""
+    insert = sa.text("INSERT INTO txlake_facts VALUES (:name, :value)")
+    database.write(lambda connection: connection.execute(insert, {"name": name, "value": value}))
+
+
+def names(database: ReplicatedDatabase) -> list[str]:
+    with database.reading() as connection:
+        return list(connection.scalars(sa.text("SELECT name FROM txlake_facts ORDER BY name")))
+
+
+def entries(store: Store) -> list[str]:
+    return [found.path for found in store.list("log")]
+
+
+def test_each_sees_at_once_what_the_other_wrote(process: Process) -> None:
+    a, b = process(), process()
+    for number in range(5):
+        put(a, f"a{number}")
+        put(b, f"b{number}")
+        assert names(a) == names(b)
+    assert len(names(a)) == 10
+    assert a.log.position == b.log.position
+
+
+def test_one_change_is_one_put_and_a_look_is_one_get(process: Process, store: FaultyStore) -> None:
+    a = process()
+    put(a, "first")
+    store.requests.clear()
+    put(a, "x")
+    assert store.requests == {"put_if_absent": 1}
+    store.requests.clear()
+    names(a)
+    assert store.requests == {"get": 1}
+
+
+def test_work_that_was_too_late_runs_again_on_the_newest_state(process: Process) -> None:
+    a, b = process(), process()
+    put(a, "counter", "0")
+    seen: list[str] = []
+
+    def add(connection: sa.Connection) -> str:
+        read = sa.text("SELECT value FROM txlake_facts WHERE name = 'counter'")
+        value = str(connection.scalar(read))
+        if not seen:
+            change = sa.text("UPDATE txlake_facts SET value = '10' WHERE name = 'counter'")
+            b.write(lambda other: other.execute(change))
+        seen.append(value)
+        connection.execute(
+            sa.text("UPDATE txlake_facts SET value = :value WHERE name = 'counter'"),
+            {"value": str(int(value) + 1)},
+        )
+        return value
+
+    assert a.write(add) == "10"
+    assert seen == ["0", "10"]
+    with b.reading() as connection:
+        assert connection.scalar(sa.text("SELECT value FROM txlake_facts")) == "11"
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_what_is_refused_or_does_nothing_is_checked_on_the_newest_state(
+    process: Process, refuses: bool
+) -> None:
+    a, b = process(), process()
+    found: list[int] = []
+
+    def look(connection: sa.Connection) -> int:
+        count = int(connection.scalar(sa.text("SELECT count(*) FROM txlake_facts")) or 0)
+        found.append(count)
+        if len(found) == 1:
+            put(b, "there")
+        if count == 0 and refuses:
+            raise InvalidRequest("there is no fact")
+        return count
+
+    assert a.write(look) == 1
+    assert found == [0, 1]
+
+
+def test_a_refusal_on_the_newest_state_is_raised_and_writes_nothing(
+    process: Process, store: FaultyStore
+) -> None:
+    a = process()
+    before = entries(store)
+
+    def refuse(connection: sa.Connection) -> None:
+        connection.execute(sa.text("INSERT INTO txlake_facts VALUES ('a', 'b')"))
+        raise InvalidRequest("no")
+
+    with pytest.raises(InvalidRequest, match="no"):
+        a.write(refuse)
+    with pytest.raises(InvalidRequest, match="NOT NULL"):
+        a.write(lambda c: c.execute(sa.text("INSERT INTO txlake_facts VALUES ('a', NULL)")))
+    assert (entries(store), names(a)) == (before, [])
+
+
+@pytest.mark.parametrize("faults", [[is_unanswered], [is_lost], [is_lost, is_lost, is_unanswered]])
+def test_a_lost_reply_is_settled_by_the_entrys_id(
+    process: Process, store: FaultyStore, faults: list[Callable[..., PutOutcome]]
+) -> None:
+    a, b = process(), process()
+    number = a.log.position.number
+    store.puts = list(faults)
+    put(a, "x")
+    put(b, "y")
+    assert names(a) == names(b) == ["x", "y"]
+    assert a.log.position.number == number + 2
+
+
+def test_a_lost_put_that_another_overtook_runs_again(process: Process, store: FaultyStore) -> None:
+    a, b = process(), process()
+
+    def overtaken(_: object) -> PutOutcome:
+        put(b, "y")
+        return PutOutcome.UNKNOWN
+
+    store.puts = [overtaken]
+    put(a, "x")
+    assert names(a) == names(b) == ["x", "y"]
+
+
+def test_a_put_that_arrives_late_is_found_before_anything_else_is_said(
+    process: Process, store: FaultyStore
+) -> None:
+    """No later answer of the process goes by a state that the late entry may change."""
+    a = process()
+    late: list[Callable[[], PutOutcome]] = []
+
+    def is_late(request: Callable[[], PutOutcome]) -> PutOutcome:
+        late.append(request)
+        raise Unavailable("no reply")
+
+    store.puts = [is_late]
+    with pytest.raises(CommitUnsettled, match="no reply"):
+        put(a, "x")
+    before = len(entries(store))
+    # Whether it came is asked by work that changes nothing: it takes the number all the same.
+    query = sa.text("SELECT count(*) FROM txlake_facts WHERE name = 'x'")
+    assert a.write(lambda connection: connection.scalar(query)) == 0
+    assert len(entries(store)) == before + 1
+    assert late[0]() is PutOutcome.EXISTS
+    assert names(a) == []
+
+
+def test_a_put_that_came_though_nobody_said_so_is_applied(
+    process: Process, store: FaultyStore
+) -> None:
+    a = process()
+
+    def came(request: Callable[[], PutOutcome]) -> PutOutcome:
+        request()
+        raise Unavailable("no reply")
+
+    store.puts = [came]
+    with pytest.raises(CommitUnsettled):
+        put(a, "x")
+    query = sa.text("SELECT count(*) FROM txlake_facts WHERE name = 'x'")
+    assert a.write(lambda connection: connection.scalar(query)) == 1
+
+
+def test_a_store_that_never_says_is_given_up(process: Process, store: FaultyStore) -> None:
+    a = process()
+    store.puts = [is_lost] * 6
+    with pytest.raises(CommitUnsettled, match="in 6 attempts"):
+        put(a, "x")
+    assert names(a) == []
+    put(a, "y")
+    assert names(a) == ["y"]
+
+
+def test_a_ratification_whose_reply_is_lost_is_looked_for(store: FaultyStore) -> None:
+    catalog = Catalog(
+        "", Unwaiting(), open_database=lambda _, system, **__: ReplicatedDatabase(store, system)
+    )
+    user = User(catalog)
+    user.create("a")
+
+    def came(request: Callable[[], PutOutcome]) -> PutOutcome:
+        request()
+        raise Unavailable("no reply")
+
+    transaction = user.begin()
+    store.puts = [came]
+    made = user.ratify(version("a", 1), transaction_id=transaction)
+    assert isinstance(made, Ratified)
+    transaction = user.begin()
+    store.puts = [is_refused]
+    with pytest.raises(Unavailable, match="the store is away"):
+        user.ratify(version("a", 2), transaction_id=transaction)
+    assert isinstance(user.ratify(version("a", 2), transaction_id=transaction), Ratified)
+    transaction = user.begin()
+    store.puts = [is_refused] * 20
+    with pytest.raises(OutcomeUnknown, match=transaction):
+        user.ratify(version("a", 3), transaction_id=transaction)
+    store.puts = []
+    catalog.close()
+
+
+def test_an_entry_that_does_not_follow_is_no_entry(process: Process, folder: Store) -> None:
+    a = process()
+    put(a, "x")
+    other = LogEntry(id=b"2" * 16, previous=b"1" * 16, writer="other", time_ms=1)
+    folder.put(entry_path(a.log.position.number + 1), encode(other))
+    with pytest.raises(CorruptTable, match=r"entries were removed or restored.*recover"):
+        names(a)
+
+
+def test_what_is_no_entry_is_said(process: Process, folder: Store) -> None:
+    a = process()
+    path = entry_path(a.log.position.number + 1)
+    for content, error, said in (
+        (b"\x02abc", InvalidRequest, "a newer txlake wrote it"),
+        (b"", InvalidRequest, "found None"),
+        (b"\x01\x00\x00\x00\x00\x00\x00\x00\x05abc", CorruptTable, "damaged"),
+    ):
+        folder.put(path, content)
+        with pytest.raises(error, match=said):
+            names(a)
+    folder.delete([path])
+    assert names(a) == []
+
+
+def test_who_was_away_finds_that_the_log_was_cut(
+    process: Process, folder: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older copy of the folder was put back: what is there counts, whatever the replica has."""
+    a = process()
+    put(a, "kept")
+    kept = a.log.position.number
+    put(a, "gone")
+    folder.delete([entry_path(kept + 1)])
+    monkeypatch.setattr(log_module, "_SURE_MS", -1)
+    assert names(a) == ["kept"]
+    put(a, "new")
+    put(a, "newer")
+    assert names(a) == names(process()) == ["kept", "new", "newer"]
+
+
+def test_a_put_after_a_cut_is_taken_back(
+    process: Process, folder: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    put(a, "kept")
+    kept = a.log.position.number
+    put(a, "gone")
+    folder.delete([entry_path(kept + 1)])
+    monkeypatch.setattr(log_module, "_SURE_MS", -1)
+    monkeypatch.setattr(a._turns, "wait", lambda: None)
+    put(a, "new")
+    assert names(a) == names(process()) == ["kept", "new"]
+    assert entries(folder)[-1] == entry_path(kept + 1)
+
+
+def test_who_opens_late_begins_at_a_snapshot(
+    process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "_SNAPSHOT_ENTRIES", 10)
+    a = process()
+    for number in range(45):
+        put(a, f"{number:03}")
+        if a.log.position.number % 10 == 0:
+            a.log.write_snapshot()
+    snapshots = [found.path for found in store.list("snapshots")]
+    assert [int(path[-20:]) for path in snapshots] == [20, 30, 40]
+    store.requests.clear()
+    late = process()
+    assert names(late) == names(a)
+    assert store.requests["get"] < 15
+
+
+def test_the_newest_of_many_entries_are_read_side_by_side(
+    process: Process, store: FaultyStore
+) -> None:
+    a, b = process(), process()
+    for number in range(40):
+        put(a, f"{number:03}")
+    assert names(b) == names(a)
+
+
+def test_a_replica_can_be_deleted_at_any_time(process: Process) -> None:
+    a, b = process(), process()
+    put(a, "x")
+    for path in Path(a._folder).iterdir():
+        path.unlink()
+    put(b, "y")
+    assert names(a) == ["x", "y"]
+    for path in Path(a._folder).iterdir():
+        path.unlink()
+    Path(a._folder).rmdir()
+    put(a, "z")
+    assert names(b) == ["x", "y", "z"]
+
+
+def test_a_replica_that_does_not_take_an_entry_gets_it_from_the_log(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from txlake.catalog.replicated import database as database_module
+
+    a = process()
+
+    def refuse(*_: object) -> None:
+        import sqlite3
+
+        raise sqlite3.OperationalError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database_module, "write_position", refuse)
+        put(a, "x")
+    assert names(a) == ["x"]
+
+
+def test_the_time_of_the_log_never_goes_back(process: Process, folder: Store) -> None:
+    a, b = process(), process()
+    put(a, "x")
+    future = a.log.position.time_ms + 3_600_000
+    number = a.log.position.number
+    entry = LogEntry(id=b"3" * 16, previous=a.log.position.entry_id, writer="w", time_ms=future)
+    folder.put(entry_path(number + 1), encode(entry))
+    with b.reading() as connection:
+        assert b.now_ms(connection) >= future
+    put(b, "y")
+    last = decode(folder.get(entry_path(number + 2)), "")
+    assert last.time_ms >= future
+
+
+def test_processes_make_a_new_catalog_at_once(tmp_path: Path) -> None:
+    url = (tmp_path / "new catalog").as_uri()
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        opened = list(pool.map(lambda _: Catalog(url, System()), range(4)))
+    assert len({catalog.lake_id for catalog in opened}) == 1
+    for catalog in opened:
+        catalog.close()
+
+
+def test_a_store_that_can_not_be_written_is_read(
+    process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    put(a, "x")
+
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("read-only")
+
+    for method in ("put", "put_if_absent", "delete", "ensure_safe"):
+        monkeypatch.setattr(store, method, refuse)
+    b = process()
+    assert names(b) == ["x"]
+    with pytest.raises(InvalidRequest, match="read-only"):
+        put(b, "y")
+    assert names(b) == ["x"]
+
+
+def test_where_puts_overwrite_nothing_is_written(
+    process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    before = entries(store)
+
+    def refuse() -> None:
+        raise InvalidRequest("puts overwrite here")
+
+    monkeypatch.setattr(store, "ensure_safe", refuse)
+    with pytest.raises(InvalidRequest, match="puts overwrite"):
+        put(a, "x")
+    assert entries(store) == before

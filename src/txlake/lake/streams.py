@@ -155,7 +155,8 @@ class Streams(Statements):
         `checkpoint`, `trigger` and `query_name` as in `write_stream`; `isolation` and `attempts` as
         in `run`. With Spark Connect the work runs on the server, where Spark carries it.
 
-        Raises InvalidRequest as `write_stream`.
+        Raises InvalidRequest as `write_stream`, and for `attempts` below 1 or a `work` that can't
+        be called.
         """
         self._warn_beside("foreach_batch")
         if not callable(work):
@@ -175,7 +176,7 @@ class Streams(Statements):
 
 
 def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> DataFrame:
-    """Return a table as a stream, by options with Delta's names.
+    """Return a table as a stream, by options with Delta's names, in any letter case.
 
     Raises as `Streams.read_stream`.
     """

@@ -66,6 +66,7 @@ def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.
     """
 
     def part(name: str, inner: DataType, *, nullable: bool = True) -> pa.Field:
+        """Return the field of an element, key or value, with its id if the table maps columns."""
         place = f"{path}.{name}"
         found = _parquet_type(inner, place, ids)
         return pa.field(name, found, nullable, _with_id(ids.get(place)))

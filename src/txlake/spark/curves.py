@@ -73,7 +73,8 @@ def z_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
 def hilbert_place(rows: DataFrame, dimensions: Sequence[Dimension]) -> Column:
     """Return a row's place on the Hilbert curve, where neighbours differ in one column only.
 
-    Takes 2 to DIMENSIONS_MAX dimensions. Runs a Spark job that takes a sample of `rows`.
+    Takes 2 to DIMENSIONS_MAX dimensions; raises KeyError for any other number. Runs a Spark job
+    that takes a sample of `rows`.
     """
     steps = walk(len(dimensions))
     point = _interleaved(_buckets(rows, dimensions, steps.bits), steps.bits)
@@ -90,6 +91,7 @@ def _walk_place(point: Column, steps: Walk, dimensions: int) -> Column:
     state_mask, step_mask = (1 << steps.state_bits) - 1, (1 << steps.step_bits) - 1
 
     def step(carried: Column, shift: Column) -> Column:
+        """Return (place, state), packed, after the step that takes the bits at `shift`."""
         point_bits = F.call_function("shiftright", point, shift).bitwiseAND(F.lit(step_mask))
         state = F.shiftleft(carried.bitwiseAND(F.lit(state_mask)), steps.step_bits)
         entry = F.get(table, state.bitwiseOR(point_bits).cast("int")).cast("bigint")
@@ -116,6 +118,7 @@ def _bit_mover(shifts: Sequence[tuple[int, int]]) -> Callable[[Column], Column]:
     """Return a function that moves bits of a number, each from a source to a target place."""
 
     def move(number: Column) -> Column:
+        """Return the number with its bits moved; bits that no pair names are 0."""
         result = F.lit(0).cast("bigint")
         for source, target in shifts:
             bit = F.shiftright(number, source).bitwiseAND(F.lit(1)).cast("bigint")
@@ -166,6 +169,8 @@ def _bucket(dimension: Dimension, boundaries: list[str], bits: int) -> Column:
     halves = _numbers([1 << bit for bit in reversed(range(bits))], "int")
 
     def search(key: Column) -> Column:
+        """Return how many limits are at most the key; 0 for a null key."""
+
         def step(low: Column, half: Column) -> Column:
             higher = low + half
             return F.when(F.get(limits, higher - F.lit(1)) <= key, higher).otherwise(low)

@@ -140,6 +140,7 @@ def _candidates(
         return candidate_rows.Candidates(positions={}, certain=True) if is_known else None
 
     def find() -> candidate_rows.Candidates:
+        """Return the candidate rows. Raises Declined where Spark is to look for them."""
         rows_max = choice.searched_rows_max(files, predicate, completes=completes)
         assert predicate is not None, "else the search is declined"
         return candidate_rows.find_candidates(work, files, predicate, rows_max)

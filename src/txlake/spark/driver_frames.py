@@ -69,6 +69,7 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
         return None  # a scan's schema has collations, and NOT NULL of partition columns
 
     def read() -> pa.Table:
+        """Return the rows as Arrow. Raises Declined where Spark has to read them."""
         candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
         rows = arrow_rows_at(work, files, candidates.positions)
         return rows.select(work.snapshot.schema.names)

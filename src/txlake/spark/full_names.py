@@ -42,6 +42,7 @@ def _of_connect(frame: DataFrame, owners: list[str], last: str) -> DataFrame:
 
     class Qualified(SubqueryAlias):
         def plan(self, session: SparkConnectClient) -> Relation:
+            """Return the message of the aliased relation, with the outer parts in it."""
             relation = super().plan(session)
             relation.subquery_alias.qualifier.extend(owners)
             return relation

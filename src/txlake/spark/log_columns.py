@@ -162,7 +162,8 @@ def _offsets(lengths: np.ndarray) -> pa.Array:
 def broadcast_bytes(adds: Iterable[Add]) -> int:
     """Return about how many bytes the deleted positions of these files take when broadcast.
 
-    A file without a vector counts as if all its rows were deleted.
+    A file without a vector counts as if all its rows were deleted, one whose statistics don't count
+    rows as if it had 1,000,000.
     """
     total = 0
     for add in adds:
@@ -200,6 +201,7 @@ def live_rows(
 
     # PySpark 4.0 has no such function of Arrow arrays; pandas shares the numbers without a copy.
     def is_live(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
+        """Yield for each batch of (file, row) whether each row is live."""
         pairs = ((pa.array(files), pa.array(rows)) for files, rows in batches)
         for live in task(pairs):
             yield live.to_pandas()

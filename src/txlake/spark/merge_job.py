@@ -177,7 +177,7 @@ class MergeJob:
         return self._images(self._with_values(self._as_source(rest), sides), sides)
 
     def _sides(self) -> tuple[_Side, ...]:
-        """Return the sides whose rows the join yields, as far as clauses take them."""
+        """Return the sides that have clauses, but for a local source's rows (see `inserted`)."""
         return tuple(s for s in self._groups if not (self._is_local and s is _Side.SOURCE))
 
     def _images(self, rows_taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:

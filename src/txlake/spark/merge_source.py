@@ -62,7 +62,10 @@ class CollectedSource(LocalSource):
     spark_schema: T.StructType
 
     def frame(self, spark: SparkSession, *, without: BitMap64 | None = None) -> DataFrame:
-        """Return the rows except `without` as a Spark frame, with their numbers in SOURCE_ROW."""
+        """Return the rows except `without` as a Spark frame, with their numbers in SOURCE_ROW.
+
+        A row's number is its position among all rows, from 0; `without` has such numbers.
+        """
         numbers = np.arange(self.rows.num_rows, dtype=np.int64)
         rows = self.rows.append_column(SOURCE_ROW, pa.array(numbers))
         if without is not None:

@@ -96,6 +96,7 @@ def install_explanations() -> None:
 
     @functools.wraps(original)
     def explaining(*args: object, **kwargs: object) -> object:
+        """Call the original, and raise the explanation instead of its error, if there is one."""
         try:
             return original(*args, **kwargs)
         except Exception as error:

@@ -211,6 +211,7 @@ def _finish_files(
     """
 
     def finish(file: StoredObject) -> tuple[StoredObject, pq.FileMetaData]:
+        """Correct one file's footer if it needs that, sync the file, and return both."""
         path = os.path.join(os.path.dirname(folder_path), file.path)
         footer = read_footer(partial(store.get_range, file.path), file.size_bytes)
         if needs_change(footer):

@@ -25,6 +25,7 @@ def module_loader(package: Package, *, carries: bool = False) -> Callable[[str],
 
     # Refers to plain values only, so that it can be pickled by value.
     def module(module_name: str) -> Any:  # noqa: ANN401 - the caller knows the module
+        """Import a module of the package; first make the package importable if it isn't."""
         import sys
         from importlib import import_module
         from importlib.util import find_spec
@@ -48,6 +49,7 @@ def _installing(name: str, data: bytes) -> Callable[[], None]:
 
     # Pickled by value too.
     def install() -> None:
+        """Add a finder of the package's modules to this process's import system."""
         import importlib.util
         import io
         import marshal
@@ -60,6 +62,7 @@ def _installing(name: str, data: bytes) -> Callable[[], None]:
 
         class Archive(InspectLoader):
             def find_spec(self, fullname: str, path: object, target: object = None) -> Any:  # noqa: ANN401
+                """Return the spec of a module of the archive; None for any other module."""
                 file = self.file_of(fullname)
                 if file not in files:
                     return None
@@ -79,6 +82,7 @@ def _installing(name: str, data: bytes) -> Callable[[], None]:
                 return archive.read(self.file_of(fullname)).decode()
 
             def get_code(self, fullname: str) -> Any:  # noqa: ANN401
+                """Return the stored bytecode if this Python made it, else compile the source."""
                 compiled = f"{self.file_of(fullname)}c"
                 compiled_code = archive.read(compiled) if compiled in files else b""
                 if compiled_code[:4] == importlib.util.MAGIC_NUMBER:

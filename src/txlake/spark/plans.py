@@ -66,7 +66,7 @@ def _refusal(plan: object, views: frozenset[str]) -> str | None:
 
 
 def _nodes(trees: object, views: frozenset[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield every node of the trees in a JSON value, except nodes below a view of `views`."""
+    """Yield every node of the trees in a JSON value, except views of `views` and all below them."""
     if isinstance(trees, list):
         if trees and isinstance(trees[0], dict) and "num-children" in trees[0]:
             yield from _tree(trees, views)
@@ -79,7 +79,10 @@ def _nodes(trees: object, views: frozenset[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _tree(nodes: Sequence[Mapping[str, Any]], views: frozenset[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of one tree, which JSON has as a list, each before its children."""
+    """Yield the nodes of one tree, which JSON has as a list, each before its children.
+
+    Also the nodes of the trees inside each node; left out as in `_nodes`.
+    """
     index = 0
     while index < len(nodes):
         node = nodes[index]

@@ -93,6 +93,7 @@ def with_source_tags(
     ids = {id(piece): vector.unique_id for piece, vector in zip(parts, vectors, strict=True)}
 
     def source(piece: Piece) -> Source:
+        """Return a piece as a source of rows, with its positions' id if the file was split."""
         path, vector_id = files[piece.ordinal].key
         return Source(
             path=path,

@@ -233,8 +233,9 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the names in files of the row id and commit version columns, as far as the table has
-    them.
+    """Return the names in files of the row id and commit version columns, in this order.
+
+    A column without a name in the table's properties is left out.
     """
     properties = snapshot.properties
     names = (

@@ -171,6 +171,7 @@ class ServedPlane(SparkPlane):
         _ = self.spark
 
         def known(reference: Reference) -> str | None:
+            """Return the view of a table, or raise InvalidRequest if there is none."""
             name = view(reference)
             if name is None:
                 _refuse(f"there is no {reference.table} in the lake")

@@ -59,6 +59,7 @@ def travelling(spark: SparkSession, task: Task) -> Function:
 
     # Nested, so that PySpark takes it along by value.
     def run(batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield what the task yields for the batches of one partition."""
         from pyspark import TaskContext, cloudpickle
 
         context = TaskContext.get()

@@ -114,7 +114,7 @@ def _sessions_class(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
 
 
 def default_file_system(spark: SparkSession) -> str:
-    """Return the URL of Hadoop's default file system."""
+    """Return the URL of Hadoop's default file system, `file:///` where none is set."""
     if is_connect(spark):
         return spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or "file:///"
     classic: Any = spark

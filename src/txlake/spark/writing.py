@@ -157,7 +157,7 @@ def _wall_time(micros: Column) -> Column:
 
 
 def _clock(wall: Column) -> tuple[Column, Column]:
-    """Return a TIMESTAMP_NTZ's text up to the second, and the digits after it."""
+    """Return a TIMESTAMP_NTZ's text up to the second, and the digits after it ('' for none)."""
     text = wall.cast("string")
     digits = F.when(F.contains(text, F.lit(".")), F.substring_index(text, ".", -1)).otherwise("")
     return F.substring_index(text, ".", 1), digits

@@ -278,7 +278,11 @@ class TxlakeWriter(DataSourceArrowWriter):
             commit_staged(session, table_of(self._place.table), staged, self._commit)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of the tasks, unless `commit` was called, which does so itself."""
+        """Remove the files that tasks reported, unless every task reported its files.
+
+        Then Spark has called `commit`, which removes the files itself if the commit has certainly
+        failed.
+        """
         if all_staged(messages):
             return
         reports = [

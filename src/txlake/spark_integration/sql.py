@@ -97,7 +97,10 @@ def sql(
 
 
 def _substituted(spark: SparkSession, text: str) -> str:
-    """Replace `${name}` by the value of the setting, as Spark does before parsing."""
+    """Replace `${name}` by the value of the setting, as Spark does before parsing.
+
+    A name that isn't set stays as it is, and the whole text if the session turned substitution off.
+    """
     if "${" not in text or spark.conf.get(_SUBSTITUTE, "true") != "true":
         return text
     return _VARIABLE.sub(lambda match: spark.conf.get(match[1], match[0]) or "", text)

@@ -209,7 +209,11 @@ class Engine:
         return self.plane.spark
 
     def temporary_view(self, name: TableName) -> Viewed | None:
-        """Return Spark's temporary view of this name if it reads tables of the lake, else None."""
+        """Return Spark's temporary view of this name if the lake's SQL made it over tables of the
+        lake.
+
+        None for any other, and while Spark isn't started.
+        """
         return self.temporary_views.find(self.plane, name) if self.plane.is_started else None
 
     def note_undone(self, transaction_id: str) -> None:

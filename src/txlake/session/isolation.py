@@ -83,6 +83,8 @@ def set_isolation(
 
     The row's `isolation` is the level in force, of the open transaction or else of the session: the
     stricter of it and the database's, in txlake's spelling (`write_serializable`).
+
+    Raises InvalidRequest for an invalid value of the database's property IGNORED.
     """
     of_database = None
     ignored = False

@@ -49,8 +49,9 @@ class PlainQuery:
 def plain_answer(context: Context, query: SqlText) -> Rows | None:
     """Return the rows of a query, read in the transaction; None if Spark has to run it.
 
-    Spark runs every query once it is started: its session may have settings and views of its own.
-    The read is recorded only if the rows are returned.
+    Spark runs every query once it is started, as its session may have settings and views of its
+    own, and every query that isn't plain, has session functions, or means something else by the
+    session's settings. The read is recorded only if the rows are returned.
     """
     if context.plane.is_started or query.session_functions:
         return None
@@ -160,7 +161,9 @@ def _constants(plain: PlainQuery) -> Rows:
 
 
 def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """Return the rows of a system view; None for other names, unknown columns and with a WHERE."""
+    """Return the rows of a system view; None for other names, for a query with a WHERE, and for
+    columns that the view doesn't have.
+    """
     table = query.references[0].table
     if plain.has_condition or not isinstance(table, TableName):
         return None
@@ -175,7 +178,9 @@ def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None
 
 
 def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
-    """Return the rows of a table, and record the read; None if Spark has to read them."""
+    """Return the rows of a table, and record the read; None, with nothing recorded, if Spark has to
+    read them.
+    """
     handle = context.tables.find(query.references[0].table)
     if handle is None or not context.tables.exists(handle):
         return None
@@ -203,9 +208,10 @@ def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | Non
 
 
 def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Condition | None] | None:
-    """Return the query's WHERE as a predicate, its text, and a row condition for conflict checks.
+    """Return the predicate of the query's WHERE, which it must have, the WHERE's text, and a row
+    condition for conflict checks, None unless the WHERE depends on the row alone.
 
-    None if the condition can't be modelled.
+    None if the driver can't judge the WHERE exactly, as with a subquery or an unknown column.
     """
     found = condition_of(query)
     if found is None or found.own is None:

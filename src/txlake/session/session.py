@@ -173,7 +173,9 @@ class Session:
             self._number = None
 
     def fail(self, cause: BaseException) -> None:
-        """Fail the current transaction, if one is open, because a statement couldn't be parsed."""
+        """Fail the current transaction, if one is active, by an error outside of `execute`: a text
+        that can't be parsed, or a result that can't be fetched.
+        """
         if self._current is not None:
             self._current.fail(cause)
 
@@ -192,7 +194,8 @@ class Session:
         """Execute a statement as `execute_in` does, and return the function that makes its result.
 
         Control statements go to their handlers, all others to `carry_out`. An error fails the
-        transaction, except an InvalidRequest within `script`.
+        transaction, except an InvalidRequest within `script`. Of a control statement only
+        InvalidRequest does so here.
         """
         control = self.handlers.controls.get(type(statement))
         if control is None:
@@ -215,8 +218,9 @@ class Session:
     ) -> Answer:
         """Execute a statement that isn't a control statement, as `answer_in` does.
 
-        `user_metadata` becomes the commit's `userMetadata`; the value of the transaction's last
-        statement that has one counts.
+        In a failed transaction only a query of session functions can be executed. `user_metadata`
+        becomes the commit's `userMetadata`; the value of the transaction's last statement that has
+        one counts.
         """
         requested_in = transaction
         if (
@@ -366,7 +370,7 @@ class Session:
         *,
         transaction: Transaction | None = None,
     ) -> DataFrame:
-        """Return all of the table's rows."""
+        """Return all of the table's rows, now or as of `travel`; the transaction as in `read`."""
         return self.read(table, travel, transaction=transaction)
 
     def snapshot(
@@ -384,7 +388,8 @@ class Session:
             return context.snapshot(context.tables.require(table), travel)
 
     def glance(self, table: Table) -> Snapshot | None:
-        """Return the table's snapshot; None while a transaction is open, which an error would fail.
+        """Return the table's snapshot; None, without looking, while the session has a transaction
+        open, which an error would fail.
 
         Raises InvalidRequest if there is no table.
         """

@@ -18,7 +18,8 @@ def unknown_table(
 ) -> InvalidRequest:
     """Return the error for a name that means no table, with the most similar names.
 
-    An error of the catalog on the way is ignored, and no similar names are given.
+    An error of the catalog on the way is ignored, and no similar names are given. Raises
+    InvalidRequest for a name of another catalog.
     """
     if not engine.catalog.has_names:
         return InvalidRequest(

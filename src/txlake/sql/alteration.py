@@ -131,7 +131,9 @@ def _add(cursor: Cursor, table: Table) -> Statement:
 
 
 def _drop(cursor: Cursor, table: Table) -> Statement:
-    """Parse CONSTRAINT, a key, FEATURE or COLUMN[S] with names, after ALTER TABLE t DROP."""
+    """Parse { CONSTRAINT [IF EXISTS] name [RESTRICT | CASCADE] | key | FEATURE name [TRUNCATE
+    HISTORY] | COLUMN[S] [IF EXISTS] columns }, after ALTER TABLE t DROP.
+    """
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name("the constraint's name")

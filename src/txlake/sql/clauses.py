@@ -56,7 +56,8 @@ def expression(
     """Parse an expression up to one of the stops, or with `comma` up to a comma, outside
     parentheses.
 
-    `what` is what an error says was expected.
+    It also ends at a closing parenthesis and at the end of the statement. `what` is what an error
+    says was expected.
     """
     tokens = cursor.skip(stops, comma=comma)
     if not tokens:

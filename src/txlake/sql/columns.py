@@ -20,9 +20,10 @@ _AFTER_DEFAULT = words(
 
 
 def column(cursor: Cursor, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
-    """Parse name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...].
+    """Parse name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...] [key].
 
-    `keys`: the list to which the column's keys are added; None where it can't have any.
+    The clauses are in any order, each at most once. `keys`: the list to which the column's keys are
+    added; None where it can't have any.
     """
     return definition(cursor, cursor.name("a column's name"), keys)
 
@@ -163,9 +164,10 @@ def _generated(cursor: Cursor) -> tuple[str | None, Identity | None]:
 
 
 def _identity(cursor: Cursor, always: bool) -> Identity:
-    """Parse [([START WITH n] [INCREMENT BY n])], after GENERATED ...
+    """Parse [([START WITH n] [INCREMENT BY n])], after GENERATED { ALWAYS | BY DEFAULT } AS
+    IDENTITY.
 
-    AS IDENTITY; both are 1 by default.
+    Both numbers are 1 by default.
     """
     start, step = 1, 1
     if not cursor.accept("("):

@@ -67,7 +67,11 @@ _NAMES_IN_DOUBLE_QUOTES = NamesInDoubleQuotes()
 
 @lru_cache(maxsize=256)
 def parsed_select(text: str) -> exp.Select | None:
-    """Return a text as the tree of its SELECT; None if it is anything else. Not to be changed."""
+    """Return a text as the tree of its SELECT; None if it is anything else, such as a UNION or
+    invalid.
+
+    The tree is cached, and not to be changed.
+    """
     try:
         tree = parse_one(text, dialect=DIALECT)
     except PARSER_FAILURES:

@@ -39,8 +39,8 @@ _NO_FIELD = "\0"
 def copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
     """Parse (name = value, ...), after COPY INTO ... WITH, and return the statement with them.
 
-    As in Fabric, a file may be copied again. Raises InvalidRequest for an option or a value that
-    isn't supported.
+    Without FILE_TYPE the files are CSV. As in Fabric, a file may be copied again. Raises
+    InvalidRequest for an option or a value that isn't supported.
     """
     options: dict[str, tuple[str, Token]] = {}
     cursor.parenthesized(lambda: _option(cursor, options))

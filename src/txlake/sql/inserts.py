@@ -312,7 +312,11 @@ def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
 
 
 def _check_partition(cursor: Cursor, value: Constant, start: Token) -> None:
-    """Raise InvalidRequest for a literal that a session setting gives another value."""
+    """Raise InvalidRequest for a literal that a session setting gives another value.
+
+    A number, a boolean and NULL are refused wherever the session's rules refuse such values
+    (`TextRules.partition_value_refusal`).
+    """
     rules = cursor.source.rules
     text = cursor.source.text[start.start : cursor.token.start]
     for doubt in rules.divergences:

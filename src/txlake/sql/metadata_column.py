@@ -64,7 +64,8 @@ def _is_star(tokens: Sequence[Token], index: int) -> bool:
 def _includes_column(tokens: Sequence[Token], index: int, starts: Collection[int]) -> bool:
     """Return whether a `*` includes the hidden column of its SELECT's table.
 
-    Raises InvalidRequest where the SELECT reads other tables too.
+    Raises InvalidRequest if it does and the SELECT reads other tables too, or the `*` is in a call
+    or before EXCEPT or REPLACE.
     """
     sources = _sources(tokens, index)
     depth = 0
@@ -83,7 +84,7 @@ def _includes_column(tokens: Sequence[Token], index: int, starts: Collection[int
 
 
 def _sources(tokens: Sequence[Token], index: int) -> Sequence[Token]:
-    """Return the tokens after FROM of the SELECT that a `*` belongs to."""
+    """Return the tokens after FROM of the SELECT that a `*` belongs to; () without FROM."""
     depth = 0
     start = None
     for position in range(index, len(tokens)):

@@ -50,7 +50,10 @@ def selects_around(node: exp.Expr) -> Iterator[int]:
 def qualifier_spans(
     columns: Sequence[QualifiedColumn], name: Sequence[str], claimed: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of the qualifiers that are a table's full name, unless claimed before."""
+    """Yield (start, end) of the qualifiers that are a table's full name, unless claimed before.
+
+    Their starts are added to `claimed`. Nothing for a name of one part.
+    """
     full_name = [part.lower() for part in name]
     if len(full_name) < 2:
         return

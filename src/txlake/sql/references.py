@@ -62,7 +62,10 @@ def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
 
 
 def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = ()) -> SqlText:
-    """Return the text and references of a condition or a value. Raises as `query_text` does."""
+    """Return the text and references of a condition or a value.
+
+    Raises InvalidRequest, with the position, if the tokens aren't one expression without an alias.
+    """
     if tokens[0].upper in _BETWEEN_OPERANDS:
         raise source.error(f"unexpected {describe(tokens[0])}", tokens[0].start)
     part = _TokenRange(source, tokens, *_EXPRESSION)
@@ -260,7 +263,12 @@ class _TokenRange:
         return tree
 
     def _error(self, description: str, position: int) -> Exception:
-        """Return the error for a description and a position of sqlglot's."""
+        """Return the user's error for a mistake that sqlglot described.
+
+        It says `expected X, found TOKEN` for a description `Expecting X`, `something is missing at
+        TOKEN` for a missing keyword, and `unexpected TOKEN` for any other. `position` is one of the
+        whole text; one outside the range is moved to its edge.
+        """
         if position >= self.end:
             position = self.end
             actual = "the end"

@@ -143,7 +143,9 @@ def _time_travel(version: str | None, digits: str) -> TimeTravel:
 
 
 def _expression_end(tokens: Sequence[Token], index: int) -> int:
-    """Return the end of an expression: a keyword, a comma, or a word that can only be an alias."""
+    """Return the index after an expression, which ends before a clause's keyword, a comma, `;`,
+    `|>`, a closing parenthesis, or a word that can only be an alias.
+    """
     depth = 0
     complete = False  # an operand just ended, so only an operator continues the value
     while index < len(tokens):

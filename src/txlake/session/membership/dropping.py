@@ -38,9 +38,11 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     """Stage the drop of a table, whose folder is removed later if the lake manages it.
 
     The table can be undropped until its retention ends, when the folder is removed; with `purge` it
-    is removed right after the commit. An external table's files stay, as a path table. Raises
-    InvalidRequest if a managed table's folder is reached through a symbolic link, as its files
-    aren't the lake's.
+    is removed right after the commit. An external table's files stay, as a path table. A table of
+    another system's catalog only loses its name: that catalog decides about the files.
+
+    Raises InvalidRequest if a managed table's folder is reached through a symbolic link, as its
+    files aren't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
     if not engine.catalog.is_lake:  # the other system's catalog removes the folder or keeps it

@@ -9,7 +9,10 @@ from txlake.session.views.view import EntrySource, RowValues, utc_time, view
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
-    """Yield a row for each recent conflict, the oldest first."""
+    """Yield a row for each of the latest thousand conflicts, the oldest first.
+
+    Without evidence a row has only the time, the transaction, the error and its message.
+    """
     for entry in reversed(entries.conflicts()):
         common = {
             "time": utc_time(entry.time_ms),

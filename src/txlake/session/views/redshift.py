@@ -140,7 +140,10 @@ def _locks(entries: EntrySource) -> Iterator[RowValues]:
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
-    """Yield a row for each recent conflict, the oldest first; no table without evidence."""
+    """Yield a row for each recent conflict, the oldest first.
+
+    `table_id` is NULL without evidence, and for a table that doesn't exist any more.
+    """
     numbers = {f"{entry.database}.{entry.name}".lower(): entry.number for entry in entries.tables()}
     for entry in reversed(entries.conflicts()):
         table = "" if entry.evidence is None else entry.evidence.table.lower()

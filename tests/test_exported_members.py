@@ -54,7 +54,7 @@ SESSION = {
     "close": "",
 }
 MEMBERS: dict[type, dict[str, str | None]] = {
-    txlake.Lake: {**SESSION, "recover": "*locations"},
+    txlake.Lake: {**SESSION, "recover": "*locations", "move_catalog": "to"},
     txlake.LakeSession: dict(SESSION),
     txlake.Transaction: {
         **STATEMENTS,

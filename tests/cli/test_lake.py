@@ -385,3 +385,14 @@ def test_an_empty_place_is_not_recovered(warehouse: str, tmp_path: Path) -> None
     Path(warehouse, "_txlake", "catalog.db").unlink()
     marked.write_text(found)
     assert "default.t" in txlake("recover", "--lake", warehouse)[1]
+
+
+def test_a_catalog_is_moved(warehouse: str, tmp_path: Path) -> None:
+    assert txlake("catalog", "move", "warehouse", "--lake", warehouse)[0] == 6
+    assert txlake("sql", "--lake", warehouse, "CREATE TABLE t (id INT)")[0] == 0
+    code, _, err = txlake("catalog", "move", "nonsense", "--lake", warehouse)
+    assert (code, "or a URL like" in err) == (6, True)
+    assert txlake("catalog", "move", "warehouse", "--lake", warehouse)[0] == 0
+    assert Path(warehouse, "_txlake", "catalog", "log").is_dir()
+    code, out, _ = txlake("sql", "--lake", warehouse, "SHOW TABLES")
+    assert (code, "t" in out) == (0, True)

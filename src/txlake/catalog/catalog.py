@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import counter_rows, name_parts, names, place_facts
 from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
+from txlake.catalog.contents import Contents
 from txlake.catalog.database import Database
 from txlake.catalog.dropped import DroppedTables
 from txlake.catalog.fact_rows import fact, set_fact
@@ -97,6 +98,7 @@ class Catalog:
         self.views = Views(self._database, system)
         self.dropped = DroppedTables(self._database)
         self.identities = IdentityMarks(self._database)
+        self.contents = Contents(self._database)
 
     @property
     def display_url(self) -> str:

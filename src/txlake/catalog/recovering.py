@@ -28,7 +28,8 @@ from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import LoggedVersion, TableCommit
 
 _LAKE = "lake"
-_RECOVERING = "recovering"
+RECOVERING_FACT = "recovering"
+MOVED_FACT = "moved"  # where the lake's catalog is now, in the one that it was moved from
 _ID_LENGTH = 36
 
 
@@ -65,7 +66,7 @@ class Recovery:
     def is_unfinished(self) -> bool:
         """Return whether a recovery has begun and not ended."""
         with self._database.reading() as connection:
-            return fact(connection, _RECOVERING) is not None
+            return fact(connection, RECOVERING_FACT) is not None
 
     def begin(self, lake_id: str, epoch_min: int, session_id: int) -> int:
         """Begin a new epoch, in which only this process works, and return it.
@@ -84,7 +85,7 @@ class Recovery:
             self._adopt(connection, lake_id)
             epoch = max(epoch_min, epoch_of(connection) + 1)
             set_fact(connection, EPOCH_FACT, str(epoch))
-            set_fact(connection, _RECOVERING, str(epoch))
+            set_fact(connection, RECOVERING_FACT, str(epoch))
             # Instants and the session number that this process has used aren't given out again.
             counter_rows.set_sequence(connection, sequence)
             counter_rows.raise_number(connection, SESSION_COUNTER, session_id)
@@ -108,7 +109,8 @@ class Recovery:
 
         def work(connection: Connection) -> None:
             self._lock(connection, epoch)
-            remove_fact(connection, _RECOVERING)
+            remove_fact(connection, RECOVERING_FACT)
+            remove_fact(connection, MOVED_FACT)
 
         self._database.write(work)
 

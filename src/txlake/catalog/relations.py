@@ -31,9 +31,9 @@ metadata = MetaData()
 
 # Facts about the lake, as texts: `lake`, its id, and `epoch`, which each recovery raises (1 if
 # absent), both also in the warehouse's marker; `recovering`, while a recovery is under way;
-# `cleared:...`, a dropped table's location, which no other table may have; `removed:...`, when the
-# last table of a name was dropped whose retention has ended; `shared:...`, the places that a
-# shallow clone reads.
+# `moved`, where the lake's catalog was moved to; `cleared:...`, a dropped table's location, which
+# no other table may have; `removed:...`, when the last table of a name was dropped whose retention
+# has ended; `shared:...`, the places that a shallow clone reads.
 facts = Table(
     "txlake_facts",
     metadata,

@@ -56,7 +56,7 @@ Catalog = Annotated[
     typer.Option(
         envvar="TXLAKE_CATALOG",
         show_default=False,
-        help="The URL of the catalog's database; SQLite in a local warehouse without it.",
+        help="The URL of the catalog's database, or `warehouse`: the warehouse's own store.",
     ),
 ]
 Options = Annotated[
@@ -277,6 +277,33 @@ def recover(
 
     connection = lake_connection(lake, catalog, None, storage_option)
     _print_listing(as_json, lambda: lakes.recover(connection, locations or ()))
+
+
+catalog_commands = typer.Typer(
+    help="Commands for the lake's catalog.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(catalog_commands, name="catalog")
+
+
+@catalog_commands.command("move")
+def move_catalog(
+    to: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="The URL of an empty database or store, or `warehouse`."),
+    ],
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Move the lake's catalog to another database or store, while nobody works."""
+    from txlake.cli import lakes
+
+    connection = lake_connection(lake, catalog, None, storage_option)
+    output = _output(as_json, 0)
+    with _exit_on_error(output):
+        lakes.move_catalog(connection, to)
+        output.note(f"the catalog was moved: connect with --catalog {to} from here on")
 
 
 Warehouse = Annotated[

@@ -260,6 +260,15 @@ def recover(connection: ConnectionSettings, locations: Sequence[str]) -> Result:
     return mappings_result({"kind": "string", "what": "string"}, rows)
 
 
+def move_catalog(connection: ConnectionSettings, to: str) -> None:
+    """Move the lake's catalog to a URL, as `Lake.move_catalog`.
+
+    Raises InvalidRequest for a place without a lake, and as `Lake.move_catalog`.
+    """
+    with open_existing_lake(connection) as (lake, _):
+        lake.move_catalog(to)
+
+
 # Bounds the rows that the driver holds, and keeps texts like ${env:HOME} as they are.
 _SERVER_SPARK_SETTINGS = {
     "spark.driver.maxResultSize": "256m",

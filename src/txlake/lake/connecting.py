@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from txlake import ports
 from txlake.catalog import Catalog, is_store_url, looking_once, sqlite_url
 from txlake.catalog.unity import UnityCatalog, UnityClient
 from txlake.conflict.granularity import parse_granularity
@@ -121,10 +122,34 @@ def _plane(
     )
 
 
+def catalog_at(session: Session, url: str) -> Catalog:
+    """Return the catalog at a URL, or that in the warehouse's own store, for a session's lake.
+
+    Raises as `connect` for its `catalog=`.
+    """
+    engine = session.engine
+    assert engine.warehouse is not None
+    return _catalog(url, engine.warehouse, engine.system, engine.settings, engine.storage_options)
+
+
+def set_aside_default_catalog(session: Session) -> None:
+    """Rename a local warehouse's SQLite catalog, which isn't the lake's any more.
+
+    Without it `connect` finds the catalog in the warehouse's store.
+    """
+    assert session.engine.warehouse is not None
+    folder = local_path(session.engine.warehouse.url)
+    if folder is not None and _has_log(folder):
+        for suffix in ("", "-wal", "-shm"):
+            path = Path(folder) / f"{_CATALOG_FILE}{suffix}"
+            if path.exists():
+                path.rename(path.with_name(f"moved-{path.name}"))
+
+
 def _catalog(
     url: str | None,
     warehouse: Store,
-    system: System,
+    system: ports.System,
     settings: Settings,
     options: Mapping[str, str],
 ) -> Catalog:
@@ -169,8 +194,12 @@ def _catalog(
 
 def _has_catalog_in_store(folder: str) -> bool:
     """Return whether a local warehouse was made with its catalog as objects, not in SQLite."""
-    has_log = (Path(folder) / _CATALOG_FOLDER / "log").is_dir()
-    return has_log and not (Path(folder) / _CATALOG_FILE).exists()
+    return _has_log(folder) and not (Path(folder) / _CATALOG_FILE).exists()
+
+
+def _has_log(folder: str) -> bool:
+    """Return whether a local warehouse has the log of a catalog."""
+    return (Path(folder) / _CATALOG_FOLDER / "log").is_dir()
 
 
 @functools.cache

@@ -19,13 +19,19 @@ from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
-from txlake.lake.connecting import session_on, unity_session_on
+from txlake.lake.connecting import (
+    catalog_at,
+    session_on,
+    set_aside_default_catalog,
+    unity_session_on,
+)
 from txlake.lake.statements import Statements
 from txlake.lake.streams import Streams
 from txlake.lake.tables.session_lookup import register_lake
 from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
 from txlake.session.membership.attachment import attach, detach
+from txlake.session.membership.moving import move_catalog
 from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as SessionTransaction
@@ -510,6 +516,27 @@ class Lake(LakeSession):
         process recovers it at the same time.
         """
         return recover(self._session, locations)
+
+    def move_catalog(self, to: str) -> None:
+        """Move the lake's catalog to another place, while nobody else works, and close the lake.
+
+        `to`: as `catalog=` of `connect`: the URL of an empty SQLite or PostgreSQL database, or of
+        an empty folder in a store, or "warehouse". Connect again with it; other processes can't go
+        on with the old catalog. If this is interrupted, connect with the new catalog, and if that
+        is empty, with the old one, and let `recover` take it up again.
+
+        Raises InvalidRequest while another session uses the lake or a transaction is open, and for
+        a place that can't be or has tables; Unavailable if one of the catalogs or the warehouse
+        can't be reached.
+        """
+        target = catalog_at(self._session, to)
+        try:
+            move_catalog(self._session, target)
+        finally:
+            target.close()
+        self.close()
+        if to == "warehouse":
+            set_aside_default_catalog(self._session)
 
     def close(self) -> None:
         """End the default session and release the catalog; Spark keeps running."""

@@ -127,6 +127,18 @@ class RecoveryRequired:
         )
 
     @staticmethod
+    def moved(display_url: str, lake: str, epoch: int, to: str) -> RecoveryRequired:
+        """Return the reason for a catalog whose lake has its catalog at another place now."""
+        return RecoveryRequired(
+            lake,
+            epoch,
+            InvalidRequest(
+                f"catalog {display_url}: the lake's catalog was moved to {to}: connect with that "
+                "one; if it is lost, lake.recover() makes this one the lake's again"
+            ),
+        )
+
+    @staticmethod
     def unfinished(display_url: str, lake: str, epoch: int) -> RecoveryRequired:
         """Return the reason for a recovery that is running or was interrupted."""
         return RecoveryRequired(

@@ -60,9 +60,7 @@ def open_lake(session: Session) -> None:
         return
     _require_not_copied(catalog, warehouse)
     if marker.epoch > own.epoch:
-        engine.recovery_required = RecoveryRequired.older(
-            catalog.display_url, marker.lake, own.epoch, marker.epoch
-        )
+        engine.recovery_required = _older_or_moved(catalog, marker, own)
         return
     if catalog.recovery.is_unfinished():
         engine.recovery_required = RecoveryRequired.unfinished(
@@ -73,6 +71,17 @@ def open_lake(session: Session) -> None:
         write_marker(warehouse, own)
     finish_interrupted(engine)
     attach_unattached(engine, session.number)
+
+
+def _older_or_moved(catalog: Catalog, marker: Marker, own: Marker) -> RecoveryRequired:
+    """Return why a catalog from an earlier epoch than the warehouse's marker can't be used."""
+    moved_to = catalog.contents.moved_to()
+    url = catalog.display_url
+    return (
+        RecoveryRequired.older(url, marker.lake, own.epoch, marker.epoch)
+        if moved_to is None
+        else RecoveryRequired.moved(url, marker.lake, marker.epoch, moved_to)
+    )
 
 
 def _require_not_copied(catalog: Catalog, warehouse: Store) -> None:

@@ -405,6 +405,10 @@ def test_a_statement_that_describes_the_table_at_its_location() -> None:
     )
     check_same_definition(right, existing, environment())
     check_same_definition(CreateTable(table=T), existing, environment())
+    stored = table("a int", properties={"delta.checkpointPolicy": "v2"})
+    for text in ("v2", "V2"):
+        again = CreateTable(table=T, properties=(("delta.checkpointPolicy", text),))
+        check_same_definition(again, stored, environment())
     for wrong, message in (
         (replace(right, columns=specs("a int NOT NULL")), r"columns \(a\) in the statement"),
         (replace(right, columns=specs("a long NOT NULL, p string")), "a is bigint NOT NULL in"),

@@ -81,7 +81,7 @@ class StreamTask:
     def _live_batches(self, file: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Yield the file's live rows, or the rows `only`, with the files' columns.
 
-        Batches may be empty. Raises as `rows`. All rows are read if `only` has no positions.
+        Batches may be empty. Raises as `rows`.
         """
         vector = file.vector if file.only is None else file.only
         positions = None if vector is None else vector.positions(self.options)
@@ -102,6 +102,8 @@ class StreamTask:
                 if positions is not None and len(positions):
                     matches = contained_in(positions, np.arange(start, end, dtype=np.uint64))
                     batch = batch.filter(pa.array(matches if file.only is not None else ~matches))
+                elif file.only is not None:
+                    batch = batch.slice(0, 0)
                 start = end
                 yield batch
 

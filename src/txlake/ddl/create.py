@@ -174,9 +174,10 @@ def check_same_definition(
                 f"statement, by ({', '.join(map(column_text, clustered))}) in {place}"
             )
     for key, value in statement.properties:
-        stored, _ = validate_set(key, value, creating=True)
+        stored, as_stored = validate_set(key, value, creating=True)
         actual = existing.metadata.configuration.get(stored)
-        if actual != value and not stored.startswith(("delta.feature.", "delta.min")):
+        is_same = actual in (value, as_stored)  # another engine may store it as it was written
+        if not is_same and not stored.startswith(("delta.feature.", "delta.min")):
             raise InvalidRequest(
                 f"{table}: property {stored!r} is {value!r} in the statement, {actual!r} in {place}"
             )

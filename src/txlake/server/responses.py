@@ -23,7 +23,6 @@ from txlake.server.definitions import DefinitionVersion, definition_version
 from txlake.session.engine import Engine, Handle
 
 _FORMAT = "DELTA"
-_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +51,12 @@ def table_state(engine: Engine, handle: Handle) -> TableState:
     entry = handle.entry
     assert entry is not None
     ledger = engine.catalog.of_lake().ledger
-    for _ in range(_ATTEMPTS):
-        head = publish_pending(handle.store, ledger, entry.id, table=handle.name)
-        if head is None or head.version < 0:
-            break
-        unpublished = [_pending(handle, commit) for commit in reversed(head.pending)]
-        snapshot = handle.log.snapshot(head.version)
-        return TableState(entry, handle.log, snapshot, unpublished)
-    raise Unavailable(f"{handle.name}: it is being made or dropped; look again")
+    head = publish_pending(handle.store, ledger, entry.id, table=handle.name)
+    if head is None or head.version < 0:
+        raise Unavailable(f"{handle.name}: it is being made or dropped; look again")
+    unpublished = [_pending(handle, commit) for commit in reversed(head.pending)]
+    snapshot = handle.log.snapshot(head.version)
+    return TableState(entry, handle.log, snapshot, unpublished)
 
 
 def _pending(handle: Handle, commit: TableCommit) -> dict[str, object]:

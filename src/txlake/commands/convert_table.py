@@ -105,7 +105,7 @@ def convert_catalog_table(
             f"{table}: {', '.join(collated)} has a collation, which txlake doesn't write; CREATE "
             "TABLE ... AS SELECT makes a table of plain texts"
         )
-    partitions = tuple(_require_column(schema, name) for name in catalog_table.partition_by)
+    partitions = tuple(_column(schema, name) for name in catalog_table.partition_by)
     stated = partition_fields(statement.partition_columns, table)
     if stated and _lower_case(stated) != _lower_case(partitions):
         raise InvalidRequest(
@@ -157,8 +157,8 @@ def convert_catalog_table(
     )
 
 
-def _require_column(schema: Struct, name: str) -> Field:
-    """Return the column of a name, which must exist."""
+def _column(schema: Struct, name: str) -> Field:
+    """Return the column of a name that the schema is known to have."""
     column = schema.find(name)
     assert column is not None, (schema, name)
     return column

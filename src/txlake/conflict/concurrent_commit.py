@@ -71,7 +71,7 @@ class ConcurrentCommit:
 
     @property
     def features_used(self) -> frozenset[str]:
-        """The table features that its files and domains make use of."""
+        """The table features that the files it adds and its domains make use of."""
         used = {
             "clustering": any(file.clustering_provider is not None for file in self.added),
             "deletionVectors": any(file.deletion_vector is not None for file in self.added),

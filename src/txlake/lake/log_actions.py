@@ -139,7 +139,10 @@ def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _require_json(value: object, where: str) -> None:
-    """Raise InvalidRequest for a value that a line of the log can't have."""
+    """Raise InvalidRequest for a value that can't be written as JSON.
+
+    msgspec writes it: NaN as null, sets as lists, bytes as base64.
+    """
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:

@@ -523,7 +523,7 @@ def _is_of(side: _Side, sides: tuple[_Side, ...]) -> Column:
 
 
 def _names(prefix: str, schema: Struct) -> dict[str, str]:
-    """Return an internal name for each column whose name is unique, ignoring case."""
+    """Return the columns whose name is unique, ignoring case, by new internal names."""
     folded = [name.lower() for name in schema.names]
     return {
         f"__{prefix}{place}": name

@@ -55,7 +55,9 @@ def zordered(
     sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
-    """Return the change that rewrites files in the columns' Z-order."""
+    """Return the change that replaces `sources` by `outputs`, which hold their rows in the columns'
+    Z-order already.
+    """
     parameters = {
         **partitions_chosen(where),
         "zOrderBy": list(columns),

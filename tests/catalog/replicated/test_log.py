@@ -373,6 +373,22 @@ def test_a_replica_that_does_not_take_an_entry_gets_it_from_the_log(
     assert names(a) == ["x"]
 
 
+def test_who_meets_a_newer_txlakes_schema_stops(process: Process) -> None:
+    a, b = process(), process()
+    put(a, "x")
+
+    def upgrade_further(connection: sa.Connection) -> None:
+        connection.execute(sa.text("ALTER TABLE txlake_facts ADD COLUMN motto TEXT"))
+        connection.execute(sa.text("UPDATE txlake_revision SET version_num = '9999'"))
+
+    b.write(upgrade_further)
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match=r"revision 9999.*upgrade txlake"):
+            names(a)
+        with pytest.raises(InvalidRequest, match=r"revision 9999.*upgrade txlake"):
+            put(a, "y")
+
+
 def test_the_time_of_the_log_never_goes_back(process: Process, folder: Store) -> None:
     a, b = process(), process()
     put(a, "x")

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from txlake.catalog.database import CommitUnsettled
+from txlake.catalog.relations import REVISION
 from txlake.catalog.replicated import replica
 from txlake.catalog.replicated.entries import (
     LOG_FOLDER,
@@ -34,7 +35,7 @@ from txlake.catalog.replicated.entries import (
     snapshot_path,
 )
 from txlake.catalog.replicated.replica import Position
-from txlake.errors import CorruptTable, Unavailable
+from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
 _WINDOW_MAX = 16
@@ -100,6 +101,8 @@ class CatalogLog:
         self._end_seen_ms = float("-inf")
         self._sure: tuple[float, float] | None = None
         self._fetchers: ThreadPoolExecutor | None = None
+        # Why the catalog can't be used by this process any more: a newer txlake has upgraded it.
+        self._refusal: InvalidRequest | None = None
 
     @property
     def url(self) -> str:
@@ -117,6 +120,7 @@ class CatalogLog:
                 replica.clear(self._replica)
             else:
                 replica.load_database(self._replica, snapshot)
+                self._note_schema()
             self.position = replica.read_position(self._replica)
             if snapshot is None:
                 self._sure = begun  # the first entry is never deleted
@@ -152,12 +156,14 @@ class CatalogLog:
         """
         if since_ms is None:
             since_ms = self._system.monotonic_ms()
+        self._require_known_schema()
         with self._looking:
             if self._end_seen_ms >= since_ms:
                 return
             window = 1
             while self.apply_next(window):
                 window = min(2 * window, _WINDOW_MAX)
+        self._require_known_schema()
 
     def apply_next(self, window: int = 1) -> bool:
         """Apply up to `window` next entries; return whether there may be more."""
@@ -194,6 +200,7 @@ class CatalogLog:
             Superseded: another entry has the number.
             CommitUnsettled: the store can't say whether the entry was created.
         """
+        self._require_known_schema()
         base = self.position
         path, data = entry_path(base.number + 1), encode(entry)
         begun, wait_ms = self._clocks(), _WAIT_MS
@@ -284,7 +291,23 @@ class CatalogLog:
             )
         time_ms = max(entry.time_ms, self.position.time_ms)
         replica.apply_entry(self._replica, entry, Position(number, entry.id, time_ms))
+        if entry.database:
+            self._note_schema()
         self.note(Position(number, entry.id, time_ms), entry.writer)
+
+    def _note_schema(self) -> None:
+        """Look at the schema that an entry or snapshot brought."""
+        revision = replica.read_revision(self._replica)
+        if revision is not None and revision > REVISION:
+            self._refusal = InvalidRequest(
+                f"catalog {self.url}: its schema has revision {revision}, this txlake knows "
+                f"{REVISION}; a newer txlake has upgraded it: upgrade txlake"
+            )
+
+    def _require_known_schema(self) -> None:
+        """Raise InvalidRequest if a newer txlake has upgraded the catalog."""
+        if self._refusal is not None:
+            raise self._refusal
 
     def _fetch(self, first: int, window: int) -> Sequence[bytes]:
         """Return the entries from `first` on, up to the first that is missing."""

@@ -51,6 +51,15 @@ def read_position(connection: sqlite3.Connection) -> Position:
     return Position(*row)
 
 
+def read_revision(connection: sqlite3.Connection) -> str | None:
+    """Return the revision of the catalog's schema; None if there is no schema."""
+    try:
+        row = connection.execute("SELECT version_num FROM txlake_revision").fetchone()
+    except sqlite3.OperationalError:
+        return None
+    return None if row is None else str(row[0])
+
+
 def write_position(connection: sqlite3.Connection, position: Position) -> None:
     """Set the position, in the caller's transaction."""
     connection.execute(

@@ -11,8 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -64,13 +63,16 @@ class Steps:
         """Steps before and after each transaction of the catalog's database."""
         method: Callable[..., Any] = getattr(Database, name)
 
-        @contextmanager
-        def stepping(*args: Any) -> Iterator[Any]:
-            self.step()
-            with method(*args) as connection:
-                yield connection
+        def stepping(database: Database, work: Callable[[Any], Any]) -> Any:
+            def step_after(connection: Any) -> Any:
+                result = work(connection)
                 self.step()  # all said, nothing committed
+                return result
+
             self.step()
+            result = method(database, step_after)
+            self.step()
+            return result
 
         setattr(Database, name, stepping)
 
@@ -95,7 +97,7 @@ def commit(place: str, last: int) -> None:
     steps = Steps(last)
     for name in ("put", "put_if_absent", "delete"):
         steps.around(LocalStore, name)
-    for name in ("writing", "writing_relaxed"):
+    for name in ("write", "write_relaxed"):
         steps.inside(name)
     with txlake.connect(place) as lake:
         tx = lake.begin()

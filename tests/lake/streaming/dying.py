@@ -40,7 +40,7 @@ def die(place: Path, sink: str, last: int) -> None:
     steps = Steps(last)
     for name in ("put", "put_if_absent", "delete"):
         steps.around(LocalStore, name)
-    for name in ("writing", "writing_relaxed"):
+    for name in ("write", "write_relaxed"):
         steps.inside(name)
     checkpoint: Any = engine
     steps.around(checkpoint, "put")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tests.catalog.replicated.stores import FaultyStore, is_lost, is_refused, is
 from txlake.catalog import Catalog
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.replicated import log as log_module
+from txlake.catalog.replicated import replica
 from txlake.catalog.replicated.database import ReplicatedDatabase
 from txlake.catalog.replicated.entries import LogEntry, decode, encode, entry_path
 from txlake.catalog.schema import upgrade
@@ -332,6 +335,28 @@ def test_who_opens_late_begins_at_a_snapshot(
     assert store.requests["get"] < 15
 
 
+def test_a_replica_is_not_closed_under_a_snapshot(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite would end the process."""
+    a = process()
+    closing = threading.Thread(target=a.log.close)
+    made = replica.database_bytes
+
+    def slowly(connection: sqlite3.Connection) -> bytes:
+        closing.start()
+        closing.join(0.2)
+        return made(connection)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replica, "database_bytes", slowly)
+        a.log.write_snapshot()
+    closing.join(60)
+    assert not closing.is_alive()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        a.log.write_snapshot()
+
+
 def test_the_newest_of_many_entries_are_read_side_by_side(
     process: Process, store: FaultyStore
 ) -> None:
@@ -363,8 +388,6 @@ def test_a_replica_that_does_not_take_an_entry_gets_it_from_the_log(
     a = process()
 
     def refuse(*_: object) -> None:
-        import sqlite3
-
         raise sqlite3.OperationalError("disk full")
 
     with monkeypatch.context() as patched:

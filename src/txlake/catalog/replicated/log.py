@@ -277,7 +277,8 @@ class CatalogLog:
         if self._fetchers is not None:
             self._fetchers.shutdown(wait=False)
             self._fetchers = None
-        self._replica.close()
+        with self.lock:  # a snapshot may be under way
+            self._replica.close()
 
     def _apply(self, number: int, data: bytes) -> None:
         url = f"{self.url}/{entry_path(number)}"

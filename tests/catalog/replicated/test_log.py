@@ -303,6 +303,46 @@ def test_who_was_away_finds_that_the_log_was_cut(
     assert names(a) == names(process()) == ["kept", "new", "newer"]
 
 
+def test_a_put_that_can_not_be_checked_is_not_run_again(
+    process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry is in the log: a second run would do the work twice."""
+    a = process()
+    put(a, "x")
+    monkeypatch.setattr(a._turns, "wait", lambda: None)
+    monkeypatch.setattr(log_module, "_SURE_MS", -1)
+    store.gets = [Unavailable("the store is away")]
+    with pytest.raises(CommitUnsettled, match="the store is away"):
+        put(a, "y")
+    assert names(a) == names(process()) == ["x", "y"]
+
+
+def test_a_snapshot_without_its_entry_is_no_catalog(
+    process: Process, folder: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    put(a, "x")
+    a.log.write_snapshot()
+    folder.delete([entry_path(a.log.position.number)])
+    with pytest.raises(CorruptTable, match=r"entries were removed or restored.*recover"):
+        process()
+    monkeypatch.setattr(log_module, "_SURE_MS", -1)
+    with pytest.raises(CorruptTable, match="entries were removed or restored"):
+        names(a)
+
+
+def test_a_log_that_is_gone_is_said(
+    process: Process, folder: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    put(a, "x")
+    folder.delete(entries(folder))
+    monkeypatch.setattr(log_module, "_SURE_MS", -1)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"its log was removed.*recover"):
+            names(a)
+
+
 def test_a_put_after_a_cut_is_taken_back(
     process: Process, folder: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

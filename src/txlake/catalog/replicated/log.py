@@ -35,7 +35,7 @@ from txlake.catalog.replicated.entries import (
     snapshot_path,
 )
 from txlake.catalog.replicated.replica import Position
-from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
 _WINDOW_MAX = 16
@@ -101,8 +101,8 @@ class CatalogLog:
         self._end_seen_ms = float("-inf")
         self._sure: tuple[float, float] | None = None
         self._fetchers: ThreadPoolExecutor | None = None
-        # Why the catalog can't be used by this process any more: a newer txlake has upgraded it.
-        self._refusal: InvalidRequest | None = None
+        # Why this process can't use the catalog any more: an upgrade, or its log is gone.
+        self._refusal: TxlakeError | None = None
 
     @property
     def url(self) -> str:
@@ -122,8 +122,14 @@ class CatalogLog:
                 replica.load_database(self._replica, snapshot)
                 self._note_schema()
             self.position = replica.read_position(self._replica)
-            if snapshot is None:
-                self._sure = begun  # the first entry is never deleted
+            if snapshot is not None and not self._has_entry(self.position):
+                raise CorruptTable(
+                    f"{self.url}: expected {entry_path(self.position.number)}, whose snapshot is "
+                    f"there: entries were removed or restored. Stop all writers, move {self.url} "
+                    "away, connect again, and let lake.recover() rebuild the catalog from the "
+                    "tables' logs"
+                )
+            self._sure = begun
             after = entry_path(self.position.number)
             listed = sum(1 for _ in self._store.list(LOG_FOLDER, start_after=after))
             while listed > 0 and self.apply_next(min(listed, _LOAD_WINDOW)):
@@ -176,6 +182,7 @@ class CatalogLog:
                     return True
                 if not self._has_entry(base):
                     self.load()
+                    self._require_any_entry()
                     return True
                 for place, data in enumerate(found, 1):
                     self._apply(base.number + place, data)
@@ -207,15 +214,19 @@ class CatalogLog:
         for _ in range(_ATTEMPTS):
             try:
                 outcome = self._store.put_if_absent(path, data)
-                present = None if outcome is PutOutcome.CREATED else self._get(path)
             except Unavailable as error:
                 self.is_undecided = True
                 raise CommitUnsettled(str(error)) from error
             self._note_latency(begun[0])
-            if outcome is PutOutcome.CREATED or (
-                present is not None and decode(present, f"{self.url}/{path}").id == entry.id
-            ):
-                return self._settle(base, entry, begun)
+            try:  # whatever fails from here on, the entry may be in the log
+                present = None if outcome is PutOutcome.CREATED else self._get(path)
+                if outcome is PutOutcome.CREATED or (
+                    present is not None and decode(present, f"{self.url}/{path}").id == entry.id
+                ):
+                    return self._settle(base, entry, begun)
+            except TxlakeError as error:
+                self.is_undecided = True
+                raise CommitUnsettled(str(error)) from error
             if present is not None:
                 self.is_undecided = False
                 raise Superseded(base.number + 1, present)
@@ -305,8 +316,19 @@ class CatalogLog:
                 f"{REVISION}; a newer txlake has upgraded it: upgrade txlake"
             )
 
+    def _require_any_entry(self) -> None:
+        """Raise Unavailable, from now on, if the whole log was removed while it was in use."""
+        if self.position.number == 0:
+            self._refusal = Unavailable(
+                f"catalog {self.url}: its log was removed while this process used it. Put it back, "
+                "or connect again and let lake.recover() rebuild the catalog"
+            )
+            raise self._refusal
+
     def _require_known_schema(self) -> None:
-        """Raise InvalidRequest if a newer txlake has upgraded the catalog."""
+        """Raise InvalidRequest if a newer txlake has upgraded the catalog, Unavailable if its log
+        was removed.
+        """
         if self._refusal is not None:
             raise self._refusal
 

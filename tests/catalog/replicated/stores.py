@@ -23,6 +23,8 @@ class FaultyStore:
         self.puts: list[Callable[[Callable[[], PutOutcome]], PutOutcome]] = []
         # For the next gets: raised, or None.
         self.gets: list[Exception | None] = []
+        # Called at each get, before it is answered.
+        self.meets: Callable[[], object] | None = None
 
     @property
     def url(self) -> str:
@@ -80,8 +82,18 @@ class FaultyStore:
 
     def _request(self, kind: str) -> None:
         self.requests[kind] += 1
+        if self.meets is not None and kind == "get":
+            self.meets()
         if self._latency_s:
             time.sleep(self._latency_s)
+
+
+class Local(FaultyStore):
+    """A store of which no request takes effect after its reply."""
+
+    @property
+    def excludes_late_writes(self) -> bool:
+        return True
 
 
 def is_lost(put: Callable[[], PutOutcome]) -> PutOutcome:

@@ -11,18 +11,20 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, version
-from tests.catalog.replicated.stores import FaultyStore, is_lost, is_refused, is_unanswered
+from tests.catalog.replicated.stores import FaultyStore, Local, is_lost, is_refused, is_unanswered
 from txlake.catalog import Catalog
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.replicated import log as log_module
 from txlake.catalog.replicated import replica
-from txlake.catalog.replicated.database import ReplicatedDatabase
+from txlake.catalog.replicated.database import ReplicatedDatabase, looking_once
 from txlake.catalog.replicated.entries import LogEntry, decode, encode, entry_path
 from txlake.catalog.schema import upgrade
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.ports import PutOutcome, Ratified, Store
+from txlake.ports import PutOutcome, Ratified, Store, StoredObject
 from txlake.storage import open_store
 from txlake.system import System
+
+LIMIT_S = 60.0
 
 pytestmark = pytest.mark.usefixtures("direct")
 
@@ -369,10 +371,84 @@ def test_who_opens_late_begins_at_a_snapshot(
             a.log.write_snapshot()
     snapshots = [found.path for found in store.list("snapshots")]
     assert [int(path[-20:]) for path in snapshots] == [20, 30, 40]
+    barrier = threading.Barrier(1 + 1 + 10 + 1)
     store.requests.clear()
+    store.meets = lambda: barrier.wait(LIMIT_S)
     late = process()
+    store.meets = None
+    assert store.requests == {"list": 1, "get": barrier.parties}, "all gets meet"
     assert names(late) == names(a)
-    assert store.requests["get"] < 15
+
+
+def test_a_young_catalog_is_read_without_a_snapshot(process: Process, store: FaultyStore) -> None:
+    a = process()
+    put(a, "x")
+    barrier = threading.Barrier(log_module._SNAPSHOT_ENTRIES + 1)
+    store.requests.clear()
+    store.meets = lambda: barrier.wait(LIMIT_S)
+    late = process()
+    store.meets = None
+    assert store.requests == {"list": 1, "get": barrier.parties}, "all gets meet"
+    assert names(late) == ["x"]
+
+
+def test_more_entries_than_expected_follow_a_snapshot(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the processes that should have written the next ones were killed."""
+    monkeypatch.setattr(log_module, "_LOAD_WINDOW", 3)
+    a = process()
+    a.log.write_snapshot()
+    for number in range(20):
+        put(a, f"{number:03}")
+    assert names(process()) == names(a)
+
+
+def test_opening_is_a_look(process: Process, store: FaultyStore) -> None:
+    put(process(), "x")
+    with looking_once(System()):
+        late = process()
+        store.requests.clear()
+        assert names(late) == ["x"]
+    assert not store.requests
+    assert names(late) == ["x"]
+    assert store.requests == {"get": 1}
+
+
+def test_a_snapshot_that_a_newer_one_replaces_is_looked_for_again(
+    process: Process, folder: Store, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = process()
+    put(a, "x")
+    a.log.write_snapshot()
+    [old] = [found.path for found in folder.list("snapshots")]
+
+    listed = store.list
+
+    def overtaken(prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        found = list(listed(prefix, start_after))
+        monkeypatch.undo()
+        put(a, "y")
+        a.log.write_snapshot()
+        folder.delete([old])
+        return iter(found)
+
+    monkeypatch.setattr(store, "list", overtaken)
+    assert names(process()) == ["x", "y"]
+
+
+def test_a_local_catalog_is_read_in_one_thread(folder: Store) -> None:
+    store = Local(folder)
+    threads: set[threading.Thread] = set()
+    store.meets = lambda: threads.add(threading.current_thread())
+    database = ReplicatedDatabase(store, System())
+    database.write(lambda connection: upgrade(database, connection))
+    put(database, "x")
+    database.log.write_snapshot()
+    database.log.load()
+    database.close()
+    assert threads == {threading.current_thread()}
+    assert store.requests["get"] == 1 + 3, "the first entry that is missing ends them"
 
 
 def test_a_replica_is_not_closed_under_a_snapshot(

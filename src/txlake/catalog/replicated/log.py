@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,7 +23,6 @@ from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.relations import REVISION
 from txlake.catalog.replicated import replica
 from txlake.catalog.replicated.entries import (
-    LOG_FOLDER,
     SNAPSHOT_FOLDER,
     LogEntry,
     compress,
@@ -39,12 +38,12 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
 _WINDOW_MAX = 16
-_FETCHERS = 32
+_FETCHERS = 64
 _ATTEMPTS = 6
 _WAIT_MS = 50.0
 # For so long after a look at the end of the log its newest entry is taken to be there still.
 _SURE_MS = 600_000
-_SNAPSHOT_ENTRIES = 100
+_SNAPSHOT_ENTRIES = 50
 _SNAPSHOT_BYTES = 1 << 20
 _SNAPSHOTS_KEPT = 3
 _LOAD_WINDOW = 64
@@ -110,30 +109,21 @@ class CatalogLog:
         return self._store.url
 
     def load(self) -> None:
-        """Make the replica anew: the newest snapshot, and the entries that are listed after it."""
+        """Make the replica anew: the newest snapshot, and the entries after it.
+
+        Both are requested at once, with as many entries as there may be before the next snapshot.
+        """
         with self.lock:
-            begun = self._clocks()
             self._sure = None
             self.recent.clear()
-            snapshot = self._newest_snapshot()
-            if snapshot is None:
-                replica.clear(self._replica)
-            else:
-                replica.load_database(self._replica, snapshot)
-                self._note_schema()
-            self.position = replica.read_position(self._replica)
-            if snapshot is not None and not self._has_entry(self.position):
-                raise CorruptTable(
-                    f"{self.url}: expected {entry_path(self.position.number)}, whose snapshot is "
-                    f"there: entries were removed or restored. Stop all writers, move {self.url} "
-                    "away, connect again, and let lake.recover() rebuild the catalog from the "
-                    "tables' logs"
-                )
-            self._sure = begun
-            after = entry_path(self.position.number)
-            listed = sum(1 for _ in self._store.list(LOG_FOLDER, start_after=after))
-            while listed > 0 and self.apply_next(min(listed, _LOAD_WINDOW)):
-                listed -= _LOAD_WINDOW
+            begun, entries = self._load_snapshot()
+            for data in entries:
+                if data is None:
+                    self._note_end(begun)
+                    return
+                self._apply(self.position.number + 1, data)
+            while self.apply_next(_LOAD_WINDOW):
+                pass
 
     def reopen(self) -> None:
         """Make the replica anew in a new file."""
@@ -142,19 +132,46 @@ class CatalogLog:
             self._replica = replica.connect(self._path)
             self.load()
 
-    def _newest_snapshot(self) -> bytes | None:
-        """Return the content of the newest snapshot; None if there is none."""
+    def _load_snapshot(self) -> tuple[tuple[float, float], Iterator[bytes | None]]:
+        """Load the newest snapshot, or nothing if there is none.
+
+        Returns the clocks before it was requested, and the contents of the next entries, None for
+        one that is missing. Raises CorruptTable if the log lacks the snapshot's own entry.
+        """
         while True:
-            paths = [
-                found.path
-                for found in self._store.list(SNAPSHOT_FOLDER)
-                if number_of(found.path) is not None
-            ]
-            if not paths:
-                return None
-            data = self._get(max(paths))
-            if data is not None:  # else a newer one has replaced it
-                return decompress(data, f"{self.url}/{max(paths)}")
+            numbers = sorted(self._snapshot_numbers())
+            newest = max(numbers, default=0)
+            following = range(newest + 1, newest + 2 + _interval(numbers))
+            entries = [entry_path(number) for number in following]
+            begun = self._clocks()
+            if not numbers:
+                replica.clear(self._replica)
+                self.position = Position()
+                return begun, self._contents(entries)
+            contents = self._contents([snapshot_path(newest), entry_path(newest), *entries])
+            snapshot, entry = next(contents), next(contents)
+            if snapshot is not None:  # else a newer one has replaced it
+                break
+        path = snapshot_path(newest)
+        replica.load_database(self._replica, decompress(snapshot, f"{self.url}/{path}"))
+        self._note_schema()
+        self.position = replica.read_position(self._replica)
+        if not self._is_entry(self.position, entry):
+            raise CorruptTable(
+                f"{self.url}: expected {entry_path(self.position.number)}, whose snapshot is "
+                f"there: entries were removed or restored. Stop all writers, move {self.url} "
+                "away, connect again, and let lake.recover() rebuild the catalog from the "
+                "tables' logs"
+            )
+        self._sure = begun
+        return begun, contents
+
+    def _snapshot_numbers(self) -> Iterator[int]:
+        """Yield the numbers of the entries after which there are snapshots."""
+        for found in self._store.list(SNAPSHOT_FOLDER):
+            number = number_of(found.path)
+            if number is not None:
+                yield number
 
     def catch_up(self, since_ms: float | None = None) -> None:
         """Apply all entries that were in the log when this was called, or at `since_ms` of the
@@ -187,9 +204,13 @@ class CatalogLog:
                 for place, data in enumerate(found, 1):
                     self._apply(base.number + place, data)
         if is_end:
-            self._sure = begun
-            self._end_seen_ms = max(self._end_seen_ms, begun[0])
+            self._note_end(begun)
         return not is_end
+
+    def _note_end(self, begun: tuple[float, float]) -> None:
+        """Record that the replica has all entries that were in the log at these clocks."""
+        self._sure = begun
+        self._end_seen_ms = max(self._end_seen_ms, begun[0])
 
     def apply_taken(self, superseded: Superseded) -> None:
         """Apply the entry that a put has met, and those after it."""
@@ -339,15 +360,24 @@ class CatalogLog:
             data = self._get(entry_path(first))
             self._note_latency(begun_ms)
             return [] if data is None else [data]
-        if self._fetchers is None:
-            self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="txlake-catalog")
         paths = [entry_path(number) for number in range(first, first + window)]
         found: list[bytes] = []
-        for data in self._fetchers.map(self._get, paths):
+        for data in self._contents(paths):
             if data is None:
                 break
             found.append(data)
         return found
+
+    def _contents(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        """Return the contents of objects in order, None for a missing one.
+
+        They are requested at once, except from a local store.
+        """
+        if self._store.excludes_late_writes:
+            return map(self._get, paths)
+        if self._fetchers is None:
+            self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="txlake-catalog")
+        return self._fetchers.map(self._get, paths)
 
     def _get(self, path: str) -> bytes | None:
         try:
@@ -371,12 +401,23 @@ class CatalogLog:
         """Return whether the log has the entry of a position."""
         if self._is_sure():
             return True
-        path = entry_path(position.number)
-        data = self._get(path)
-        return data is not None and decode(data, f"{self.url}/{path}").id == position.entry_id
+        return self._is_entry(position, self._get(entry_path(position.number)))
+
+    def _is_entry(self, position: Position, data: bytes | None) -> bool:
+        """Return whether data is the entry of a position; None is none."""
+        url = f"{self.url}/{entry_path(position.number)}"
+        return data is not None and decode(data, url).id == position.entry_id
 
     def _note_latency(self, begun_ms: float) -> None:
         self.latency_ms += 0.1 * (self._system.monotonic_ms() - begun_ms - self.latency_ms)
+
+
+def _interval(snapshots: Sequence[int]) -> int:
+    """Return how many entries to expect from one snapshot to the next, by the numbers of those that
+    there are.
+    """
+    before, newest = [0, 0, *snapshots][-2:]
+    return min(newest - before, _LOAD_WINDOW) or _SNAPSHOT_ENTRIES
 
 
 def new_entry_id(system: System) -> bytes:

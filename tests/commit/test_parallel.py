@@ -11,7 +11,7 @@ import pytest
 
 from tests.commit.lake_of import BOTH, LakeOf, paths, write_both
 from tests.commit.log_of import Clock, FakeStore
-from txlake.commit.parallel import parallel_map
+from txlake.commit.parallel import begin, parallel_map
 from txlake.errors import CorruptTable
 from txlake.ports import Store
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
@@ -135,3 +135,30 @@ def test_where_no_thread_can_be_had_it_is_done_all_the_same(
         patched.setattr(ThreadPoolExecutor, "submit", refuses)
         tx.commit()
     assert [paths(lake, name) for name in BOTH] == [["a1"], ["b1"]]
+
+
+def test_requests_to_a_network_are_begun_at_once() -> None:
+    [far] = stores(are_prompt=[False])
+    barrier = threading.Barrier(2)
+    waits = [begin(lambda: barrier.wait(LIMIT_S), store=far) for _ in range(2)]
+    assert sorted(wait() for wait in waits) == [0, 1]
+
+
+def test_a_request_to_a_disk_is_made_when_its_result_is_needed() -> None:
+    [near] = stores(are_prompt=[True])
+    made: list[threading.Thread] = []
+    wait = begin(lambda: made.append(threading.current_thread()), store=near)
+    assert made == []
+    wait()
+    assert made == [threading.current_thread()]
+
+
+def test_a_request_for_which_there_is_no_thread_is_made_by_the_one_who_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Future[Any]:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    [far] = stores(are_prompt=[False])
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuses)
+    assert begin(threading.current_thread, store=far)() is threading.current_thread()

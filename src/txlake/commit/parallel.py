@@ -1,13 +1,15 @@
-"""Work on the tables of a transaction in parallel, where their stores are slow.
+"""Requests side by side, where stores are slow.
 
 A request over a network takes as long as hundreds of requests to a disk, and a commit makes a few
-for each table. Requests to one table keep their order.
+for each table. Requests to one table keep their order where one depends on the other.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TypeVar
 
 from txlake.ports import Store
@@ -16,6 +18,7 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 _TABLES_MAX = 16
+_REQUESTS_MAX = 32
 
 
 def parallel_map(
@@ -35,3 +38,28 @@ def parallel_map(
         except RuntimeError:  # Python ends
             done = map(work, items)
         return list(done)
+
+
+def is_far(store: Store) -> bool:
+    """Return whether requests to a store travel over a network."""
+    return not store.url.startswith(("file:", "memory:"))
+
+
+def begin(request: Callable[[], Value], *, store: Store) -> Callable[[], Value]:
+    """Begin a request to a store over a network, and return the function that waits for its result.
+
+    For other stores that function makes the request. The request itself waits for no other one that
+    was begun.
+    """
+    if not is_far(store):
+        return request
+    try:
+        return _requests(os.getpid()).submit(request).result
+    except RuntimeError:  # Python ends
+        return request
+
+
+@lru_cache(maxsize=1)
+def _requests(_process: int) -> ThreadPoolExecutor:
+    """Return this process's threads for requests; a fork has none of its parent's."""
+    return ThreadPoolExecutor(_REQUESTS_MAX, thread_name_prefix="txlake-requests")

@@ -8,18 +8,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txlake import ports
 from txlake.catalog import Catalog, is_store_url, looking_once, sqlite_url
 from txlake.catalog.unity import UnityCatalog, UnityClient
+from txlake.commit.parallel import begin
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
 from txlake.ports import Store
 from txlake.session.engine import Engine
-from txlake.session.membership.opening import open_lake
+from txlake.session.membership.opening import open_lake, read_marker
 from txlake.session.session import Handlers, Session
 from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane
@@ -57,6 +59,7 @@ def session_on(
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
     warehouse = open_store(location, options)
+    marker = begin(partial(read_marker, warehouse), store=warehouse)
     with looking_once(system):
         engine = Engine(
             system=system,
@@ -67,7 +70,7 @@ def session_on(
             storage_options=options,
         )
         session = Session(engine, handlers, level=level)
-        open_lake(session)
+        open_lake(session, marker)
     return session
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import NewTable, PutOutcome
 from txlake.session.catalog_access import transaction_of
 from txlake.session.membership.attachment import attach
@@ -27,6 +27,31 @@ def test_the_first_catalog_marks_the_warehouse() -> None:
     assert read_marker(lake.engine.warehouse) == Marker(lake.catalog.lake_id, 1)
     open_lake(lake.session)
     assert lake.engine.recovery_required is None
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_marker_that_was_read_before_the_catalog_is_read_again_unless_it_is_its_own(
+    is_own: bool,
+) -> None:
+    lake = Offline()
+    open_lake(lake.session)
+    own = Marker(lake.catalog.lake_id, 1)
+    lake.failing.add("get")
+    with nullcontext() if is_own else pytest.raises(Unavailable):
+        open_lake(lake.session, lambda: own if is_own else Marker("another", 1))
+
+
+def test_once_a_lake_is_open_its_id_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each DataFrame has it, and in a store's catalog a look costs a request."""
+    lake = Offline()
+    open_lake(lake.session)
+    own = lake.catalog.lake_id
+
+    def fail() -> None:
+        raise AssertionError("the catalog is read")
+
+    monkeypatch.setattr(lake.catalog._database, "reading", fail)
+    assert lake.catalog.lake_id == own
 
 
 def test_opening_finishes_what_was_left() -> None:
@@ -146,7 +171,7 @@ def test_a_marker_whose_reply_and_bytes_are_lost_is_told() -> None:
 def test_opening_again_writes_no_marker() -> None:
     lake = Offline()
     open_lake(lake.session)
-    lake.failing.add("put")
+    lake.failing |= {"put", "put_if_absent"}
     open_lake(lake.session)
     assert lake.engine.recovery_required is None
 

@@ -6,6 +6,7 @@ Owns the warehouse's marker, which keeps two catalogs from governing one warehou
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +35,15 @@ class Marker:
         return json.dumps({"lake": self.lake, "epoch": self.epoch}).encode()
 
 
-def open_lake(session: Session) -> None:
+def open_lake(session: Session, earlier_marker: Callable[[], Marker | None] = lambda: None) -> None:
     """Prepare a session's lake for statements.
 
-    A warehouse without a marker gets one. If the catalog has to be recovered first,
-    `engine.recovery_required` is set, by which statements are refused, and nothing else is done.
-    Otherwise drops, publications and attachments that were interrupted are finished.
+    `earlier_marker` returns the warehouse's marker as it was read before the catalog; it is read
+    again unless it is the catalog's own. A warehouse without a marker gets one.
+
+    If the catalog has to be recovered first, `engine.recovery_required` is set, by which statements
+    are refused, and nothing else is done. Otherwise drops, publications and attachments that were
+    interrupted are finished.
 
     Raises InvalidRequest if the warehouse is another lake's or was copied, CorruptTable for an
     invalid marker, OutcomeUnknown if writing it got no answer, and Unavailable if the warehouse or
@@ -50,7 +54,7 @@ def open_lake(session: Session) -> None:
     warehouse = engine.warehouse
     assert warehouse is not None
     own = Marker(catalog.lake_id, catalog.epoch)
-    marker = read_marker(warehouse) or _create_marker(warehouse, own)
+    marker = _current_marker(warehouse, own, earlier_marker())
     if marker.lake != own.lake:
         if not catalog.is_empty():
             catalog.check_warehouse(marker.lake, warehouse.url)
@@ -69,8 +73,18 @@ def open_lake(session: Session) -> None:
         return
     if marker.epoch < own.epoch:  # a recovery was interrupted before it wrote the marker
         write_marker(warehouse, own)
+    catalog.check_warehouse(own.lake, warehouse.url)
     finish_interrupted(engine)
     attach_unattached(engine, session.number)
+
+
+def _current_marker(warehouse: Store, own: Marker, earlier: Marker | None) -> Marker:
+    """Return the warehouse's marker, which is `own` if there was none. `earlier`: as it was read
+    before the catalog. Raises as `read_marker` and `_create_marker`.
+    """
+    if earlier == own:
+        return own
+    return read_marker(warehouse) or _create_marker(warehouse, own)
 
 
 def _older_or_moved(catalog: Catalog, marker: Marker, own: Marker) -> RecoveryRequired:

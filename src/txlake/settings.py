@@ -48,6 +48,10 @@ class Settings:
         commits_kept: for how many of the lake's newest transactions the catalog keeps the versions
             that they made; older ones only as far as open transactions read them. The tables' own
             histories don't depend on it.
+        catalog_log_retention_ms: for how long a catalog in a store keeps the entries of its log
+            that snapshots have replaced, at least 3,600,000 (an hour); None keeps all. A process
+            that was suspended for longer loads a snapshot. Processes may have different values:
+            the shortest decides.
         dropped_table_retention_ms: for how long a dropped table can be undropped; its database
             may set another time; the files are kept as long. 0 removes them at once.
         relisted_files_max: for up to how many files one commit changes log entries alone, to
@@ -74,4 +78,5 @@ class Settings:
     lease_ms: int = 30_000
     tables_cached: int = 256
     commits_kept: int = 100_000
+    catalog_log_retention_ms: int | None = None
     dropped_table_retention_ms: int = 7 * 24 * 3_600_000

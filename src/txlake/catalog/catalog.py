@@ -69,13 +69,17 @@ class Catalog:
         busy_timeout_s: float = 30.0,
         lease_ms: int = 30_000,
         commits_kept: int = 100_000,
+        log_retention_ms: int | None = None,
         storage_options: Mapping[str, str] | None = None,
         open_database: Callable[..., Database] | None = None,
     ) -> None:
         self._system = system
         self._default = default_database
         open_at = open_database or partial(
-            database_at, lease_ms=lease_ms, storage_options=storage_options
+            database_at,
+            lease_ms=lease_ms,
+            log_retention_ms=log_retention_ms,
+            storage_options=storage_options,
         )
         self._database = open_at(url, system, busy_timeout_s=busy_timeout_s)
         self._fence = Fence(self._database.display_url)

@@ -27,13 +27,21 @@ def open_database(
     *,
     busy_timeout_s: float = 30.0,
     lease_ms: int = 30_000,
+    log_retention_ms: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Database:
     """Return the database at a URL: SQLAlchemy's, or that of the folder of a catalog in a store.
 
-    `lease_ms`, `storage_options`: for a catalog in a store. Raises as `Database` and `open_store`.
+    `lease_ms`, `log_retention_ms`, `storage_options`: for a catalog in a store. Raises as
+    `Database`, `ReplicatedDatabase` and `open_store`.
     """
     if is_store_url(url):
         store = open_store(str(url), storage_options)
-        return ReplicatedDatabase(store, system, lease_ms=lease_ms, busy_timeout_s=busy_timeout_s)
+        return ReplicatedDatabase(
+            store,
+            system,
+            lease_ms=lease_ms,
+            retention_ms=log_retention_ms,
+            busy_timeout_s=busy_timeout_s,
+        )
     return Database(url, system, busy_timeout_s=busy_timeout_s)

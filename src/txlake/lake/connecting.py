@@ -175,6 +175,7 @@ def _catalog(
             system,
             lease_ms=max(settings.lease_ms, lease_ms_min),
             commits_kept=settings.commits_kept,
+            log_retention_ms=settings.catalog_log_retention_ms,
             storage_options=options,
         )
     if folder is None:

@@ -38,7 +38,7 @@ from txlake.catalog.replicated.replica import (
     write_position,
 )
 from txlake.catalog.replicated.turns import WriterTurns
-from txlake.errors import TxlakeError, Unavailable
+from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import Store, System
 
 _log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ def looking_once(system: System) -> Iterator[None]:
 class ReplicatedDatabase(Database):
     """The database of the catalog whose log is in `store`, shared by any number of hosts.
 
-    `lease_ms`: how long a process counts as alive after a heartbeat. Raises as `Database`, and as
-    the store.
+    `lease_ms`: how long a process counts as alive after a heartbeat. `retention_ms`: how long the
+    log's entries are kept, None for good. Raises as `Database`, `CatalogLog`, and as the store.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class ReplicatedDatabase(Database):
         system: System,
         *,
         lease_ms: float = 90_000.0,
+        retention_ms: int | None = None,
         busy_timeout_s: float = 30.0,
     ) -> None:
         self._store = store
@@ -87,7 +88,8 @@ class ReplicatedDatabase(Database):
         weakref.finalize(self, _remove, self._folder, os.getpid())
         self._path = os.path.join(self._folder, _FILE)
         self.leases = Leases(store, system, lease_ms)
-        self.log = CatalogLog(store, system, self._path, self.leases.holder)
+        self.log = CatalogLog(store, system, self._path, self.leases.holder, retention_ms)
+        self._may_delete = True
         self._turns = WriterTurns(self.log, system)
         super().__init__(
             sqlite_url(self._path), _LogClock(system, self.log), busy_timeout_s=busy_timeout_s
@@ -154,8 +156,7 @@ class ReplicatedDatabase(Database):
 
     def observe_leases(self, *, is_urgent: bool = False) -> bool:
         with self.reading() if is_urgent else super().reading() as connection:
-            query = sa.text(f"SELECT DISTINCT holder FROM {_SESSIONS} WHERE holder IS NOT NULL")
-            holders = {str(holder) for holder in connection.scalars(query)} - {self.leases.holder}
+            holders = _holders(connection) - {self.leases.holder}
         return bool(holders) and self.leases.observe(holders, is_urgent=is_urgent)
 
     def keep_alive(self) -> frozenset[int]:
@@ -284,15 +285,36 @@ class ReplicatedDatabase(Database):
         )
 
     def _write_snapshot_beside(self) -> None:
-        """Write a snapshot in a thread of its own; log if that fails."""
+        """Write a snapshot in a thread of its own, and delete what it replaces; log failures."""
 
         def write() -> None:
             try:
                 self.log.write_snapshot()
             except (TxlakeError, sqlite3.Error) as error:
                 _log.info("no snapshot of catalog %s was written: %s", self.display_url, error)
+            else:
+                self._delete_surplus()
 
         threading.Thread(target=write, name="txlake-snapshot", daemon=True).start()
+
+    def _delete_surplus(self) -> None:
+        """Delete old objects of the catalog, unless the store has refused that; log failures."""
+        if not self._may_delete:
+            return
+        try:
+            self.log.delete_surplus()
+            with super().reading() as connection:
+                holders = _holders(connection)
+            self.leases.remove_abandoned(holders)
+        except InvalidRequest as error:
+            self._may_delete = False
+            _log.warning(
+                "old objects of catalog %s aren't deleted by this process: %s",
+                self.display_url,
+                error,
+            )
+        except (TxlakeError, SQLAlchemyError, sqlite3.Error) as error:
+            _log.info("old objects of catalog %s stay for now: %s", self.display_url, error)
 
 
 @dataclass(slots=True)
@@ -321,6 +343,12 @@ class _LogClock:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the system's other methods
         return getattr(self._system, name)
+
+
+def _holders(connection: Connection) -> set[str]:
+    """Return the heartbeat objects of the processes that have sessions in the catalog."""
+    query = sa.text(f"SELECT DISTINCT holder FROM {_SESSIONS} WHERE holder IS NOT NULL")
+    return {str(holder) for holder in connection.scalars(query)}
 
 
 def _remove(folder: str, process: int) -> None:

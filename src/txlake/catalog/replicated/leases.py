@@ -19,6 +19,7 @@ from txlake.ports import Store, System
 HEARTBEAT_FOLDER = "heartbeats"
 _OBSERVED_PARTS = 3
 _OBSERVED_MS_MAX = 5_000.0
+_ABANDONED_MS = 86_400_000
 
 
 class Leases:
@@ -89,6 +90,21 @@ class Leases:
             self._seen_ms = seen_ms
             self._observed_ms = now_ms
             return True
+
+    def remove_abandoned(self, holders: Collection[str]) -> None:
+        """Delete the heartbeats of processes that ended long ago without removing them.
+
+        `holders`: processes with rows in the catalog, whose heartbeats are kept.
+        """
+        listed = list(self._store.list(HEARTBEAT_FOLDER))
+        newest_ms = max((found.modified_ms for found in listed), default=0)
+        kept = {*holders, self.holder}
+        self._store.delete(
+            found.path
+            for found in listed
+            if newest_ms - found.modified_ms >= _ABANDONED_MS
+            and found.path.rpartition("/")[2] not in kept
+        )
 
     def remove(self) -> None:
         """Remove this process's heartbeat, if it was ever written."""

@@ -7,15 +7,16 @@ A put that succeeds therefore proves that the replica was current.
 An entry whose reply was lost is found by its id. If it can't be found either, the number is
 undecided: this process writes no other entry's outcome before it has read or taken that number.
 
-A process that hasn't looked at the log for a while also reads the newest entry that it applied: if
-it is gone, the log was cut or restored meanwhile, and the replica is made anew.
+A process that hasn't looked at the log for a while also reads the newest entry that it applied,
+after each entry that it finds, misses or puts: if it is gone, old entries were deleted meanwhile,
+or the log was restored, and the replica is made anew. `retention` says why that is enough.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.relations import REVISION
 from txlake.catalog.replicated import replica
 from txlake.catalog.replicated.entries import (
+    LOG_FOLDER,
     SNAPSHOT_FOLDER,
     LogEntry,
     compress,
@@ -34,6 +36,11 @@ from txlake.catalog.replicated.entries import (
     snapshot_path,
 )
 from txlake.catalog.replicated.replica import Position
+from txlake.catalog.replicated.retention import (
+    expired_entries,
+    find_surplus,
+    require_retention,
+)
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
@@ -41,11 +48,11 @@ _WINDOW_MAX = 16
 _FETCHERS = 64
 _ATTEMPTS = 6
 _WAIT_MS = 50.0
-# For so long after a look at the end of the log its newest entry is taken to be there still.
+# For so long after a look at the end of the log no later entry can have been deleted.
 _SURE_MS = 600_000
 _SNAPSHOT_ENTRIES = 50
 _SNAPSHOT_BYTES = 1 << 20
-_SNAPSHOTS_KEPT = 3
+_DELETED_MAX = 10_000
 _LOAD_WINDOW = 64
 _RECENT = 64
 _RECENT_MS = 10_000
@@ -76,6 +83,9 @@ class RecentWriter:
 class CatalogLog:
     """The log of one catalog, and this process's replica of its database. Thread-safe.
 
+    `retention_ms`: how long entries are kept, None for good. Raises InvalidRequest if that is too
+    short.
+
     Attributes:
         lock: held while this process changes the replica.
         position: the place in the log that the replica has reached.
@@ -85,7 +95,16 @@ class CatalogLog:
         is_undecided: a put of this process may still arrive.
     """
 
-    def __init__(self, store: Store, system: System, path: str, writer: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        system: System,
+        path: str,
+        writer: str,
+        retention_ms: int | None = None,
+    ) -> None:
+        require_retention(retention_ms, _SURE_MS)
+        self._retention_ms = retention_ms
         self._store = store
         self._system = system
         self._path = path
@@ -97,6 +116,8 @@ class CatalogLog:
         self.latency_ms = 10.0
         self.is_undecided = False
         self._looking = threading.Lock()
+        self._deleting = threading.Lock()
+        self._is_closed = False
         self._end_seen_ms = float("-inf")
         self._sure: tuple[float, float] | None = None
         self._fetchers: ThreadPoolExecutor | None = None
@@ -114,15 +135,8 @@ class CatalogLog:
         Both are requested at once, with as many entries as there may be before the next snapshot.
         """
         with self.lock:
-            self._sure = None
             self.recent.clear()
-            begun, entries = self._load_snapshot()
-            for data in entries:
-                if data is None:
-                    self._note_end(begun)
-                    return
-                self._apply(self.position.number + 1, data)
-            while self.apply_next(_LOAD_WINDOW):
+            while not self._load_entries():
                 pass
 
     def reopen(self) -> None:
@@ -132,39 +146,78 @@ class CatalogLog:
             self._replica = replica.connect(self._path)
             self.load()
 
+    def _load_entries(self) -> bool:
+        """Load a snapshot and the entries after it; return False if some were deleted meanwhile."""
+        begun, contents = self._load_snapshot()
+        base, found, is_end = self.position, list[bytes](), False
+        for data in contents:
+            if data is None:
+                is_end = True
+                break
+            found.append(data)
+        if base.number == 0 and not found and self._first_listed() > 1:
+            self._sure = None
+            if self._has_entry(base):
+                raise self._damage(f"expected {entry_path(1)} or a snapshot, found neither")
+        if not self._has_entry(base):
+            return False
+        for data in found:
+            self._apply(self.position.number + 1, data)
+        if is_end:
+            self._note_end(begun)
+        else:
+            while self.apply_next(_LOAD_WINDOW):
+                pass
+        return True
+
+    def _first_listed(self) -> int:
+        """Return the number of the first entry that is listed; 0 if there is none."""
+        numbers = (number_of(found.path) for found in self._store.list(LOG_FOLDER))
+        return next((number for number in numbers if number is not None), 0)
+
     def _load_snapshot(self) -> tuple[tuple[float, float], Iterator[bytes | None]]:
-        """Load the newest snapshot, or nothing if there is none.
+        """Load the newest snapshot whose entry is in the log, or nothing if there is none.
 
         Returns the clocks before it was requested, and the contents of the next entries, None for
-        one that is missing. Raises CorruptTable if the log lacks the snapshot's own entry.
+        one that is missing. Raises CorruptTable if the log has the entry of no snapshot.
         """
+        damaged = 0
         while True:
+            begun, self._sure = self._clocks(), None
             numbers = sorted(self._snapshot_numbers())
             newest = max(numbers, default=0)
             following = range(newest + 1, newest + 2 + _interval(numbers))
             entries = [entry_path(number) for number in following]
-            begun = self._clocks()
             if not numbers:
                 replica.clear(self._replica)
-                self.position = Position()
+                self.position, self._sure = Position(), begun
                 return begun, self._contents(entries)
             contents = self._contents([snapshot_path(newest), entry_path(newest), *entries])
             snapshot, entry = next(contents), next(contents)
-            if snapshot is not None:  # else a newer one has replaced it
-                break
-        path = snapshot_path(newest)
+            if snapshot is None:  # a newer one has replaced it
+                continue
+            if self._take_snapshot(newest, snapshot, entry):
+                self._sure = begun
+                return begun, contents
+            for number in reversed(numbers[:-1]):
+                pair = self._contents([snapshot_path(number), entry_path(number)])
+                if self._take_snapshot(number, *pair):
+                    return begun, self._contents([entry_path(number + 1)])
+            if newest == damaged:
+                raise self._damage(f"expected {entry_path(newest)}, whose snapshot is there")
+            damaged = newest  # unless the entry was deleted meanwhile
+
+    def _take_snapshot(self, number: int, snapshot: bytes | None, entry: bytes | None) -> bool:
+        """Load a snapshot, if it and its entry are there; return whether they are."""
+        if snapshot is None or entry is None:
+            return False
+        path = snapshot_path(number)
         replica.load_database(self._replica, decompress(snapshot, f"{self.url}/{path}"))
-        self._note_schema()
         self.position = replica.read_position(self._replica)
-        if not self._is_entry(self.position, entry):
-            raise CorruptTable(
-                f"{self.url}: expected {entry_path(self.position.number)}, whose snapshot is "
-                f"there: entries were removed or restored. Stop all writers, move {self.url} "
-                "away, connect again, and let lake.recover() rebuild the catalog from the "
-                "tables' logs"
-            )
-        self._sure = begun
-        return begun, contents
+        is_taken = self._is_entry(self.position, entry)
+        if is_taken:
+            self._note_schema()
+        return is_taken
 
     def _snapshot_numbers(self) -> Iterator[int]:
         """Yield the numbers of the entries after which there are snapshots."""
@@ -225,50 +278,58 @@ class CatalogLog:
         The caller holds `lock`, and applies the entry's changes itself.
 
         Raises:
-            Superseded: another entry has the number.
+            Superseded: another entry has the number, or the replica's newest entry is gone.
             CommitUnsettled: the store can't say whether the entry was created.
         """
         self._require_known_schema()
         base = self.position
+        if not self._has_entry(base):
+            raise Superseded
         path, data = entry_path(base.number + 1), encode(entry)
         begun, wait_ms = self._clocks(), _WAIT_MS
+        may_be_there = False
         for _ in range(_ATTEMPTS):
             try:
                 outcome = self._store.put_if_absent(path, data)
             except Unavailable as error:
-                self.is_undecided = True
-                raise CommitUnsettled(str(error)) from error
+                raise self._unsettled(str(error)) from error
             self._note_latency(begun[0])
+            may_be_there = may_be_there or outcome is not PutOutcome.EXISTS
             try:  # whatever fails from here on, the entry may be in the log
-                present = None if outcome is PutOutcome.CREATED else self._get(path)
-                if outcome is PutOutcome.CREATED or (
+                present = data if outcome is PutOutcome.CREATED else self._get(path)
+                is_own = present == data or (
                     present is not None and decode(present, f"{self.url}/{path}").id == entry.id
-                ):
-                    return self._settle(base, entry, begun)
+                )
+                # What is there says nothing if its number was deleted and given again.
+                is_final = present is None or self._has_entry(base)
             except TxlakeError as error:
-                self.is_undecided = True
-                raise CommitUnsettled(str(error)) from error
+                raise self._unsettled(str(error)) from error
+            if not is_final and may_be_there:
+                raise self._unsettled(
+                    f"{self.url}/{path}: this process stood still for so long that the log went on "
+                    "without it; run the transaction again"
+                )
+            if not is_final:
+                raise Superseded
+            if is_own:
+                self._sure = begun
+                self.is_undecided = False
+                return Position(base.number + 1, entry.id, entry.time_ms)
             if present is not None:
                 self.is_undecided = False
                 raise Superseded(base.number + 1, present)
             # A lost put may arrive later: this number stays the next one until it is taken.
             self._system.wait_ms(wait_ms * (0.5 + self._system.random()))
             wait_ms *= 2
-        self.is_undecided = True
-        raise CommitUnsettled(
+        raise self._unsettled(
             f"{self.url}/{path}: the store didn't say in {_ATTEMPTS} attempts whether the entry "
             "was created"
         )
 
-    def _settle(self, base: Position, entry: LogEntry, begun: tuple[float, float]) -> Position:
-        """Return the position after an entry that was created, if the entry before is there."""
-        if not self._is_sure() and not self._has_entry(base):
-            # Nobody reads an entry after a gap.
-            self._store.delete([entry_path(base.number + 1)])
-            raise Superseded
-        self._sure = begun
-        self.is_undecided = False
-        return Position(base.number + 1, entry.id, entry.time_ms)
+    def _unsettled(self, reason: str) -> CommitUnsettled:
+        """Return the error for an entry that may be in the log, or come there later."""
+        self.is_undecided = True
+        return CommitUnsettled(reason)
 
     def note(self, position: Position, writer: str) -> None:
         """Record that the replica has reached a position, by an entry of that writer."""
@@ -296,16 +357,43 @@ class CatalogLog:
         return position.number % (_SNAPSHOT_ENTRIES * (1 + size // _SNAPSHOT_BYTES)) == 0
 
     def write_snapshot(self) -> None:
-        """Write a snapshot of the replica, and delete the oldest ones."""
+        """Write a snapshot of the replica."""
         with self.lock:
             content = replica.database_bytes(self._replica)
             number = self.position.number
         self._store.put_if_absent(snapshot_path(number), compress(content))
-        paths = sorted(found.path for found in self._store.list(SNAPSHOT_FOLDER))
-        self._store.delete(paths[:-_SNAPSHOTS_KEPT])
+
+    def delete_surplus(self) -> None:
+        """Delete the snapshots and entries that nobody needs, up to a number of entries.
+
+        Does nothing while another thread does it. Raises as the store.
+        """
+        if not self._deleting.acquire(blocking=False):
+            return
+        try:
+            snapshots = list(self._store.list(SNAPSHOT_FOLDER))
+            now_ms = max((found.modified_ms for found in snapshots), default=0)
+            surplus = find_surplus(snapshots, self.position.number, now_ms, self._retention_ms)
+            self._store.delete(surplus.snapshots)
+            if surplus.floor and self._retention_ms is not None:
+                entries = self._store.list(LOG_FOLDER)
+                old = expired_entries(entries, surplus.floor, now_ms, self._retention_ms)
+                if self._delete_in_order(old):
+                    self._store.delete(surplus.expired)
+        finally:
+            self._deleting.release()
+
+    def _delete_in_order(self, paths: Iterable[str]) -> bool:
+        """Delete each entry after the one before; return False if some are left for later."""
+        for count, path in enumerate(paths):
+            if count == _DELETED_MAX or self._is_closed:
+                return False
+            self._store.delete([path])  # several in one request have no order
+        return True
 
     def close(self) -> None:
         """Close the replica."""
+        self._is_closed = True
         if self._fetchers is not None:
             self._fetchers.shutdown(wait=False)
             self._fetchers = None
@@ -316,17 +404,24 @@ class CatalogLog:
         url = f"{self.url}/{entry_path(number)}"
         entry = decode(data, url)
         if entry.previous not in (b"", self.position.entry_id):
-            raise CorruptTable(
-                f"{url}: expected the entry after {self.position.entry_id.hex() or 'nothing'}, "
-                f"found one after {entry.previous.hex()}: entries were removed or restored. Stop "
-                f"all writers, move {self.url} away, connect again, and let lake.recover() "
-                "rebuild the catalog from the tables' logs"
+            raise self._damage(
+                f"{entry_path(number)}: expected the entry after "
+                f"{self.position.entry_id.hex() or 'nothing'}, found one after "
+                f"{entry.previous.hex()}"
             )
         time_ms = max(entry.time_ms, self.position.time_ms)
         replica.apply_entry(self._replica, entry, Position(number, entry.id, time_ms))
         if entry.database:
             self._note_schema()
         self.note(Position(number, entry.id, time_ms), entry.writer)
+
+    def _damage(self, found: str) -> CorruptTable:
+        """Return the error for a log whose entries don't fit together."""
+        return CorruptTable(
+            f"{self.url}: {found}: entries were removed or restored. Stop all writers, move "
+            f"{self.url} away, connect again, and let lake.recover() rebuild the catalog from the "
+            "tables' logs"
+        )
 
     def _note_schema(self) -> None:
         """Look at the schema that an entry or snapshot brought."""
@@ -389,18 +484,21 @@ class CatalogLog:
         return self._system.monotonic_ms(), float(self._system.now_ms())
 
     def _is_sure(self) -> bool:
-        """Return whether the newest applied entry is certainly still in the log."""
-        if self.position.number == 0:
-            return True
+        """Return whether no entry after the replica's position can have been deleted."""
         if self._sure is None:
             return False
         passed = [now - then for now, then in zip(self._clocks(), self._sure)]
         return min(passed) >= 0 and max(passed) < _SURE_MS
 
     def _has_entry(self, position: Position) -> bool:
-        """Return whether the log has the entry of a position."""
+        """Return whether no entry after a position has been deleted: its own is still there.
+
+        What was found after the position before this call is then in the log.
+        """
         if self._is_sure():
             return True
+        if position.number == 0:  # nothing is deleted before there are snapshots
+            return not any(self._snapshot_numbers())
         return self._is_entry(position, self._get(entry_path(position.number)))
 
     def _is_entry(self, position: Position, data: bytes | None) -> bool:

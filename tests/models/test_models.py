@@ -1,4 +1,5 @@
-"""Spin goes through every run of the two commit protocols, as `models/` describes them.
+"""Spin goes through every run of the commit protocols and of a catalog's log, as `models/`
+describes them.
 
 No run violates an invariant; without any one of the guards that the models name, one does.
 """
@@ -20,6 +21,7 @@ MODELS = Path(__file__).parents[2] / "models"
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "path_commit": [()],
     "lake_commit": [(), ("PUBLISHING",), ("VACUUMING",)],
+    "catalog_log": [(), ("DELETING",)],
 }
 # What is taken away, with what else is defined, and the invariant that it was for.
 BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
@@ -50,6 +52,24 @@ BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("EARLY", "PUBLISHING"), "ratified_alone"),
         (("REAP", "VACUUMING"), "files_stay"),
         (("LIVE", "VACUUMING"), "files_stay"),
+    ],
+    "catalog_log": [
+        (("ID",), "once"),
+        (("HOPE",), "told_committed"),
+        (("GIVE_UP",), "told_failed"),
+        (("UNDECIDED",), "told_failed"),
+        (("CHECK",), "true_refusal"),
+        (("LOOK",), "newest_read"),
+        (("OVERWRITE",), "told_committed"),
+        (("FENCE", "DELETING"), "told_committed"),
+        (("GAP", "DELETING"), "same_entry"),
+        (("EMPTY", "DELETING"), "told_committed"),
+        (("DELETE", "DELETING"), "kept"),
+        (("ORDER", "DELETING"), "told_committed"),
+        (("BEHIND", "DELETING"), "kept"),
+        (("AGE", "DELETING"), "told_committed"),
+        (("RERUN", "DELETING", "MORE"), "once"),
+        (("AGAIN", "DELETING", "MORE"), "told_failed"),
     ],
 }
 needs_spin = pytest.mark.peer("spin")

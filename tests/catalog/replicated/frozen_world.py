@@ -193,7 +193,7 @@ class World:
             replica.apply_entry(log._replica, entry, position)
             log.note(position, log.writer)
             self.told.add(name)
-            if self.genuine[position.number].id != entry_id:
+            if self.genuine[position.number].id != position.entry_id:
                 raise Violation(f"{name} was told to be entry {position.number}, and is a ghost")
             return
 

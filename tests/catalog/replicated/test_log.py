@@ -281,6 +281,8 @@ def test_what_is_no_entry_is_said(process: Process, folder: Store) -> None:
         (b"\x02abc", InvalidRequest, "a newer txlake wrote it"),
         (b"", InvalidRequest, "found None"),
         (b"\x01\x00\x00\x00\x00\x00\x00\x00\x05abc", CorruptTable, "damaged"),
+        (b"\x01\x7f\xff\xff\xff\xff\xff\xff\xffabc", CorruptTable, "damaged"),
+        (b"\x01\xff\xff\xff\xff\xff\xff\xff\xffabc", CorruptTable, "damaged"),
     ):
         folder.put(path, content)
         with pytest.raises(error, match=said):

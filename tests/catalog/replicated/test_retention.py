@@ -17,14 +17,20 @@ from tests.commit.log_of import Clock, FakeStore
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.replicated import log as log_module
 from txlake.catalog.replicated.database import ReplicatedDatabase
-from txlake.catalog.replicated.entries import entry_path, snapshot_path
+from txlake.catalog.replicated.entries import (
+    LogEntry,
+    decode,
+    encode,
+    entry_path,
+    snapshot_path,
+)
 from txlake.catalog.replicated.leases import HEARTBEAT_FOLDER
 from txlake.catalog.replicated.log import CatalogLog, Superseded
 from txlake.catalog.replicated.retention import Surplus, expired_entries, find_surplus
 from txlake.catalog.schema import upgrade
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.lake import connecting
-from txlake.ports import StoredObject
+from txlake.ports import PutOutcome, StoredObject
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
@@ -371,6 +377,56 @@ def test_a_put_after_which_the_process_stood_still_is_looked_up(
         put(late, "late")
     assert "late" in names(late)
     assert names(late) == names(a)
+
+
+def test_a_put_that_the_client_sent_twice_is_looked_up_too(
+    opened: Opened, store: Deleting, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store says that the number is taken, by the entry of the first request."""
+    a, late = opened(), opened()
+    put(a, "first")
+    names(late)
+    real = store.put_if_absent
+
+    def put_twice_and_stand_still(path: str, data: bytes) -> object:
+        monkeypatch.setattr(store, "put_if_absent", real)
+        real(path, data)
+        outcome = real(path, data)
+        work_for_hours(a, clock)
+        other = LogEntry(id=b"2" * 16, previous=b"1" * 16, writer="other", time_ms=0)
+        real(path, encode(other))
+        return outcome
+
+    monkeypatch.setattr(store, "put_if_absent", put_twice_and_stand_still)
+    with pytest.raises(CommitUnsettled):
+        put(late, "late")
+    assert names(late).count("late") == names(a).count("late") == 1
+
+
+def test_a_deleted_entry_never_comes_back(
+    opened: Opened, store: Deleting, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that repeats a put makes another entry: the replicas at the first one find out."""
+    a, late = opened(), opened()
+    put(a, "first")
+    names(late)
+    real, ids = store.put_if_absent, list[bytes]()
+
+    def lose_the_reply(path: str, data: bytes) -> object:
+        outcome = real(path, data)
+        if not path.startswith("log/") or decode(data, path).writer != late.log.writer:
+            return outcome
+        ids.append(decode(data, path).id)
+        if len(ids) > 1:
+            return outcome
+        work_for_hours(a, clock)
+        return PutOutcome.UNKNOWN
+
+    monkeypatch.setattr(store, "put_if_absent", lose_the_reply)
+    with pytest.raises(CommitUnsettled, match="run the transaction again"):
+        put(late, "late")
+    assert len(set(ids)) == len(ids) > 1
+    assert names(late).count("late") == names(a).count("late") == 1
 
 
 def test_who_opened_an_empty_log_and_stood_still_makes_no_new_one(

@@ -106,6 +106,6 @@ def decompress(data: bytes, url: str) -> bytes:
         content: bytes = pa.decompress(
             data[_HEADER_BYTES:], decompressed_size=length, codec="zstd", asbytes=True
         )
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, OverflowError, MemoryError, pa.ArrowException) as error:
         raise CorruptTable(f"{url}: the object is damaged: {error}") from error
     return content

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import msgspec
+
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.relations import REVISION
 from txlake.catalog.replicated import replica
@@ -285,36 +287,35 @@ class CatalogLog:
         base = self.position
         if not self._has_entry(base):
             raise Superseded
-        path, data = entry_path(base.number + 1), encode(entry)
+        path, ids = entry_path(base.number + 1), set[bytes]()
         begun, wait_ms = self._clocks(), _WAIT_MS
-        may_be_there = False
         for _ in range(_ATTEMPTS):
+            # An entry that was deleted meanwhile must not come back under its id.
+            if ids:
+                entry = msgspec.structs.replace(entry, id=new_entry_id(self._system))
+            ids.add(entry.id)
+            data = encode(entry)
             try:
                 outcome = self._store.put_if_absent(path, data)
             except Unavailable as error:
                 raise self._unsettled(str(error)) from error
             self._note_latency(begun[0])
-            may_be_there = may_be_there or outcome is not PutOutcome.EXISTS
             try:  # whatever fails from here on, the entry may be in the log
                 present = data if outcome is PutOutcome.CREATED else self._get(path)
-                is_own = present == data or (
-                    present is not None and decode(present, f"{self.url}/{path}").id == entry.id
-                )
+                found = None if present is None else decode(present, f"{self.url}/{path}")
                 # What is there says nothing if its number was deleted and given again.
                 is_final = present is None or self._has_entry(base)
             except TxlakeError as error:
                 raise self._unsettled(str(error)) from error
-            if not is_final and may_be_there:
+            if not is_final:
                 raise self._unsettled(
                     f"{self.url}/{path}: this process stood still for so long that the log went on "
                     "without it; run the transaction again"
                 )
-            if not is_final:
-                raise Superseded
-            if is_own:
+            if found is not None and found.id in ids:
                 self._sure = begun
                 self.is_undecided = False
-                return Position(base.number + 1, entry.id, entry.time_ms)
+                return Position(base.number + 1, found.id, found.time_ms)
             if present is not None:
                 self.is_undecided = False
                 raise Superseded(base.number + 1, present)

@@ -13,7 +13,7 @@ from txlake.ports import NewTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.session.admission import admit_new
 from txlake.session.context import Context
-from txlake.session.engine import Handle
+from txlake.session.engine import Handle, require_outside_lake_folder
 from txlake.session.membership.attachment import attach_path_table, new_entry, stage_owner
 from txlake.sql.statements import (
     Table,
@@ -66,6 +66,7 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
         url = context.engine.place_of(owner, name)
     else:
         url = context.engine.store_at(location).url
+        require_outside_lake_folder(url)
     entry = new_entry(context.engine, owner, name, url, managed=location is None)
     target = context.engine.at(url, TableName((owner, name)))
     snapshot = (

@@ -20,7 +20,7 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
 from txlake.ports import Store
-from txlake.session.engine import Engine
+from txlake.session.engine import Engine, require_outside_lake_folder
 from txlake.session.membership.opening import open_lake, read_marker
 from txlake.session.session import Handlers, Session
 from txlake.settings import Settings
@@ -59,6 +59,7 @@ def session_on(
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
     warehouse = open_store(location, options)
+    require_outside_lake_folder(warehouse.url)
     marker = begin(partial(read_marker, warehouse), store=warehouse)
     with looking_once(system):
         engine = Engine(

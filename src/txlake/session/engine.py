@@ -38,12 +38,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 _logger = logging.getLogger(__name__)
-# Of the warehouse, with the catalog in it; of every table.
-_OWN_FOLDERS = {"_txlake", LOG_FOLDER}
+# Of a warehouse: the lake's marker, and the catalog if it is in the warehouse.
+LAKE_FOLDER = "_txlake"
+_OWN_FOLDERS = {LAKE_FOLDER, LOG_FOLDER}
 # On every file system that a lake is likely to be copied to; buckets take more.
 _FOLDER_BYTES_MAX = 255
 # Rolled back transactions that are remembered, for the DataFrames that outlive them.
 _UNDONE_KEPT = 10_000
+
+
+def require_outside_lake_folder(url: str) -> None:
+    """Raise InvalidRequest for the URL of a table or warehouse in a lake's own folder."""
+    if f"/{LAKE_FOLDER}/" in f"{url}/":
+        raise InvalidRequest(
+            f"{url}: expected a folder for tables, found a lake's own folder {LAKE_FOLDER}, which "
+            "is for the lake's catalog: choose another folder"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,10 +442,11 @@ class Engine:
 
         A path always has a handle, whether or not a table exists there; if it is the place of a
         lake's table, the handle is that table's. Raises InvalidRequest for a name of another
-        catalog.
+        catalog, and for a path in a lake's own folder.
         """
         if isinstance(table, TablePath):
             handle = self.at(table.location, table)
+            require_outside_lake_folder(handle.store.url)
             entry = self.catalog.at_place(handle.store.url)
             return handle if entry is None else self.at(table.location, table, entry)
         entry = self.catalog.find(*self.qualified(table, database))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.commit.log_of import add
 from tests.session.offline import Offline
+from txlake.catalog import Catalog
 from txlake.commands import HANDLERS
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
@@ -21,7 +22,8 @@ from txlake.session.membership.attachment import attach_unattached
 from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
-from txlake.sql.statements import TableName
+from txlake.sql.statements import TableName, TablePath
+from txlake.system import System
 
 
 @pytest.fixture
@@ -170,6 +172,41 @@ def test_a_dropped_table_goes_with_its_folder(lake: Offline) -> None:
     assert "DETACH" not in {one.operation for one in lake.catalog.ledger.newest_commits()}
     lake.run("CREATE TABLE t (id INT, other INT)")
     assert len(lake.at(location).log.latest().schema.fields) == 2
+
+
+def test_other_tables_and_lakes_in_a_dropped_tables_folder_stay(
+    lake: Offline, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake.run("CREATE TABLE t (id INT)")
+    location = lake.tables()["default.t"]
+    store = lake.engine.store_at(location)
+    others = ["path/_delta_log/0.json", "path/x.parquet", "wh/_txlake/lake.json", "wh/a/x.parquet"]
+    for path in (*others, "own/x.parquet"):
+        store.put(path, b"x")
+    with caplog.at_level(logging.WARNING):
+        lake.run("DROP TABLE t")
+    assert lake.files(location) == others
+    assert f"{location}/wh is another table's or a lake's, and stays" in caplog.text
+
+
+def test_a_warehouse_in_a_dropped_tables_own_folder_stays(lake: Offline) -> None:
+    lake.run("CREATE TABLE t (id INT)")
+    location = lake.tables()["default.t"]
+    inner = Offline(location, Catalog("sqlite://", System()))
+    inner.run("CREATE TABLE u (id INT)")
+    inner.engine.store_at(location).put("_txlake/lake.json", b"x")
+    kept = [path for path in inner.files(location) if path.startswith(("u/", "_txlake/"))]
+    lake.run("DROP TABLE t")
+    assert lake.files(location) == kept
+
+
+def test_a_lakes_own_folder_holds_no_table(lake: Offline) -> None:
+    for folder in ("_txlake", "_txlake/catalog/log"):
+        path = TablePath(f"{lake.place}/{folder}")
+        with pytest.raises(InvalidRequest, match="found a lake's own folder _txlake"):
+            lake.engine.find(path, "default")
+        with pytest.raises(InvalidRequest, match="found a lake's own folder _txlake"):
+            lake.run(f"CREATE TABLE t (id INT) LOCATION '{path.location}'")
 
 
 def test_dropping_a_table_that_is_elsewhere_leaves_it_there(lake: Offline, place: str) -> None:

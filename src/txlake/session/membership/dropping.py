@@ -26,7 +26,7 @@ from txlake.session.membership.drop_note import (
     retention_ms,
     write_drop_note,
 )
-from txlake.session.membership.ownership import owner_of
+from txlake.session.membership.ownership import own_files, owner_of
 from txlake.session.transaction import Transaction
 from txlake.sql.statements import TablePath
 from txlake.storage import symlink_target
@@ -288,15 +288,16 @@ def _require_in_warehouse(engine: Engine, store: Store, name: str) -> None:
 
 
 def _delete_files(engine: Engine, store: Store, table_id: str) -> None:
-    """Delete a table's folder: data files, then the log, then the drop note.
+    """Delete the files of a table in its folder: data files, then the log, then the drop note.
 
-    The log and the note name the table, so that another process can finish an interrupted deletion.
+    Other tables and lakes below stay. The log and the note name the table, so that another process
+    can finish an interrupted deletion.
     Raises InvalidRequest if a symbolic link leads to the folder.
     """
     _require_in_warehouse(engine, store, store.url)
     note = note_path(table_id)
     store.put(note, b"")
-    paths = [stored.path for stored in store.list("") if stored.path != note]
+    paths = [path for path in own_files(store) if path != note]
     store.delete([path for path in paths if not path.startswith(f"{LOG_FOLDER}/")])
     store.delete([path for path in paths if path.startswith(f"{LOG_FOLDER}/")])
     store.delete([note])

@@ -7,15 +7,19 @@ table's id.
 
 from __future__ import annotations
 
+import logging
 from urllib.parse import unquote
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.commit.membership import TABLE_ID, Membership, is_open, membership_of
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.session.engine import Engine
+from txlake.ports import Store
+from txlake.protocol.file_names import LOG_FOLDER
+from txlake.session.engine import LAKE_FOLDER, Engine
 from txlake.sql.statements import TableName
 
+_log = logging.getLogger(__name__)
 _ID_LENGTH = 36
 
 
@@ -40,6 +44,26 @@ def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
     return Membership(
         lake=engine.catalog.of_lake().lake_id, table=table_id, name=str(TableName(parts))
     )
+
+
+def own_files(store: Store) -> list[str]:
+    """Return the paths of the files in a table's folder, without those of other tables and lakes.
+
+    A folder below with a log or a catalog of its own is another table's or lake's. Each is logged.
+    """
+    paths = [stored.path for stored in store.list("")]
+    others = {
+        "/".join(parts[:place])
+        for parts in (path.split("/") for path in paths)
+        for place, part in enumerate(parts[:-1])
+        if part == LAKE_FOLDER or (part == LOG_FOLDER and place > 0)
+    }
+    # A warehouse in the table's own folder: its tables have logs.
+    if "" in others:
+        others = {*others, LAKE_FOLDER} - {""}
+    for other in sorted(others):
+        _log.warning("%s/%s is another table's or a lake's, and stays", store.url, other)
+    return [path for path in paths if not any(path.startswith(f"{each}/") for each in others)]
 
 
 def _name_of_place(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:

@@ -80,7 +80,8 @@ FAILING = (
 )
 LYING = (Fault.LIES, Fault.LIES_WITHOUT_ETAG, Fault.STALE)
 
-Plan = Callable[[Request], Fault | None]
+# What is done to a request: a fault, or an answer in the server's place without carrying it out.
+Plan = Callable[[Request], Fault | Answer | None]
 
 
 def by_chance(seed: int, share: float, faults: tuple[Fault, ...], of: str = "") -> Plan:
@@ -147,8 +148,8 @@ class Proxy:
         finally:
             connection.close()
 
-    def decide(self, request: Request) -> Fault | None:
-        """The fault of a request; sends what is late and due."""
+    def decide(self, request: Request) -> Fault | Answer | None:
+        """The fault of a request, or the answer in its place; sends what is late and due."""
         with self._lock:
             self._count += 1
             due = [late for when, late in self._late if when <= self._count]
@@ -156,7 +157,7 @@ class Proxy:
             fault = self.plan(request)
             if fault is Fault.LATE:
                 self._late.append((self._count + _LATE_AFTER_REQUESTS, request))
-            if fault is not None:
+            if isinstance(fault, Fault):
                 self.met[fault] += 1
         for late in due:
             self.answer(late)
@@ -214,6 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, self.path, dict(self.headers), self._body())
         fault = self.proxy.decide(request)
         match fault:
+            case Answer():
+                return self._say(fault)
             case Fault.ERROR_500 | Fault.ERROR_503:
                 return self._say(Answer(int(fault.name[-3:])))
             case Fault.CUT | Fault.LATE:

@@ -65,6 +65,44 @@ def test_each_error(error: Exception, verdict: RequestOutcome, expected: type[Tx
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("error", "action", "said"),
+    [
+        (_answer(400, "<Code>ExpiredToken</Code>"), "read", "have expired: connect again"),
+        (_answer(400), "read", "credentials may have expired"),
+        (_answer(403, "<Code>RequestTimeTooSkewed</Code>"), "write", "set this machine's"),
+        (_answer(403, "<Code>InvalidAccessKeyId</Code>"), "list", "correct the credentials"),
+        (_answer(403, "<Code>AccessDenied</Code>"), "list", "s3:ListBucket"),
+        (_answer(403, "<Code>AccessDenied</Code>"), "delete", "s3:DeleteObject"),
+        ("key x: Access Denied (code: AccessDenied)", "delete", "s3:DeleteObject"),
+        (_answer(503, "<Code>SlowDown</Code>"), "write", "limits the rate of requests: wait"),
+        (_answer(503, "<Code>ServerBusy</Code>"), "write", "limits the rate of requests: wait"),
+        (
+            "HTTP error\n\nDebug source:\nkind: Timeout,",
+            "read",
+            "timed out, see the storage option",
+        ),
+        ("HTTP error\n\nDebug source:\nkind: Connect,", "read", "no connection, see the endpoint"),
+        ("HTTP error\n\nDebug source:\nIncompleteMessage", "read", "closed without an answer"),
+    ],
+)
+def test_a_message_says_what_to_do(error: str, action: str, said: str) -> None:
+    found = translate_error(E.GenericError(error), action, "s3://bucket/t/x", frozenset())
+    assert said in str(found)
+    assert isinstance(found, Unavailable) == ("503" in error or "Debug source" in error)
+
+
+def test_the_paths_of_a_request_do_not_hide_its_reason() -> None:
+    """A request to delete many objects names all of them."""
+    paths = ",".join(f"wh/a: b/{number}" for number in range(1000))
+    error = E.PermissionDeniedError(
+        f"The operation lacked the necessary privileges to complete for path {paths}: {_answer(403)}"
+    )
+    found = str(translate_error(error, "delete", "s3://bucket/wh/a", frozenset()))
+    assert "status code: 403" in found
+    assert len(found) < 500
+
+
 def test_the_table_is_complete() -> None:
     # NotFoundError is deprecated: the builtin one is raised instead.
     names = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import functools
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from obstore.store import AzureConfig, GCSConfig, ObjectStore, RetryConfig, S3Config
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _DELETE_BATCH = 1000
 _AZURE = ("az:", "abfss:")
@@ -189,6 +192,8 @@ class BucketStore:
                 return PutOutcome.EXISTS
             except LIBRARY_ERRORS as error:
                 if request_outcome(error) is RequestOutcome.LOST:
+                    secrets = self._backend.secrets
+                    _log.info("a put was not answered clearly: %s", reason_of(error, secrets))
                     return PutOutcome.UNKNOWN
                 raise
             # Not every 200 comes from the store itself, and a missing commit would be lost.

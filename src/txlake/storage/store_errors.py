@@ -23,6 +23,45 @@ _REASON_CHARACTERS_MAX = 600
 _DEBUG_PART = "\n\nDebug source"
 _STATUS = re.compile(r"status code: (\d{3})")
 _TRANSIENT_STATUSES = {408, 425, 429}
+# S3 answers 200 to a request to delete many objects, with a code for each that it didn't delete.
+_DELETE_DENIED = "(code: AccessDenied)"
+# obstore names all paths of a request to delete many, up to a thousand.
+_PATHS = re.compile(r"to complete for path .*?: (?=Error performing)")
+
+# What the library's dump says of a request that got no answer, which its text leaves out.
+_UNANSWERED = (
+    ("kind: Timeout", "timed out, see the storage option timeout"),
+    ("kind: Connect", "no connection, see the endpoint in storage_options"),
+    ("IncompleteMessage", "the connection was closed without an answer"),
+)
+# What the caller can do, by a word in the store's answer: S3's, Google's and Azure's error codes.
+_ADVICE_BY_CODE = (
+    (
+        ("ExpiredToken", "TokenRefreshRequired", "Signature not valid in the specified time frame"),
+        "the credentials have expired: connect again with new ones in storage_options",
+    ),
+    (
+        ("RequestTimeTooSkewed",),
+        "this machine's clock and the store's are too far apart: set this machine's",
+    ),
+    (
+        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed"),
+        "correct the credentials in storage_options",
+    ),
+    (
+        ("SlowDown", "ServerBusy", "rateLimitExceeded", "TooManyRequests"),
+        "the store limits the rate of requests: wait, then try again with fewer at a time",
+    ),
+)
+# obstore's text for an http:// endpoint without its option, about which it says no more.
+_NO_HTTP = "HTTP error: builder error"
+_CONFIGURATION = ("Generic Config error", "redirect without LOCATION", _NO_HTTP)
+_PERMISSION = {
+    "read": "read objects (s3:GetObject on S3)",
+    "write": "write objects (s3:PutObject on S3)",
+    "delete": "delete objects (s3:DeleteObject on S3)",
+    "list": "list the bucket (s3:ListBucket on S3)",
+}
 
 
 class RequestOutcome(Enum):
@@ -49,7 +88,7 @@ def request_outcome(error: Exception) -> RequestOutcome:
         | FileNotFoundError,
     ):
         return RequestOutcome.REFUSED
-    if "Generic Config error" in text or "redirect without LOCATION" in text:
+    if any(each in text for each in (*_CONFIGURATION, _DELETE_DENIED)):
         return RequestOutcome.REFUSED
     if status in {501, 507} or (status is not None and 400 <= status < 500):
         # S3 also answers 400 when the body took too long, and 409 to a race.
@@ -81,18 +120,21 @@ def translate_error(
     credentials.
     """
     begin = f"can't {action} {redact(url, secrets)}: {reason_of(error, secrets)}"
+    advice = _advice_on_code(str(error))
     if request_outcome(error) is RequestOutcome.REFUSED:
-        return InvalidRequest(f"{begin}; {_advice(error)}")
-    return Unavailable(f"{begin}; try again when the store answers")
+        return InvalidRequest(f"{begin}; {advice or _advice(error, action)}")
+    return Unavailable(f"{begin}; {advice or 'try again when the store answers'}")
 
 
 def reason_of(error: Exception, secrets: frozenset[str]) -> str:
-    """Return the error's text on one line of at most 600 characters, without credentials and the
-    library's dump.
+    """Return the error's text on one line of at most 700 characters, without credentials, the
+    library's dump, and the list of a request's paths.
     """
     # Redact before cutting: half a secret is not recognised.
-    text = redact(str(error).split(_DEBUG_PART)[0], secrets)
-    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
+    text, _, dump = str(error).partition(_DEBUG_PART)
+    reason = " ".join(redact(_PATHS.sub("", text), secrets).split())[:_REASON_CHARACTERS_MAX]
+    details = [detail for sign, detail in _UNANSWERED if sign in dump]
+    return f"{reason} ({details[0]})" if details else reason
 
 
 def without_credentials(error: Exception, secrets: frozenset[str]) -> Exception:
@@ -102,21 +144,34 @@ def without_credentials(error: Exception, secrets: frozenset[str]) -> Exception:
     return error if shown == text else type(error)(shown)
 
 
-def _advice(error: Exception) -> str:
+def _advice_on_code(text: str) -> str | None:
+    """Return what the caller can do about an error code in a store's answer; None without one."""
+    for codes, advice in _ADVICE_BY_CODE:
+        if any(code in text for code in codes):
+            return advice
+    return None
+
+
+def _advice(error: Exception, action: str) -> str:
     """Return what the caller can do about a refused request, as the end of a message."""
     text = str(error)
+    is_denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
     if _is_missing_bucket(error):
         return "create the bucket, or correct its name"
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return "check the credentials in storage_options and their permissions"
+    if is_denied or http_status(error) in {401, 403} or _DELETE_DENIED in text:
+        return f"check the credentials in storage_options, and that they may {_PERMISSION[action]}"
     if isinstance(error, UnknownConfigurationKeyError) or "Config error" in text:
         return "correct storage_options"
+    if _NO_HTTP in text:
+        return "an endpoint with http:// needs the storage option allow_http"
     if "redirect without LOCATION" in text:
         return "give the bucket's region in storage_options"
     if http_status(error) == 507:
         return "free space in the store"
     if http_status(error) == 501 or isinstance(error, NotImplementedError | NotSupportedError):
         return "the store is unsafe or incomplete: use one that has this operation"
+    if http_status(error) == 400:
+        return "correct the location or storage_options, whose credentials may have expired"
     return "correct the location or storage_options"
 
 

@@ -95,9 +95,8 @@ def test_a_message_says_what_to_do(error: str, action: str, said: str) -> None:
 def test_the_paths_of_a_request_do_not_hide_its_reason() -> None:
     """A request to delete many objects names all of them."""
     paths = ",".join(f"wh/a: b/{number}" for number in range(1000))
-    error = E.PermissionDeniedError(
-        f"The operation lacked the necessary privileges to complete for path {paths}: {_answer(403)}"
-    )
+    denied = "The operation lacked the necessary privileges to complete for path"
+    error = E.PermissionDeniedError(f"{denied} {paths}: {_answer(403)}")
     found = str(translate_error(error, "delete", "s3://bucket/wh/a", frozenset()))
     assert "status code: 403" in found
     assert len(found) < 500

@@ -326,6 +326,13 @@ class Ledger(Protocol):
         """Return the table's head; None when the table isn't in the catalog (any more)."""
         ...
 
+    def known_head(self, table_id: str) -> Head | None:
+        """Return the table's head as of the newest state of the catalog that this process has seen.
+
+        It costs no request where the process has a copy of the catalog.
+        """
+        ...
+
     def version_at(self, table_id: str, sequence: int) -> int | None:
         """Return the table's version at an instant; None when it wasn't in the catalog then.
 

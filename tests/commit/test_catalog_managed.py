@@ -180,15 +180,23 @@ def test_a_listing_that_lags_is_no_log_that_ends_early() -> None:
 def test_what_others_commit_while_one_looks_is_not_ahead() -> None:
     lake = lake_of("x")
     log, store = lake.open("a"), lake.fake("a")
-    head, left = store.head, ["y", "z"]
+    log.latest()
+    head, listed, left = store.head, store.list, ["z", "y"]
 
     def meanwhile(path: str) -> StoredObject | None:
-        if left:
-            lake.append("a", add(left.pop()))
+        store.head = head  # type: ignore[method-assign]
+        lake.append("a", add(left.pop()))
         return head(path)
 
+    def meanwhile_too(prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        store.list = listed  # type: ignore[method-assign]
+        lake.append("a", add(left.pop()))
+        return listed(prefix, start_after)
+
     store.head = meanwhile  # type: ignore[method-assign]
+    store.list = meanwhile_too  # type: ignore[method-assign]
     assert log.latest().version == 3
+    assert not left
 
 
 @pytest.mark.parametrize(
@@ -370,6 +378,7 @@ def test_a_catalog_that_is_away_is_unavailable() -> None:
 def test_an_answer_that_was_overtaken_takes_nothing_back() -> None:
     lake = lake_of("x")
     log, ask = lake.open("a"), lake.ledger.head
+    log.latest()
 
     def slow(table_id: str) -> Head | None:
         lake.ledger.head = ask  # type: ignore[method-assign]

@@ -39,9 +39,11 @@ def lake() -> LakeOf:
     return lake
 
 
-def files_of(lake: LakeOf) -> CatalogManagedFiles:
+def files_of(lake: LakeOf, *, is_committing: bool = False) -> CatalogManagedFiles:
     catalog_table = CatalogTable(lake.ledger, "a")
-    return CatalogManagedFiles(lake.store("a"), catalog_table, "a", lambda: False)
+    return CatalogManagedFiles(
+        lake.store("a"), catalog_table, "a", lambda: is_committing, lake.system.monotonic_ms
+    )
 
 
 def version(head: Head | None) -> int | None:
@@ -68,7 +70,7 @@ def test_a_pending_version_is_what_was_ratified_whatever_file_is_there(lake: Lak
     ratified = lake.ledger.tables["a"].commits[2].content
     assert ratified is not None
     lake.fake("a").put(PENDING, b"another writer's, and longer than nothing")
-    files = CatalogManagedFiles(lake.store("a"), CatalogTable(lake.ledger, "a"), "a", lambda: True)
+    files = files_of(lake, is_committing=True)
     assert files.get(PENDING) == ratified
     assert files.get_range(PENDING, 1, 5) == ratified[1:6]
 

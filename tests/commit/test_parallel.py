@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.commit.distant import LIMIT_S, Distant
 from tests.commit.lake_of import BOTH, LakeOf, paths, write_both
 from tests.commit.log_of import Clock, FakeStore
 from txlake.commit.parallel import begin, parallel_map
 from txlake.errors import CorruptTable
 from txlake.ports import Store
-from txlake.protocol.file_names import LOG_FOLDER, commit_path
-
-LIMIT_S = 30.0
-
-
-class Distant(FakeStore):
-    """A store over a network; `meets`, where it is set, is called at each request to the log."""
-
-    def __init__(self, clock: Clock, url: str) -> None:
-        super().__init__(clock, url)
-        self.meets: Callable[[], object] | None = None
-
-    @property
-    def excludes_late_writes(self) -> bool:
-        return False
-
-    def _request(self, kind: str, path: str) -> None:
-        super()._request(kind, path)
-        if self.meets is not None and path.startswith(LOG_FOLDER):
-            self.meets()
+from txlake.protocol.file_names import commit_path
 
 
 def distant() -> LakeOf:

@@ -38,7 +38,7 @@ WHERE = (
     (FaultKind.PUT_UNANSWERED, BUCKET),
     (FaultKind.PUT_LATE, BUCKET),
     (FaultKind.PUT_TWICE, BUCKET),
-    (FaultKind.DELETE_LATE, LAKE),
+    (FaultKind.DELETE_LATE, 9),
     (FaultKind.STORE_AWAY, BUCKET),
     (FaultKind.LISTING_STALE, BUCKET),
     (FaultKind.WRITE_TORN, 105),
@@ -165,14 +165,14 @@ def test_every_fault_kind_has_a_case() -> None:
 
 def test_a_requested_restore_leaves_the_steps_before_it() -> None:
     """A recovery comes before it, whose faults are drawn from the same random numbers."""
-    original = replay(Case(12))
+    original = replay(Case(40))
     recovered = next(
         one.step for one in original.all_injected if one.kind is FaultKind.RECOVERY_IDLE
     )
     place = next(
         one for one in _possible_steps(original, FaultKind.CATALOG_BACK) if one > 2 * recovered
     )
-    run = replay(case_with_faults(12, [RequestedFault(place, FaultKind.CATALOG_BACK)]))
+    run = replay(case_with_faults(40, [RequestedFault(place, FaultKind.CATALOG_BACK)]))
     assert not run.missed_faults
     assert [one.trace for one in run.steps[:place]] == [one.trace for one in original.steps[:place]]
 

@@ -76,6 +76,9 @@ class SimulatedLedger:
             pending=tuple(table.commits[version] for version in pending),
         )
 
+    def known_head(self, table_id: str) -> Head | None:
+        return self.head(table_id)
+
     def version_at(self, table_id: str, sequence: int) -> int | None:
         self._request("version_at")
         table = self.tables.get(table_id)

@@ -7,6 +7,7 @@ ratification whose reply was lost. `ratifying` decides the requests.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import dropwhile, groupby
 from typing import Any
@@ -161,7 +162,17 @@ class CommitLedger:
         """Return a table's head, without pending commits that this process has published; None if
         the table isn't in the catalog, was dropped or isn't attached. Raises Unavailable.
         """
-        with self._database.reading() as connection:
+        return self._head(self._database.reading(), table_id)
+
+    def known_head(self, table_id: str) -> Head | None:
+        """Return a table's head as `head`, without a look for what other processes have written if
+        this process has a copy of the catalog.
+        """
+        return self._head(self._database.reading_known(), table_id)
+
+    def _head(self, reading: AbstractContextManager[Connection], table_id: str) -> Head | None:
+        """Return a table's head in a read-only transaction."""
+        with reading as connection:
             rows = connection.execute(_HEAD, {"of": table_id}).all()
             epoch = rows[0].epoch if rows else epoch_of(connection)
         self._fence.check_epoch(epoch)

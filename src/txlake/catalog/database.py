@@ -132,6 +132,10 @@ class Database:
         """Return a read-only transaction, which sees one state of the database."""
         return self._transaction(self._reads, self._reading_turn)
 
+    def reading_known(self) -> AbstractContextManager[Connection]:
+        """Return a read-only transaction, which sees at least what this process has seen before."""
+        return self.reading()
+
     def write(self, work: Callable[[Connection], Value]) -> Value:
         """Run work in a transaction that is durable when this returns, and return its result.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from txlake.commit.parallel import is_far
 from txlake.commit.publication import commit_content, publish_pending
 from txlake.errors import CorruptTable, Evidence, MetadataChangedException
 from txlake.log.replay import commit_info_of
@@ -28,6 +29,8 @@ from txlake.protocol.file_names import (
 )
 
 _LOOKS = 4
+# For so long a commit's publication is left to the process that ratified it.
+_PUBLISHED_MS_MAX = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,15 @@ class CatalogManagedFiles:
         catalog_table: CatalogTable,
         table: str,
         is_committing: Callable[[], bool],
+        monotonic_ms: Callable[[], float],
     ) -> None:
         self._store = store
         self._catalog_table = catalog_table
         self._table = table
         self._is_committing = is_committing
+        self._monotonic_ms = monotonic_ms
+        # When this object met the oldest unpublished version, by its number.
+        self._met_ms: dict[int, float] = {}
         self._head: Head | None = None
         self._head_lock = threading.Lock()
 
@@ -113,8 +120,11 @@ class CatalogManagedFiles:
         """The table's URL."""
         return self._store.url
 
-    def refresh(self) -> Head | None:
+    def refresh(self, read_version: int | None = None) -> Head | None:
         """Return the table's head, newly requested from the ledger; None if not in the catalog.
+
+        `read_version`: the newest version that the caller has. If the head is later, the caller
+        lists the log next, which finds versions beyond the head too.
 
         Publishes the commits that are pending, as the class says. Raises CorruptTable when a file
         of the log isn't what was ratified, or has a version that wasn't ratified, and Unavailable.
@@ -125,18 +135,42 @@ class CatalogManagedFiles:
         for _ in range(_LOOKS):
             if head is None:
                 break
-            beyond = max(newest, self._newest_from(head.version))
+            is_listed_next = read_version is not None and head.version > read_version
+            beyond = newest if is_listed_next else max(newest, self._newest_from(head.version))
             if beyond <= head.version:
                 break
             head = self._request_head()
             if head is not None and head.version < beyond:
                 raise self._log_ahead_error(head, beyond)
+        return self._adopt(head)
+
+    def _adopt(self, head: Head | None) -> Head | None:
+        """Cache a head, unless a newer one is cached, and return the cached one."""
         with self._head_lock:
             known = self._head
             if head is not None and known is not None and known.version > head.version:
                 return known  # a thread that asked later was answered sooner
             self._head = head
         return head
+
+    def use_known(self) -> Head | None:
+        """Return the table's head as this process last saw it in the ledger.
+
+        The caller lists the log next. Nothing is published: pending commits are read from the
+        ledger, and left to the process that ratified them. None if they have been pending for long,
+        or the store is no network's: the caller has to `refresh`, which publishes them. None also
+        for a table that isn't in the catalog.
+        """
+        head = self._catalog_table.ledger.known_head(self._catalog_table.table_id)
+        if head is None or (head.pending and not self._is_left_to_its_writer(head)):
+            return None
+        return self._adopt(head)
+
+    def _is_left_to_its_writer(self, head: Head) -> bool:
+        """Return whether the process that ratified the pending commits may still publish them."""
+        oldest, now_ms = head.pending[0].version, self._monotonic_ms()
+        self._met_ms = {oldest: self._met_ms.get(oldest, now_ms)}
+        return is_far(self._store) and now_ms - self._met_ms[oldest] < _PUBLISHED_MS_MAX
 
     def check_newest(self, version: int) -> None:
         """Raise CorruptTable if the log has a later version that the ledger doesn't know.

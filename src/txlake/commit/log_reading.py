@@ -7,11 +7,11 @@ compaction, else the error that names the file. What to read is `log.segment`'s 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 
 from txlake.commit.catalog_managed import LogFiles
 from txlake.commit.in_commit_time import is_enabled
+from txlake.commit.requested_files import RequestedFiles
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.replay import (
     Rebuild,
@@ -39,7 +39,6 @@ _log = logging.getLogger(__name__)
 
 _HEAD_BYTES = 64 * 1024
 _CHECKSUM_BYTES_MAX = 256 * 1024
-_READERS = 16
 
 
 class LogReader:
@@ -48,19 +47,24 @@ class LogReader:
     def __init__(self, files: LogFiles, name: str) -> None:
         self._files = files
         self._name = name
-        # A simulated store is read in one thread, so that its runs can be replayed.
-        self._is_remote = not files.url.startswith(("file:", "memory:"))
+
+    def request(self, paths: Iterable[str]) -> RequestedFiles:
+        """Return the log's files with requests for some of them, for `load` or `replayed`."""
+        return RequestedFiles(self._files, paths)
 
     def load(
         self,
         listing: Listing,
         version: int | None,
         damaged: frozenset[CheckpointName] = frozenset(),
+        *,
+        requested: RequestedFiles | None = None,
     ) -> tuple[Snapshot, Segment]:
         """Return a version (the latest for None) built from a listing, and the segment read.
 
         `damaged` names checkpoints that must not be used. A damaged checkpoint is replaced by an
-        older one, a damaged compaction by its commits.
+        older one, a damaged compaction by its commits. `requested`: the log's files, if some were
+        requested before the listing; the others are requested at once.
 
         Raises:
             InvalidRequest: the version isn't in the log.
@@ -69,6 +73,7 @@ class LogReader:
         """
         if listing.latest_version < 0:
             raise self._without_versions(listing)
+        files = requested or self.request(())
         unusable = set(damaged)
         first_error: CorruptTable | None = None
         while True:
@@ -80,16 +85,17 @@ class LogReader:
                 if first_error is not None:
                     raise first_error from error
                 raise
+            files.request(_paths(segment))
             base = Snapshot.empty(self._name)
             if segment.checkpoint is not None:
                 try:
-                    base = self._from_checkpoint(segment.checkpoint, frozenset(unusable))
+                    base = self._from_checkpoint(segment.checkpoint, frozenset(unusable), files)
                 except CorruptTable as error:
                     _log.warning("%s: checkpoint not usable: %s", self._name, error)
                     unusable.add(segment.checkpoint.paths)
                     first_error = first_error or error
                     continue
-            return self._built(base, segment, listing), segment
+            return self._built(base, segment, listing, files), segment
 
     def _without_versions(self, listing: Listing) -> CorruptTable:
         """Return the error for a log whose files make no version."""
@@ -99,13 +105,15 @@ class LogReader:
             + (f"; incomplete checkpoint: only {parts}" if parts else "")
         )
 
-    def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
+    def _built(
+        self, base: Snapshot, segment: Segment, listing: Listing, files: RequestedFiles
+    ) -> Snapshot:
         """Return the state after the segment, from plain commits if a compaction is damaged.
 
         Logs how it differs from the checksum file.
         """
         try:
-            state = self.replayed(base, segment)
+            state = self.replayed(base, segment, files)
         except CorruptTable:
             if not any(isinstance(entry.file, Compaction) for entry in segment.deltas):
                 raise
@@ -115,8 +123,8 @@ class LogReader:
                 version=segment.version,
                 after=base.version,
             )
-            state = self.replayed(base, plain)
-        self._compare(state, segment)
+            state = self.replayed(base, plain, files)
+        self._compare(state, segment, files)
         return state
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
@@ -128,12 +136,12 @@ class LogReader:
         def give_up(error: CorruptTable) -> Snapshot:
             raise error
 
-        state = self._state_of(checkpoint, give_up)
+        state = self._state_of(checkpoint, give_up, self.request(checkpoint.paths))
         _ = state.files.table
         return state
 
     def _from_checkpoint(
-        self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName]
+        self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName], files: RequestedFiles
     ) -> Snapshot:
         """Return a checkpoint's state. Damage to its statistics is found, and repaired from other
         files of the log, when they are used; other damage raises CorruptTable.
@@ -148,11 +156,13 @@ class LogReader:
             except (CorruptTable, InvalidRequest) as other:
                 raise error from other
 
-        return self._state_of(checkpoint, rebuild)
+        return self._state_of(checkpoint, rebuild, files)
 
-    def _state_of(self, checkpoint: Checkpoint, rebuild: Rebuild) -> Snapshot:
+    def _state_of(
+        self, checkpoint: Checkpoint, rebuild: Rebuild, files: RequestedFiles
+    ) -> Snapshot:
         """Return the state of a checkpoint and its sidecars. Raises CorruptTable."""
-        rows = list(self._rows(checkpoint.paths))
+        rows = list(self._rows(checkpoint.paths, files))
         own = [action for part in rows for action in part.others]
         sidecars = [sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)]
         if len(set(sidecars)) < len(sidecars):
@@ -160,43 +170,48 @@ class LogReader:
                 f"{self._name}: {checkpoint.paths[0]}: expected each sidecar once, found "
                 f"{len(sidecars)} names of {len(set(sidecars))} files"
             )
-        rows += self._rows(sidecars)
+        rows += self._rows(sidecars, files)
         paths = (*checkpoint.paths, *sidecars)
         return state_of_checkpoint(
             self._name, checkpoint, rows, lambda: self._removes(paths), rebuild
         )
 
-    def _rows(self, paths: Sequence[str]) -> Iterator[CheckpointRows]:
-        for path, data in self._read(paths):
+    def _rows(self, paths: Sequence[str], files: RequestedFiles) -> Iterator[CheckpointRows]:
+        for path, data in self._read(paths, files):
             yield read_checkpoint(data, file=f"{self._name}: {path}")
 
     def _removes(self, paths: Sequence[str]) -> Iterator[Remove]:
-        for path, data in self._read(paths):
+        for path, data in self._read(paths, self.request(())):
             yield from read_removes(data, file=f"{self._name}: {path}")
 
-    def replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
-        """Return the state after the segment's commits on top of `base`.
+    def replayed(
+        self, base: Snapshot, segment: Segment, requested: RequestedFiles | None = None
+    ) -> Snapshot:
+        """Return the state after the segment's commits on top of `base`; `requested` as in `load`.
 
         Raises CorruptTable for a missing or damaged file, and UnsupportedFeature for a protocol
         that txlake can't read.
         """
+        files = requested or self.request(())
         entries = segment.deltas
-        contents = self._read([entry.path for entry in entries])
+        contents = self._read([entry.path for entry in entries], files)
         pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
         state = replay(base, pairs, segment)
         check_readable(state.protocol, table=self._name)
         if is_enabled(state.metadata.configuration) and state.in_commit_timestamp_ms is None:
-            return self._with_in_commit_timestamp(state, segment)
+            return self._with_in_commit_timestamp(state, segment, files)
         return state
 
-    def commit_info(self, version: int) -> CommitInfo | None:
+    def commit_info(
+        self, version: int, requested: RequestedFiles | None = None
+    ) -> CommitInfo | None:
         """Return a version's commitInfo, reading the file's head where that is enough; None if it
-        has none.
+        has none. `requested` as in `load`.
 
         Raises FileNotFoundError, and CorruptTable for a damaged commit.
         """
         path = commit_path(version)
-        head = self._files.get_range(path, 0, _HEAD_BYTES)
+        head = (requested or self._files).get_range(path, 0, _HEAD_BYTES)
         is_whole = len(head) < _HEAD_BYTES
         if not is_whole and not (head.startswith(b'{"commitInfo"') and b"\n" in head):
             head = self._files.get(path)
@@ -209,7 +224,9 @@ class LogReader:
             "Check the path, or create the table first"
         )
 
-    def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
+    def _with_in_commit_timestamp(
+        self, state: Snapshot, segment: Segment, files: RequestedFiles
+    ) -> Snapshot:
         """Return the state with the in-commit timestamp of its commit file, if there is one.
 
         The checkpoint or compaction that the state was built from holds no commitInfo.
@@ -217,46 +234,52 @@ class LogReader:
         if segment.newest is None:
             return state
         try:
-            info = self.commit_info(state.version)
+            info = self.commit_info(state.version, files)
         except FileNotFoundError:
             return state
         return state.apply(() if info is None else (info,), version=state.version)
 
-    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the paths with their files' bytes, in order; several are read at once from a remote
-        store.
+    def _read(self, paths: Sequence[str], files: RequestedFiles) -> Iterator[tuple[str, bytes]]:
+        """Yield the paths with their files' bytes, in order; they are requested at once.
 
         Raises CorruptTable for a missing file.
         """
-        if len(paths) > 1 and self._is_remote:
-            with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
-                yield from zip(paths, pool.map(self._get, paths))
-        else:
-            for path in paths:
-                yield path, self._get(path)
+        files.request(paths)
+        for path in paths:
+            yield path, self._get(path, files)
 
-    def _get(self, path: str) -> bytes:
+    def _get(self, path: str, files: RequestedFiles) -> bytes:
         """Return the file's bytes. Raises CorruptTable if it is missing."""
         try:
-            return self._files.get(path)
+            return files.get(path)
         except FileNotFoundError as error:
             kind = "sidecar" if parse_name(path) is None else "file"
             raise CorruptTable(
                 f"{self._name}: {path} is missing: the {kind} is named by the log but isn't there"
             ) from error
 
-    def _compare(self, state: Snapshot, segment: Segment) -> None:
+    def _compare(self, state: Snapshot, segment: Segment, files: RequestedFiles) -> None:
         """Log differences between the checksum file and the state; never fails a read."""
         entry = segment.checksum
         if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
             return
         try:
-            expected = read_checksum(self._files.get(entry.path))
+            expected = read_checksum(files.get(entry.path))
         except FileNotFoundError:
             return
         if expected is not None:
             for difference in expected.contradictions(facts_of(state)):
                 _log.warning("%s: %s: %s", self._name, entry.path, difference)
+
+
+def _paths(segment: Segment) -> Iterator[str]:
+    """Yield the paths of the files that a segment's version is built from, and its checksum's."""
+    if segment.checkpoint is not None:
+        yield from segment.checkpoint.paths
+    for entry in segment.deltas:
+        yield entry.path
+    if segment.checksum is not None and segment.checksum.size_bytes <= _CHECKSUM_BYTES_MAX:
+        yield segment.checksum.path
 
 
 def facts_of(state: Snapshot) -> StateFacts:

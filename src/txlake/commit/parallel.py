@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from txlake.ports import Store
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 _TABLES_MAX = 16
-_REQUESTS_MAX = 32
+_REQUESTS_MAX = 64
 
 
 def parallel_map(
@@ -40,12 +40,19 @@ def parallel_map(
         return list(done)
 
 
-def is_far(store: Store) -> bool:
+class Located(Protocol):
+    """Files at a URL, such as a store."""
+
+    @property
+    def url(self) -> str: ...
+
+
+def is_far(store: Located) -> bool:
     """Return whether requests to a store travel over a network."""
     return not store.url.startswith(("file:", "memory:"))
 
 
-def begin(request: Callable[[], Value], *, store: Store) -> Callable[[], Value]:
+def begin(request: Callable[[], Value], *, store: Located) -> Callable[[], Value]:
     """Begin a request to a store over a network, and return the function that waits for its result.
 
     For other stores that function makes the request. The request itself waits for no other one that

@@ -21,6 +21,7 @@ from txlake.commit.commit_times import CommitTimes
 from txlake.commit.fifo_lock import FifoLock
 from txlake.commit.history import HistoryRow, history_row
 from txlake.commit.log_reading import LogReader
+from txlake.commit.parallel import is_far
 from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
@@ -32,8 +33,10 @@ from txlake.protocol.file_names import (
     LOG_FOLDER,
     ClassicCheckpoint,
     CommitFile,
+    checksum_path,
     commit_path,
     listing_start,
+    log_path,
     parse_name,
 )
 from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
@@ -43,6 +46,9 @@ _log = logging.getLogger(__name__)
 
 _OLD_SNAPSHOTS = 4
 _CATCH_UP_COMMITS_MAX = 100
+# A listing of so many versions is one page, and nearly always has a checkpoint.
+_NEAR_VERSIONS = 110
+_USUAL_INTERVAL = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,11 @@ class TableLog:
         self._ledger_files: CatalogManagedFiles | None = None
         if catalog_table is not None:
             self._ledger_files = CatalogManagedFiles(
-                store, catalog_table, self.name, self._fifo_lock.is_taken
+                store,
+                catalog_table,
+                self.name,
+                self._fifo_lock.is_taken,
+                system.monotonic_ms,
             )
         self._files: LogFiles = self._ledger_files or store
         self._reader = LogReader(self._files, self.name)
@@ -157,16 +167,29 @@ class TableLog:
         """Return the newest version; None if there is no Delta table. Raises CorruptTable for a
         damaged log.
         """
+        if self._ledger_files is None:
+            return self._newest(None)
         latest = self._latest
-        if self._ledger_files is not None:
-            head = self._ledger_files.refresh()
-            if head is None or head.version < 0:
-                return None
-            if latest is not None and latest[0].version >= head.version:
-                return latest[0]
+        head = self._ledger_files.refresh(-1 if latest is None else latest[0].version)
+        if head is None or head.version < 0:
+            return None
+        if latest is not None and latest[0].version >= head.version:
+            return latest[0]
+        return self._newest(head.version)
+
+    def _newest(self, head: int | None) -> Snapshot | None:
+        """Return the newest version in the log, listed anew; None if there is no Delta table.
+
+        `head`: a catalog table's. Raises CorruptTable for a damaged log.
+        """
+        latest = self._latest
         if latest is None:
-            return self._open()
+            return self._open(head)
         known, was = latest
+        if head is not None and head - known.version > _CATCH_UP_COMMITS_MAX:
+            self.forget()
+            return self._open(head)
+        requested = self._reader.request(_commit_paths(known.version, head))
         listing = self.listing(known.version)
         entry = listing.commits.get(known.version)
         if self.catalog_table is not None:
@@ -179,18 +202,18 @@ class TableLog:
         is_whole = all(version in listing.commits for version in following)
         if not is_same or not is_whole or new > _CATCH_UP_COMMITS_MAX:
             self.forget()
-            return self._open()
+            return self._open(head)
         if new > 0:
             segment = choose_segment(
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
             try:
-                newest, entry = self._reader.replayed(known, segment), segment.newest
+                newest, entry = self._reader.replayed(known, segment, requested), segment.newest
             except CorruptTable:
                 if self.listing(known.version) == listing:
                     raise
                 self.forget()  # a clean-up deletes commits between the listing and their reading
-                return self._open()
+                return self._open(head)
             self._keep_old(known)
         else:
             newest = _as_stored(known, entry)
@@ -211,6 +234,11 @@ class TableLog:
             version = self.catalog_table.ledger.version_at(self.catalog_table.table_id, sequence)
         if version is None or version < 0:
             raise came_later(self.catalog_table, self.name, sequence)
+        if self._ledger_files is not None and version > self.newest_known:
+            head = self._ledger_files.use_known()
+            newest = None if head is None else self._newest(head.version)
+            if newest is not None and newest.version == version:
+                return newest
         if self._ledger_files is not None and version >= self.newest_known:
             self._ledger_files.check_newest(version)
         return self.snapshot(version)
@@ -392,11 +420,12 @@ class TableLog:
         objects = self._files.list(LOG_FOLDER, after)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
-    def _open(self) -> Snapshot | None:
-        """Return the latest version from the store alone, by the hint where it helps; None without
-        a table.
+    def _open(self, head: int | None) -> Snapshot | None:
+        """Return the latest version from the store alone, by a catalog table's head or the hint
+        where it helps; None without a table.
         """
-        loaded = self._load_from_hint()
+        loaded = None if head is None or not is_far(self.store) else self._load_near(head)
+        loaded = loaded or self._load_from_hint()
         if loaded is None:
             listing = self.listing()
             if listing.is_empty:
@@ -405,6 +434,23 @@ class TableLog:
         state, segment = loaded
         self._latest = (state, segment.newest)
         return state
+
+    def _load_near(self, head: int) -> tuple[Snapshot, Segment] | None:
+        """Return a catalog table's newest version from the files of the versions before its head;
+        None if that isn't possible.
+
+        The files that the version is probably built from are requested while the log is listed.
+        """
+        requested = self._reader.request(_expected_paths(head))
+        start = max(0, head - _NEAR_VERSIONS)
+        listing = self.listing(start)
+        if start > 0 and not listing.checkpoints:
+            return None
+        try:
+            return self._reader.load(listing, None, requested=requested)
+        except (CorruptTable, InvalidRequest) as error:
+            _log.info("%s: files near the head didn't help, listing more: %s", self.name, error)
+            return None
 
     def _load_from_hint(self) -> tuple[Snapshot, Segment] | None:
         """Return the latest version from the files since the hint's checkpoint; None if that isn't
@@ -478,6 +524,25 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.in_commit_timestamp_ms
+
+
+def _commit_paths(known: int, head: int | None) -> Iterator[str]:
+    """Yield the paths of a catalog table's commits after a version."""
+    if head is not None:
+        yield from (commit_path(version) for version in range(known + 1, head + 1))
+
+
+def _expected_paths(head: int) -> Iterator[str]:
+    """Yield the paths of the files that a catalog table's head is built from, if a checkpoint is at
+    each tenth version, where txlake writes it by default.
+    """
+    base = head - head % _USUAL_INTERVAL
+    if base > 0:
+        yield log_path(ClassicCheckpoint(base))
+    # That of a checkpoint's own version has the in-commit timestamp.
+    first = 0 if base == 0 else min(base + 1, head)
+    yield from (commit_path(version) for version in range(first, head + 1))
+    yield checksum_path(head)
 
 
 def _as_stored(snapshot: Snapshot, entry: LogEntry | None) -> Snapshot:

@@ -125,6 +125,12 @@ class ReplicatedDatabase(Database):
         self._catch_up(_looking_since_ms.get())
         return super().reading()
 
+    def reading_known(self) -> AbstractContextManager[Connection]:
+        self._origin.require()
+        with self._replica_errors():
+            self._ensure_replica()
+        return super().reading()
+
     def write(self, work: Callable[[Connection], Value]) -> Value:
         self._origin.require()
         assert not shielding.is_interruptible(), "an interrupt would leave the transaction open"

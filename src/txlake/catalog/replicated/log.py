@@ -46,13 +46,12 @@ from txlake.catalog.replicated.retention import (
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
-_WINDOW_MAX = 16
 _FETCHERS = 64
 _ATTEMPTS = 6
 _WAIT_MS = 50.0
 # For so long after a look at the end of the log no later entry can have been deleted.
 _SURE_MS = 600_000
-_SNAPSHOT_ENTRIES = 50
+_SNAPSHOT_ENTRIES = 32
 _SNAPSHOT_BYTES = 1 << 20
 _DELETED_MAX = 10_000
 _LOAD_WINDOW = 64
@@ -240,7 +239,7 @@ class CatalogLog:
                 return
             window = 1
             while self.apply_next(window):
-                window = min(2 * window, _WINDOW_MAX)
+                window = min(4 * window, _LOAD_WINDOW)
         self._require_known_schema()
 
     def apply_next(self, window: int = 1) -> bool:

@@ -149,6 +149,10 @@ class UnityLedger:
         loaded = None if known is None else self.load(known.schema, known.name)
         return None if loaded is None else head_of(loaded, table_id)
 
+    def known_head(self, table_id: str) -> Head | None:
+        """Return the table's head, requested anew, as `head`."""
+        return self.head(table_id)
+
     def version_at(self, table_id: str, sequence: int) -> int | None:
         """Return the newest version, as there are no instants; None and errors as `head`."""
         head = self.head(table_id)

@@ -55,7 +55,8 @@ def _normal(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "script", ["tools/setup.sh", "tools/delta_jars.sh", "tools/servers.sh", ".ci/run"]
+    "script",
+    ["tools/setup.sh", "tools/delta_jars.sh", "tools/s3a_jars.sh", "tools/servers.sh", ".ci/run"],
 )
 def test_scripts_can_be_run(script: str) -> None:
     path = ROOT / script

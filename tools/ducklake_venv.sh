@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes .cache/ducklake: DuckDB with DuckLake and the catalogs that it can have, which `make bench`
-# compares transactions with, and TPC-DS's generator. In an environment of its own, as extensions go
+# Makes .cache/ducklake: DuckDB with DuckLake, the catalogs that it can have and S3, which `make bench`
+# and `make bench-far` compare with, and TPC-DS's generator. In an environment of its own, as extensions go
 # with one release of DuckDB. A second run does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
 version=1.5.5
 venv=.cache/ducklake
-extensions="ducklake sqlite-scanner postgres-scanner tpcds"
+extensions="ducklake sqlite-scanner postgres-scanner httpfs tpcds"
 wanted=$(pwd; echo "$version" "$extensions"; .venv/bin/python --version)
 [ "$(cat "$venv/.stamp" 2>/dev/null)" != "$wanted" ] || exit 0
 

@@ -210,6 +210,14 @@ bench-quick: setup ## the same on less data, the short suites alone: ten minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 
+.PHONY: bench-far
+bench-far: setup ## statements on a store that takes 30 ms a request, and the other engines: BENCH_ARGS='--latency 5 30 100'
+	@tools/delta_jars.sh
+	@tools/s3a_jars.sh
+	@tools/ducklake_venv.sh
+	@tools/servers.sh
+	@$(PYTHON) -m bench.far --page $(BENCH_ARGS)
+
 format: setup-python ## puts the code into its format
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .

@@ -47,7 +47,7 @@ class SparkEngine(Engine):
     """What the three have in common: SQL on Delta tables by their folders."""
 
     def __init__(self, scratch: Path) -> None:
-        self.spark = _session(scratch, self.settings())
+        self.spark = spark_session(scratch, self.settings())
 
     def settings(self) -> dict[str, str]:
         """Those that this engine needs besides the common ones."""
@@ -180,7 +180,8 @@ class Txlake(SparkEngine):
             self.sql(f"CREATE TABLE {name} USING DELTA LOCATION '{table}'")
 
 
-def _session(scratch: Path, settings: Mapping[str, str]) -> SparkSession:
+def spark_session(scratch: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Return a new local session with the bench's settings and these."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["TZ"] = "UTC"

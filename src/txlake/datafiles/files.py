@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO
-from typing import BinaryIO
+from typing import BinaryIO, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from txlake.storage import local_path, open_store
 from txlake.storage.local import make_folders, sync_folder
 
 Options = Mapping[str, str]
+
+_UPLOADS_MAX = 16
+_PENDING_BYTES_MAX = 64 * 1024 * 1024
 
 
 def create(url: str) -> pa.NativeFile:
@@ -35,13 +39,74 @@ def create(url: str) -> pa.NativeFile:
     return pa.OSFile(path, "wb")
 
 
+class Uploads:
+    """Files on their way to other stores than this machine, which are written side by side.
+
+    As a context it waits for them at the end of the block.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: list[Future[None]] = []
+        self._pending_bytes = 0
+        self._begun: list[tuple[str, Options]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Wait for the files; if the block raised, remove them."""
+        if kind is None:
+            self.wait()
+        else:
+            self.discard()
+
+    def put(self, url: str, data: bytes, options: Options) -> None:
+        """Begin to write a file. Waits first while other files of 64 MiB are on their way."""
+        if self._pending_bytes + len(data) > _PENDING_BYTES_MAX:
+            self.wait()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_UPLOADS_MAX)
+        store, name = store_and_name(url, options)
+        self._begun.append((url, options))
+        self._pending_bytes += len(data)
+        self._pending.append(self._pool.submit(store.put, name, data))
+
+    def wait(self) -> None:
+        """Wait until all files are written. If one can't be, removes all and raises what its store
+        raised.
+        """
+        try:
+            for upload in self._finished():
+                upload.result()
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove the files, also those that were written; their errors are ignored."""
+        self._finished()
+        for url, options in self._begun:
+            remove(url, options)
+        self._begun = []
+
+    def _finished(self) -> list[Future[None]]:
+        """Wait until no file is on its way. Return the files that were."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        return pending
+
+
 def finish(
     sink: pa.NativeFile,
     url: str,
     options: Options,
+    uploads: Uploads,
     change: Callable[[BinaryIO], object] | None = None,
 ) -> None:
-    """Make a written file durable, and visible in a bucket or in HDFS.
+    """Make a written file durable; one of another store is only handed to `uploads`.
 
     `change` is called before with the whole file, open for reading and writing. Closes the sink of
     a local file. Raises what the store raises.
@@ -51,8 +116,7 @@ def finish(
         file = BytesIO(sink.getvalue().to_pybytes())
         if change is not None:
             change(file)
-        store, name = store_and_name(url, options)
-        store.put(name, file.getvalue())
+        uploads.put(url, file.getvalue(), options)
         return
     sink.close()
     if change is not None:

@@ -168,14 +168,19 @@ def change_folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> 
     return f"{CHANGE_FOLDER}/{folder_of(names, values)}".rstrip("/")
 
 
-def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+def run(
+    task: WriteTask,
+    batches: Iterator[pa.RecordBatch],
+    name: str,
+    uploads: files.Uploads | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Write the batches to files whose names start with `name`; yield the report, one batch.
 
-    Rows of a partition must come one after the other, or it gets several files. At a violated
-    constraint, the files are removed and only the first violation is reported. No file stays if an
-    error is raised.
+    Rows of a partition must come one after the other, or it gets several files. With `uploads` the
+    caller waits for files of other stores than this machine. At a violated constraint, the files
+    are removed and only the first violation is reported. No file stays if an error is raised.
     """
-    output = Output(task, name)
+    output = Output(task, name, uploads)
     replaced = ReplacedPositions()
     sources: list[np.ndarray] = []
     actions: dict[int, int] = {}
@@ -317,9 +322,12 @@ class Output:
     new one.
     """
 
-    def __init__(self, task: WriteTask, name: str) -> None:
+    def __init__(self, task: WriteTask, name: str, uploads: files.Uploads | None = None) -> None:
+        """With `uploads` the caller waits for files of other stores than this machine."""
         self._task = task
         self._name = name
+        self._awaits_uploads = uploads is None
+        self._uploads = uploads or files.Uploads()
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
         self._key: tuple[str | None, ...] | None = None
         self._constants: list[tuple[pa.Field, pa.Scalar]] = []
@@ -393,7 +401,7 @@ class Output:
     def _close_file(self) -> None:
         """Finish the open file, if there is one, and add its report rows."""
         if self._file is not None:
-            self._written += self._file.close()
+            self._written += self._file.close(self._uploads)
             self._file = None
 
     def close(self) -> list[dict[str, object]]:
@@ -401,6 +409,8 @@ class Output:
         "origins" if rows were made of others.
         """
         self._close_file()
+        if self._awaits_uploads:
+            self._uploads.wait()
         return self._written
 
     def discard(self) -> None:
@@ -411,6 +421,7 @@ class Output:
         if self._file is not None:
             self._file.abandon()
             self._file = None
+        self._uploads.discard()
         for path in self._paths:
             files.remove(f"{self._task.root}/{path}", self._task.options)
 
@@ -514,8 +525,9 @@ class _OpenFile:
             metadata_collector=self._footers,
         )
 
-    def close(self) -> list[dict[str, object]]:
-        """Complete the file, correct its footer and make it durable; return its report rows.
+    def close(self, uploads: files.Uploads) -> list[dict[str, object]]:
+        """Complete the file, correct its footer, and make it durable or hand it to `uploads`;
+        return its report rows.
 
         "file", then "origins" if a row has one. The file has rows.
         """
@@ -529,7 +541,9 @@ class _OpenFile:
             footer, size = change_footer(file, self._with_nan)
 
         misleads = needs_change(footer, self._with_nan)
-        files.finish(self._sink, self._url, self._task.options, change if misleads else None)
+        files.finish(
+            self._sink, self._url, self._task.options, uploads, change if misleads else None
+        )
         framed = pa.BufferOutputStream()
         footer.write_metadata_file(framed)
         reports = [

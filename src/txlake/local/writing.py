@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from txlake.datafiles import write_task
+from txlake.datafiles.files import Uploads
 from txlake.datafiles.footers import filter_safe_tags, statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
 from txlake.datafiles.parquet import with_field_names
@@ -100,11 +101,14 @@ class WriteResult:
     origins: Mapping[str, tuple[Ordinals, Positions]] = field(default_factory=dict)
 
 
-def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
+def write_arrow(
+    table: pa.Table, target: WriteTarget, uploads: Uploads | None = None
+) -> WriteResult:
     """Write rows that the driver holds, without Spark; columns as for `write_frame`.
 
-    New files exist when it returns, and the caller commits them. Raises InvalidRequest for a row
-    that violates a constraint; its new files are deleted.
+    New files exist when it returns, with `uploads` when the caller has waited for these; the caller
+    commits them. Raises InvalidRequest for a row that violates a constraint; its new files are
+    deleted.
     """
     given = TaskColumns.of(target.snapshot, table.column_names)
     task = given.task(target)
@@ -115,7 +119,7 @@ def write_arrow(table: pa.Table, target: WriteTarget) -> WriteResult:
     ]
     arrays += [table.column(name) for name in given.controls.values()]
     rows = pa.Table.from_arrays(arrays, [f"__c{place}" for place in range(len(arrays))])
-    return result_of(target, run_in_driver(task, rows))
+    return result_of(target, run_in_driver(task, rows, uploads))
 
 
 def task_for(target: WriteTarget) -> write_task.WriteTask:
@@ -187,16 +191,18 @@ class TaskColumns:
         return _task(target, _arrow_schema(list(self.data), list(self.names)), layout)
 
 
-def run_in_driver(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
+def run_in_driver(
+    task: write_task.WriteTask, rows: pa.Table, uploads: Uploads | None = None
+) -> list[dict[str, object]]:
     """Run a task in this process on rows in any order; return its reports in the order of
-    its work.
+    its work. `uploads` as for `write_task.run`.
     """
     if task.layout.partition:
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     reports: list[dict[str, object]] = []
     name = f"{task.kind}-00000-{task.job_id}"
-    for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
+    for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name, uploads):
         reports += batch.to_pylist()
     return reports
 

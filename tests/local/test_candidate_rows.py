@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.datafiles import parquet
-from txlake.local import candidate_rows, choice
+from txlake.local import candidate_rows, choice, file_rows
 from txlake.protocol.paths import decode_path
 from txlake.spark import dml, driver_frames
 from txlake.sql.statements import NativeColumn, Reference, SqlText, TableName
@@ -166,7 +166,7 @@ def test_groups_whose_numbers_rule_a_row_out_are_not_read(
         read.append(groups)
         yield from parquet.iter_rows(file, columns, groups)
 
-    monkeypatch.setattr(candidate_rows, "iter_rows", recording_rows)
+    monkeypatch.setattr(file_rows, "iter_rows", recording_rows)
     for condition, groups, places in (
         ("id = 4", [[2]], [4]),
         ("id < 1 OR id > 4", [[0], [2]], [0, 5]),
@@ -249,10 +249,8 @@ def test_spark_handles_conditions_without_a_known_column(odd: PathTable, conditi
     assert _candidates(odd, condition) is None
 
 
-@pytest.mark.parametrize(
-    ("limit", "value"), [("_FILES_MAX", 0), ("_ROWS_MAX", 5), ("_LOCAL", "s3://")]
-)
-def test_spark_handles_many_large_or_remote_files(
+@pytest.mark.parametrize(("limit", "value"), [("_FILES_MAX", 0), ("_ROWS_MAX", 5)])
+def test_spark_handles_many_or_large_files(
     odd: PathTable, limit: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _candidates(odd, "id > 0") is not None

@@ -53,8 +53,8 @@ class RowSample:
 
 
 _NEEDS_SPARK = (
-    "these rows can't be read without Spark: their columns are nested, or their files are many, "
-    "large or in a bucket"
+    "these rows can't be read without Spark: their columns are nested, or their files are many or "
+    "large"
 )
 
 

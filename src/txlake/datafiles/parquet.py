@@ -8,7 +8,7 @@ at once. Source: Spark, "Parquet Files", rebase modes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -164,6 +164,29 @@ def iter_rows(
         yield columns.of(batch)
     if count != expected:
         raise ValueError(f"expected {expected} rows, found {count}")
+
+
+def chunk_ranges(
+    file: pq.ParquetFile, groups: Iterable[int], names: Collection[str]
+) -> list[tuple[int, int]]:
+    """Return where the bytes of these columns of a file are in these row groups: offsets of the
+    first byte, and of the one after the last.
+    """
+    paths = [file.schema.column(place).path for place in range(len(file.schema.names))]
+    leaves = [
+        place
+        for place, path in enumerate(paths)
+        if path in names or any(path.startswith(f"{name}.") for name in names)
+    ]
+    chunks = [file.metadata.row_group(group).column(leaf) for group in groups for leaf in leaves]
+    starts = [
+        min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
+        for chunk in chunks
+    ]
+    return [
+        (start, start + chunk.total_compressed_size)
+        for start, chunk in zip(starts, chunks, strict=True)
+    ]
 
 
 SHREDDED = "it holds shredded variants, which only Spark's own reader puts together"

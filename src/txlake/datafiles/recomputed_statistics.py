@@ -8,16 +8,14 @@ value has the column's type. What the footer doesn't say keeps its old value. So
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.datafiles.files import Options, read_range
 from txlake.datafiles.footers import (
     WITHOUT_BOUNDS,
     chunk_bounds,
@@ -30,29 +28,19 @@ from txlake.datafiles.footers import (
 from txlake.datafiles.parquet import is_legacy
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Store
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
-from txlake.protocol.paths import decode_path, is_absolute
-from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import Bounds, FileStatistics
 from txlake.protocol.types import Array, DataType, Map, Primitive
 
 _Path = tuple[str, ...]
 
 
-def footer_of(
-    snapshot: Snapshot, add: Add, store: Store, reach: Reach, options: Options
-) -> pq.FileMetaData:
-    """Return the footer of a file of the table.
+def footer_of(snapshot: Snapshot, add: Add, read: Callable[[int, int], bytes]) -> pq.FileMetaData:
+    """Return the footer of a file of the table. `read` returns bytes of it by offset and length.
 
-    `options` are those of the store, for a file of another table. Raises CorruptTable if the file
-    is missing or isn't a Parquet file, and InvalidRequest if it lies in a folder that isn't
-    allowed.
+    Raises CorruptTable if the file is missing or isn't a Parquet file.
     """
-    read = partial(store.get_range, decode_path(add.path))
-    if is_absolute(add.path):
-        read = partial(read_range, reach.url(add.path), options=options)
     try:
         return read_footer(read, add.size)
     except (FileNotFoundError, pa.ArrowInvalid) as error:

@@ -17,7 +17,7 @@ from txlake.datafiles.stored_vectors import read_range
 from txlake.ports import Store, System
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol import roaring
-from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.actions import DeletionVector
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.reach import Reach
 from txlake.storage import open_store
@@ -90,31 +90,6 @@ def _locate(
         return store, path
     folder, _, name = path.rpartition("/")
     return external.store_at(folder), decode_path(name)
-
-
-def union_with_deleted(
-    store: Store,
-    files: Mapping[int, Add],
-    deleted: Mapping[int, BitMap64],
-    external: ExternalVectors | None = None,
-) -> dict[int, BitMap64]:
-    """Return for each file with new deletions all its deleted positions, old and new, by ordinal.
-
-    Files without new deletions are left out. Reads the old vectors. Raises as `load_vector`.
-    """
-    old = load_vectors(
-        store,
-        (
-            (ordinal, vector)
-            for ordinal, add in files.items()
-            if ordinal in deleted and (vector := add.deletion_vector) is not None
-        ),
-        external,
-    )
-    return {
-        ordinal: bitmap | old[ordinal] if ordinal in old else bitmap
-        for ordinal, bitmap in deleted.items()
-    }
 
 
 def bitmap_of_report(data: bytes) -> BitMap64:

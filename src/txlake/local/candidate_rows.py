@@ -5,7 +5,6 @@ Owns reading data files by pyarrow on the driver.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,47 +13,33 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import Columns, iter_rows, open_parquet
-from txlake.datafiles.stored_vectors import as_array
-from txlake.datafiles.vectors import load_vector
 from txlake.local.char_types import is_padded
-from txlake.local.choice import Declined
+from txlake.local.choice import FILES_MAX, Declined
 from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.file_rows import (
+    UNREADABLE,
+    deleted_rows,
+    fetch_beginnings,
+    fetch_columns,
+    is_plain_field,
+    read_rows,
+    threads_for,
+)
 from txlake.local.table import LocalTable
-from txlake.local.types import is_plain, parquet_field
 from txlake.local.writing import data_fields
 from txlake.log.files import adds_of
 from txlake.log.predicates import And, Opaque, Predicate, columns_of, conjuncts
-from txlake.log.skipping import has_opaque, ranges_may_match, rows_may_match, rows_must_match
+from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive, to_arrow_type
 
-_FILES_MAX = 64
-
-
+_FILES_MAX = FILES_MAX
 _ROWS_MAX = 24_000_000
-
-
-_THREADS_MAX = 8
-
-
 _HELD_BYTES_MAX = 64 * 1024 * 1024
-
-
-# What reading a file raises that Spark might read in another way, or can explain better.
-UNREADABLE = (pa.ArrowException, OSError, ValueError)
-_LOCAL = "file://"
-
-
 _LONG = Primitive("long")
-
-
-_INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,29 +66,34 @@ def find_candidates(
     predicate: Predicate,
     rows_max: int,
     group_bytes_max: int | None = None,
+    later: Sequence[Field] = (),
 ) -> Candidates:
     """Return the live rows of the files for which the predicate may hold, by the files' ordinals.
 
-    `predicate` is bound; its opaque parts are taken as possibly true. Raises Declined if more than
-    `rows_max` may match, if more than 24 million rows have to be read, if the row groups with
-    matches exceed `group_bytes_max` uncompressed, if the predicate has no condition on a column
-    that the driver can compare, if there are more than 64 files or one on another machine, and if a
-    file might be read in another way than by Spark.
+    `predicate` is bound; its opaque parts are taken as possibly true. `later`: the columns that the
+    caller will read of these rows, which are fetched at once from files in other stores where that
+    saves a round trip. Raises Declined if more than `rows_max` may match, if more than 24 million
+    rows have to be read, if the row groups with matches exceed `group_bytes_max` uncompressed, if
+    the predicate has no condition on a column that the driver can compare, if there are more than
+    64 files, if more bytes of other stores have to be fetched than `choice` allows, and if a file
+    might be read in another way than by Spark.
     """
     snapshot = work.snapshot
     known = And(tuple(part for part in conjuncts(predicate) if not isinstance(part, Opaque)))
     names = {path[0].lower() for path in columns_of(known) if len(path) == 1}
     items = [item for item in data_fields(snapshot) if item.name.lower() in names]
-    items = [item for item in items if _is_plain(item)]
+    items = [item for item in items if is_plain_field(item)]
     if not items:
         raise Declined("the condition compares no column that the driver can read")
     adds = _files_to_read(work, files)
     search = _Search(work, predicate, known, items, rows_max, group_bytes_max)
     try:
+        fetch_beginnings(work, adds)
+        fetch_columns(work, adds, items, known=known, later=later)
         if len(adds) == 1:
             positions_by_file = [search.of(adds[0])]
         else:
-            with ThreadPoolExecutor(threads_for(files)) as pool:
+            with ThreadPoolExecutor(threads_for(len(adds))) as pool:
                 positions_by_file = list(pool.map(search.of, adds))
     except UNREADABLE as error:
         raise Declined(str(error)) from error
@@ -113,20 +103,11 @@ def find_candidates(
 
 def _files_to_read(work: LocalTable, files: pa.Table) -> list[Add]:
     """Return the files, their partition values in the session's zone. Raises Declined if there are
-    more than 64, or one isn't on this machine.
+    more than 64.
     """
     if files.num_rows > _FILES_MAX:
         raise Declined(f"there are {files.num_rows} files, more than {_FILES_MAX}")
-    adds = adds_of(work.in_zone(files))
-    if not all(is_local(work, add) for add in adds):
-        raise Declined("a file isn't on this machine")
-    return adds
-
-
-def threads_for(files: pa.Table) -> int:
-    """Return how many threads read these files: at most 8, and at least 1."""
-    count: int = files.num_rows
-    return max(1, min(_THREADS_MAX, os.cpu_count() or 1, count))
+    return adds_of(work.in_zone(files))
 
 
 @dataclass(slots=True)
@@ -159,7 +140,7 @@ class _Search:
         deleted = deleted_rows(self.work, add)
         parts = [np.empty(0, np.int64)]
         last = None
-        for group, start, rows in _read(self.work, add, self.items, known=self.known):
+        for group, start, rows in read_rows(self.work, add, self.items, known=self.known):
             count = rows.num_rows
             rows = _with_partitions(snapshot, add, rows)
             matches = np.flatnonzero(rows_may_match(self.known, rows, snapshot.schema))
@@ -188,22 +169,30 @@ class _Search:
 
 
 def live_values(
-    work: LocalTable, files: pa.Table, items: Sequence[Field], possible: Predicate
+    work: LocalTable,
+    files: pa.Table,
+    items: Sequence[Field],
+    possible: Predicate,
+    later: Sequence[Field] = (),
 ) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
     """Yield for each file, in order, an iterator over its live rows: positions, and the columns
     `items`.
 
     The rows have the table's partition columns too. Row groups in which the bound predicate can't
-    be true may be left out. The inner iterators may be read in parallel. Both kinds raise Declined,
-    or one of UNREADABLE, where the result might differ from Spark's.
+    be true may be left out. `later` as for `find_candidates`. The inner iterators may be read in
+    parallel. Both kinds raise Declined, or one of UNREADABLE, where the result might differ from
+    Spark's.
     """
     snapshot = work.snapshot
     names = {name.lower() for name in snapshot.partition_columns}
     data = [item for item in items if item.name.lower() not in names]
-    if not data or not all(map(_is_plain, data)):
+    if not data or not all(map(is_plain_field, data)):
         raise Declined("the keys are in columns that the driver can't read")
     known = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
-    for add in _files_to_read(work, files):
+    adds = _files_to_read(work, files)
+    fetch_beginnings(work, adds)
+    fetch_columns(work, adds, data, known=known, later=later)
+    for add in adds:
         yield _live_in(work, add, data, known)
 
 
@@ -216,7 +205,7 @@ def _live_in(
     A batch may be empty. Raises one of UNREADABLE.
     """
     deleted = deleted_rows(work, add)
-    for _, start, rows in _read(work, add, items, known=known):
+    for _, start, rows in read_rows(work, add, items, known=known):
         places = np.arange(start, start + rows.num_rows)
         rows = _with_partitions(work.snapshot, add, rows)
         if len(deleted):
@@ -242,7 +231,7 @@ def arrow_rows_at(
     snapshot = work.snapshot
     data = data_fields(snapshot)
     partitions = len(snapshot.partition_columns)
-    if len(data) + partitions < len(snapshot.schema.fields) or not all(map(_is_plain, data)):
+    if len(data) + partitions < len(snapshot.schema.fields) or not all(map(is_plain_field, data)):
         raise Declined("the table has columns that the driver can't read as Spark does")
     if any(map(is_padded, snapshot.schema)):
         raise Declined("the table has a CHAR column, which Spark pads")
@@ -255,7 +244,9 @@ def arrow_rows_at(
         return _rows_of_file(work, ordinal, adds[ordinal], file_positions, names, budget)
 
     try:
-        with ThreadPoolExecutor(threads_for(files)) as pool:
+        chosen = [adds[ordinal] for ordinal in positions]
+        fetch_columns(work, chosen, stored_fields(work), positions=positions.values())
+        with ThreadPoolExecutor(threads_for(len(positions))) as pool:
             parts = list(pool.map(of_file, positions.items()))
     except UNREADABLE as error:
         raise Declined(str(error)) from error
@@ -294,6 +285,23 @@ def extra_names(work: LocalTable) -> list[str]:
     return [FILE, ROW, ROW_ID, ROW_VERSION] if work.tracks_rows else [FILE, ROW]
 
 
+def stored_fields(work: LocalTable) -> list[Field]:
+    """Return the columns of data files that `arrow_rows_at` reads."""
+    tracked = [Field(name, _LONG) for name in _tracking_columns(work).values() if name]
+    return [*data_fields(work.snapshot), *(tracked if work.tracks_rows else ())]
+
+
+def _tracking_columns(work: LocalTable) -> Mapping[str, str | None]:
+    """Return the columns of data files that hold the control columns of row tracking, None for
+    none.
+    """
+    properties = work.snapshot.properties
+    return {
+        ROW_ID: properties.materialized_row_id_column,
+        ROW_VERSION: properties.materialized_row_commit_version_column,
+    }
+
+
 def _rows_of_file(
     work: LocalTable,
     ordinal: int,
@@ -308,14 +316,9 @@ def _rows_of_file(
     Declined when the budget is exceeded, and one of UNREADABLE.
     """
     snapshot = work.snapshot
-    properties = snapshot.properties
-    tracked = {
-        ROW_ID: properties.materialized_row_id_column,
-        ROW_VERSION: properties.materialized_row_commit_version_column,
-    }
-    stored_columns = [Field(name, _LONG) for name in tracked.values() if work.tracks_rows and name]
+    tracked = _tracking_columns(work)
     parts = []
-    for _, start, rows in _read(work, add, [*data_fields(snapshot), *stored_columns], positions):
+    for _, start, rows in read_rows(work, add, stored_fields(work), positions):
         first, last = np.searchsorted(positions, [start, start + rows.num_rows])
         if first == last:
             continue
@@ -342,31 +345,6 @@ def _hold(predicate: Predicate, rows: pa.Table, snapshot: Snapshot) -> bool:
     return bool(pc.all(rows_must_match(predicate, rows, snapshot.schema)).as_py())
 
 
-def _is_plain(item: Field) -> bool:
-    return isinstance(item.type, Primitive) and is_plain(item.type)
-
-
-def _url_of(work: LocalTable, add: Add) -> str:
-    return work.reach.url(add.path)
-
-
-def is_local(work: LocalTable, add: Add) -> bool:
-    """Return whether the file lies on this machine."""
-    return _url_of(work, add).startswith(_LOCAL)
-
-
-def deleted_rows(work: LocalTable, add: Add) -> np.ndarray:
-    """Return the positions of a file's deleted rows, in ascending order.
-
-    Raises CorruptTable and InvalidRequest as `load_vector`.
-    """
-    if add.deletion_vector is None:
-        return np.empty(0, np.int64)
-    return as_array(load_vector(work.store, add.deletion_vector, work.external_vectors)).astype(
-        np.int64
-    )
-
-
 def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
     """Return the rows with the partition columns appended, which are constant in a file."""
     for name in snapshot.partition_columns:
@@ -377,90 +355,3 @@ def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
         places = pa.array(np.zeros(rows.num_rows, np.int64))
         rows = rows.append_column(item.name, value.take(places))
     return rows
-
-
-def _read(
-    work: LocalTable,
-    add: Add,
-    items: Sequence[Field],
-    positions: np.ndarray | None = None,
-    known: Predicate | None = None,
-) -> Iterator[tuple[pq.RowGroupMetaData, int, pa.Table]]:
-    """Yield the columns by logical name in batches: row group, first position in the file, rows.
-
-    With `positions`, ascending, row groups without one are left out, and so are a row group's
-    batches after its last one. With `known`, row groups in which that predicate can't be true are
-    left out. Raises one of UNREADABLE; ValueError where Spark might read other values.
-    """
-    with open_file(_url_of(work, add), work.storage_options) as source:
-        file = open_parquet(source)
-        columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
-        may_match = None if known is None else _groups(file, columns, items, known, work.snapshot)
-        start = 0
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            end = start + group.num_rows
-            last = None if positions is None else positions[positions < end][-1:]
-            is_needed = last is None or (len(last) and last[0] >= start)
-            if is_needed and (may_match is None or may_match[number]):
-                for batch in iter_rows(file, columns, [number]):
-                    yield group, start, pa.table(batch.columns, [item.name for item in items])
-                    start += batch.num_rows
-                    if last is not None and start > last[0]:
-                        break
-            start = end
-
-
-def _groups(
-    file: pq.ParquetFile,
-    columns: Columns,
-    items: Sequence[Field],
-    predicate: Predicate,
-    snapshot: Snapshot,
-) -> Sequence[bool]:
-    """Return for each row group whether its statistics allow a row that meets the predicate.
-
-    Only statistics of top-level integer columns count: no writer truncates them or orders them
-    differently.
-    """
-    metadata = file.metadata
-    groups = [metadata.row_group(number) for number in range(file.num_row_groups)]
-    columns_of_file = map(file.schema.column, range(len(file.schema.names)))
-    leaves = {
-        leaf.name: place for place, leaf in enumerate(columns_of_file) if leaf.name == leaf.path
-    }
-    ranges = {}
-    for item, name in zip(items, columns.sources, strict=True):
-        place = leaves.get(name or "")
-        if place is not None and isinstance(item.type, Primitive) and item.type.name in _INTEGERS:
-            ranges[item.name] = [_range(group.column(place)) for group in groups]
-    return ranges_may_match(predicate, ranges, len(groups), snapshot.schema)
-
-
-def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
-    """Return the least and greatest value of an integer column in a row group; None if unknown."""
-    statistics = chunk.statistics
-    if statistics is None or not statistics.has_min_max:
-        return None
-    bounds = (statistics.min, statistics.max)
-    return bounds if all(type(bound) is int for bound in bounds) else None
-
-
-def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
-    """Find the columns in the file; a missing one is null.
-
-    Raises ValueError where Spark might read other values: a type that isn't exactly the table's,
-    INT96 times, or names that are doubled or in other letter case.
-    """
-    schema = pa.schema([parquet_field(item) for item in items])
-    columns = Columns(schema, by_id=by_id, exact=True)
-    columns.find(file)
-    names = file.schema_arrow.names
-    if len({name.lower() for name in names}) < len(names):
-        raise ValueError("two columns have one name")
-    if not by_id and not set(columns.sources) <= {*schema.names, None}:
-        raise ValueError("a column's name is in other letter case")
-    leaves = (file.schema.column(place) for place in range(len(file.schema.names)))
-    if any(leaf.physical_type == "INT96" for leaf in leaves):
-        raise ValueError("times are INT96")
-    return columns

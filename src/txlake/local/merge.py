@@ -1,8 +1,8 @@
 """MERGE of few rows by the driver, without a Spark job.
 
-Owns when the driver may: the source is local, the target's files that may have its keys are few and
-on this machine, the ON condition compares plain columns, no clause has a condition, and each value
-is one that `log.values` models. Spark handles every other statement, invalid ones included.
+Owns when the driver may: the source is local, the target's files that may have its keys are few,
+the ON condition compares plain columns, no clause has a condition, and each value is one that
+`log.values` models. Spark handles every other statement, invalid ones included.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.datafiles.files import Uploads
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.local import candidate_rows
 from txlake.local.assignments import resolve_assignments
 from txlake.local.caller_rows import fit_column
-from txlake.local.choice import Declined
+from txlake.local.choice import Declined, read_bytes
 from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
+from txlake.local.file_rows import UNREADABLE, threads_for
 from txlake.local.merge_keys import LocalSource, equal_columns, resolve_merge_column
 from txlake.local.rules import has_rules
 from txlake.local.table import LocalTable
@@ -110,8 +112,10 @@ def merge_on_driver(
     local_source: LocalSource,
     files: pa.Table,
     possible: Predicate,
+    uploads: Uploads,
 ) -> WriteResult:
-    """Write the MERGE's new rows from these files of the target; the caller commits the result.
+    """Write the MERGE's new rows from these files of the target; the caller waits for `uploads` and
+    commits the result.
 
     `possible`: a bound predicate that every matching row meets. Raises Declined where Spark has to
     do it, before anything is written; InvalidRequest for a value whose type the column can't store.
@@ -120,13 +124,14 @@ def merge_on_driver(
     clauses, keys = _Clauses.of(statement), _keys(work, statement, local_source)
     if statement.schema_evolution:
         raise Declined("the schema may change")
-    if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or local_source.rows.num_rows > _ROWS_MAX:
+    if read_bytes(work, files) > _BYTES_MAX or local_source.rows.num_rows > _ROWS_MAX:
         raise Declined(f"there are more than {_BYTES_MAX:,} bytes, or {_ROWS_MAX:,} source rows")
     if has_rules(snapshot) or any(is_identity(item) for item in snapshot.schema):
         raise Declined("the table has rules that Spark checks, or identity columns")
     try:
-        matches = _matches(work, local_source, files, keys, possible, _ROWS_MAX)
-    except candidate_rows.UNREADABLE as error:
+        later = candidate_rows.stored_fields(work) if clauses.update is not None else []
+        matches = _matches(work, local_source, files, keys, possible, later)
+    except UNREADABLE as error:
         raise Declined(str(error)) from error
     parts = _ClauseRows(work, statement, local_source, files)
     tables: list[pa.Table] = []
@@ -138,7 +143,7 @@ def merge_on_driver(
         tables.append(parts.inserted(clauses.insert, matches))
     if len({table.schema for table in tables}) > 1:
         raise Declined("the clauses' values have different types")
-    return write_arrow(pa.concat_tables(tables), work.target())
+    return write_arrow(pa.concat_tables(tables), work.target(), uploads)
 
 
 # Matching
@@ -176,13 +181,13 @@ def _matches(
     files: pa.Table,
     keys: Sequence[_Key],
     possible: Predicate,
-    rows_max: int,
+    later: Sequence[Field],
 ) -> _Matches:
     """Return the matching rows of the target and the numbers of their source rows.
 
-    Keys with NULL match nothing. Raises Declined if several source rows have one key, which Spark
-    must handle, and if more than `rows_max` rows match; Declined or one of UNREADABLE as
-    `live_values`.
+    Keys with NULL match nothing. `later` as for `live_values`. Raises Declined if several source
+    rows have one key, which Spark must handle, and if more than 250,000 rows match; Declined or one
+    of UNREADABLE as `live_values`.
     """
     names = [str(place) for place in range(len(keys))]
     source = pa.table(
@@ -206,12 +211,12 @@ def _matches(
         places, numbers = _joined(ours, source, names)
         with lock:
             count += len(places)
-        if count > rows_max:
+        if count > _ROWS_MAX:
             raise Declined("too many rows match")
         return np.concatenate([file_positions for file_positions, _ in parts])[places], numbers
 
-    reads = candidate_rows.live_values(work, files, items, possible)
-    with ThreadPoolExecutor(candidate_rows.threads_for(files)) as pool:
+    reads = candidate_rows.live_values(work, files, items, possible, later)
+    with ThreadPoolExecutor(threads_for(files.num_rows)) as pool:
         results = list(pool.map(in_file, reads))
     positions = {
         ordinal: file_positions

@@ -5,19 +5,22 @@ Owns when it may: the files are few and small, and every value is read exactly a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from txlake.errors import CorruptTable
-from txlake.local import candidate_rows
-from txlake.local.choice import Declined, attempt
+from txlake.local.candidate_rows import arrow_rows_at, find_candidates, stored_fields
+from txlake.local.choice import FILES_MAX, Declined, attempt
+from txlake.local.file_rows import UNREADABLE, deleted_rows, fetch_beginnings, row_count
 from txlake.local.table import LocalTable
 from txlake.local.types import is_plain
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
+from txlake.protocol.actions import Add
 from txlake.protocol.collations import collated_columns
+from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Primitive
 
 _FILES_MAX = 16
@@ -42,14 +45,18 @@ def _plain_rows(
 ) -> pa.Table:
     """Return the rows as `plain_rows` does. Raises Declined where Spark has to read them."""
     snapshot = work.snapshot
-    if files.num_rows > _FILES_MAX or sum(add.size for add in adds_of(files)) > _BYTES_MAX:
-        raise Declined(f"there are more than {_FILES_MAX} files, or {_BYTES_MAX:,} bytes")
+    # Files in other stores are read side by side, and only the parts that are needed.
+    files_max = FILES_MAX if work.is_remote else _FILES_MAX
+    reads_parts = work.is_remote and not (predicate is None and limit is None)
+    is_large = not reads_parts and sum(add.size for add in adds_of(files)) > _BYTES_MAX
+    if files.num_rows > files_max or is_large:
+        raise Declined(f"there are more than {files_max} files, or {_BYTES_MAX:,} bytes")
     if collated_columns(snapshot.schema) or not all(
         isinstance(item.type, Primitive) and is_plain(item.type) for item in snapshot.schema
     ):
         raise Declined("the table has columns that the driver can't read as Spark does")
     positions = _positions(work, files, predicate, limit)
-    rows = candidate_rows.arrow_rows_at(work, files, positions)
+    rows = arrow_rows_at(work, files, positions)
     return rows.select(snapshot.schema.names)
 
 
@@ -63,7 +70,8 @@ def _positions(
     if predicate is None:
         positions = _all_positions(work, files, limit)
     else:
-        candidates = candidate_rows.find_candidates(work, files, predicate, _ROWS_MAX)
+        later = stored_fields(work)
+        candidates = find_candidates(work, files, predicate, _ROWS_MAX, later=later)
         if not candidates.certain:
             raise Declined("the driver can't decide the condition for every row")
         positions = candidates.positions
@@ -76,27 +84,41 @@ def _all_positions(
     """Return the live rows' ascending positions, by file; files after those that fill the limit are
     left out.
 
-    Raises Declined for a file on another machine or one that can't be read, and for too many rows.
+    Raises Declined for a file that can't be read, and for too many rows.
     """
     live_positions: dict[int, np.ndarray] = {}
     count = 0
+    adds = adds_of(files)
     try:
-        for ordinal, add in enumerate(adds_of(files)):
+        fetch_beginnings(work, _first_files(adds, limit))
+        for ordinal, add in enumerate(adds):
             if limit is not None and count >= limit:
                 break
-            if not candidate_rows.is_local(work, add):
-                raise Declined("a file isn't on this machine")
-            positions = np.arange(work.footer(add).num_rows)
-            live = np.setdiff1d(positions, candidate_rows.deleted_rows(work, add))
+            positions = np.arange(row_count(work, add))
+            live = np.setdiff1d(positions, deleted_rows(work, add))
             if len(live):
                 live_positions[ordinal] = live
                 count += len(live)
-    except (*candidate_rows.UNREADABLE, CorruptTable) as error:
+    except (*UNREADABLE, CorruptTable) as error:
         raise Declined(str(error)) from error  # Spark says what is wrong with the file
-    row_count = count if limit is None else min(count, limit)
-    if row_count > _ROWS_MAX:
+    returned = count if limit is None else min(count, limit)
+    if returned > _ROWS_MAX:
         raise Declined(f"there are more than {_ROWS_MAX:,} rows")
     return live_positions
+
+
+def _first_files(adds: Sequence[Add], limit: int | None) -> Sequence[Add]:
+    """Return the first files that have so many live rows by their statistics, all files without a
+    limit. A file of which rows aren't counted ends them.
+    """
+    if limit is None:
+        return adds
+    for index, add in enumerate(adds):
+        counted = FileStatistics.from_json(add.stats).num_records
+        if counted is None or limit <= 0:
+            return adds[: index + 1]
+        limit -= counted - (0 if add.deletion_vector is None else add.deletion_vector.cardinality)
+    return adds
 
 
 def _first(positions: Mapping[int, np.ndarray], limit: int) -> Mapping[int, np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 import pyarrow as pa
@@ -12,9 +13,13 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from txlake.commit.identities import Identities, LocalIdentities
+from txlake.commit.parallel import parallel_map
+from txlake.datafiles.files import store_and_name
 from txlake.datafiles.recomputed_statistics import footer_of
-from txlake.datafiles.vectors import ExternalVectors, union_with_deleted
+from txlake.datafiles.vectors import ExternalVectors, load_vector
 from txlake.errors import InvalidRequest
+from txlake.local.choice import Declined
+from txlake.local.remote_files import RemoteFile, StatementReads
 from txlake.local.types import can_up_cast, type_text
 from txlake.local.writing import WriteTarget
 from txlake.log.predicates import (
@@ -31,10 +36,13 @@ from txlake.log.text_rules import DEFAULT_RULES, STORE_ASSIGNMENT, StoreAssignme
 from txlake.log.time_zones import TimeZone
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action, Add
+from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.reach import Reach, no_other_places
 from txlake.protocol.types import DataType, Field
 from txlake.settings import Settings
 from txlake.sql.statements import Expression, NativeColumn, condition_text
+
+_LOCAL = "file://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,7 @@ class LocalTable(ABC):
         name: what qualifies the table's columns when the statement gives no alias.
         identities: gives the values of identity columns.
         rules: how the statement's texts read.
+        reads: what the statement has read of the table's files.
     """
 
     system: System
@@ -57,6 +66,7 @@ class LocalTable(ABC):
     name: str | None = None
     identities: Identities = field(default_factory=LocalIdentities)
     rules: TextRules = DEFAULT_RULES
+    reads: StatementReads = field(default_factory=StatementReads, repr=False, compare=False)
 
     @property
     @abstractmethod
@@ -69,13 +79,55 @@ class LocalTable(ABC):
         return Reach(self.store.url, self.allowed)
 
     def footer(self, add: Add) -> pq.FileMetaData:
-        """Return the footer of a file of the table, read from its store. Raises as `footer_of`."""
-        return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
+        """Return the footer of a file of the table, read from its store.
+
+        Raises as `footer_of` and `Reach.url`.
+        """
+        store, path = self._place_of(add)
+        return footer_of(self.snapshot, add, partial(store.get_range, path))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the table isn't on this machine; some of its files may be."""
+        return not self.store.url.startswith(_LOCAL)
+
+    def remote_file(self, add: Add) -> RemoteFile | None:
+        """Return a data file that isn't on this machine, with what the statement has fetched of it;
+        None for one on this machine.
+
+        Raises as `Reach.url`, and Declined for a file in a store that only Spark may know.
+        """
+        if self.reach.url(add.path).startswith(_LOCAL):
+            return None
+        try:
+            store, path = self._place_of(add)
+        except InvalidRequest as error:
+            raise Declined(str(error)) from error
+        return self.reads.file(store, path, add.size)
+
+    def _place_of(self, add: Add) -> tuple[Store, str]:
+        """Return the store that has a data file, and the file's path in it.
+
+        Raises as `Reach.url`, and InvalidRequest for a store that txlake doesn't know.
+        """
+        if is_absolute(add.path):
+            return store_and_name(self.reach.url(add.path), self.storage_options)
+        return self.store, decode_path(add.path)
 
     @property
     def external_vectors(self) -> ExternalVectors:
         """How deletion vectors are read that lie outside of the table's folder."""
         return ExternalVectors.by_options(self.reach, self.storage_options)
+
+    def deleted(self, add: Add) -> BitMap64:
+        """Return the positions of a file's deleted rows, read once for the statement. Raises as
+        `load_vector`.
+        """
+        vector = add.deletion_vector
+        if vector is None:
+            return BitMap64()
+        load = partial(load_vector, self.store, vector, self.external_vectors)
+        return self.reads.vector(vector.unique_id, load)
 
     def with_deleted(
         self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
@@ -85,7 +137,13 @@ class LocalTable(ABC):
         They are the new ones together with the ones in the file's deletion vector. Raises as
         `load_vector`.
         """
-        return union_with_deleted(self.store, files, deleted, self.external_vectors)
+        old = parallel_map(
+            lambda ordinal: self.deleted(files[ordinal]), list(deleted), store=lambda _: self.store
+        )
+        return {
+            ordinal: bitmap | before
+            for (ordinal, bitmap), before in zip(deleted.items(), old, strict=True)
+        }
 
     @property
     def tracks_rows(self) -> bool:

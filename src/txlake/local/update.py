@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from txlake.datafiles.files import Uploads
 from txlake.local.assignments import Assigned
 from txlake.local.caller_rows import fit_column
 from txlake.local.candidate_rows import Candidates, arrow_rows_at
@@ -48,9 +49,14 @@ def driver_values(work: LocalTable, assigned: Assigned, alias: str | None) -> Ma
 
 
 def write_images(
-    work: LocalTable, files: pa.Table, candidates: Candidates, values: Mapping[str, Value]
+    work: LocalTable,
+    files: pa.Table,
+    candidates: Candidates,
+    values: Mapping[str, Value],
+    uploads: Uploads,
 ) -> WriteResult:
-    """Write the candidate rows with their new values; the caller commits the result.
+    """Write the candidate rows with their new values; the caller waits for `uploads` and commits
+    the result.
 
     `candidates` are rows of `files`. Raises Declined where Spark has to compute them, before
     anything is written; InvalidRequest for a value whose type the column can't store.
@@ -58,7 +64,7 @@ def write_images(
     if not candidates.certain:
         raise Declined("the driver can't decide the condition for every row")
     old_rows = arrow_rows_at(work, files, candidates.positions, _HELD_BYTES_MAX)
-    return write_arrow(_images(work, old_rows, values), work.target())
+    return write_arrow(_images(work, old_rows, values), work.target(), uploads)
 
 
 def _images(work: LocalTable, old_rows: pa.Table, values: Mapping[str, Value]) -> pa.Table:

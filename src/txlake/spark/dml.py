@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from txlake.commit.change import Change
 from txlake.commit.row_origins import Origins, origins_of
 from txlake.conflict.footprint import Read
+from txlake.datafiles.files import Uploads
 from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
 from txlake.local import candidate_rows, choice
@@ -64,7 +65,9 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
     counted = 0
     if partly.num_rows:
         assert condition is not None
-        candidates = _candidates("DELETE", work, partly, read.predicate, completes=True)
+        candidates = _candidates(
+            "DELETE", work, partly, read.predicate, completes=True, reads_rows=False
+        )
         if candidates is not None and candidates.certain:
             replaced: Mapping[int, BitMap64] = {
                 ordinal: BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
@@ -128,12 +131,14 @@ def _candidates(
     predicate: Predicate | None,
     *,
     completes: bool,
+    reads_rows: bool,
 ) -> candidate_rows.Candidates | None:
     """Return the rows for which the condition may hold, if the driver finds them sooner than Spark;
     else None.
 
-    `completes`: whether the driver can carry out the whole statement by itself. Without files there
-    are certainly none, unless the condition has a part that only Spark can judge: None then.
+    `completes`: whether the driver can carry out the whole statement by itself; `reads_rows`:
+    whether it then needs the rows' values. Without files there are certainly none, unless the
+    condition has a part that only Spark can judge: None then.
     """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
@@ -141,9 +146,10 @@ def _candidates(
 
     def find() -> candidate_rows.Candidates:
         """Return the candidate rows. Raises Declined where Spark is to look for them."""
-        rows_max = choice.searched_rows_max(files, predicate, completes=completes)
+        rows_max = choice.searched_rows_max(work, files, predicate, completes=completes)
         assert predicate is not None, "else the search is declined"
-        return candidate_rows.find_candidates(work, files, predicate, rows_max)
+        later = candidate_rows.stored_fields(work) if reads_rows or has_opaque(predicate) else ()
+        return candidate_rows.find_candidates(work, files, predicate, rows_max, later=later)
 
     return choice.attempt(f"search for the {operation}", work, find)
 
@@ -214,40 +220,62 @@ def update(
     files = work.snapshot.select(read.predicate)
     resolved = resolve_assignments(work, assignments, alias)
     refuse_assignment(work.snapshot, resolved)
-    written = WriteResult()
     values = choice.attempt("UPDATE", work, lambda: driver_values(work, resolved, alias))
-    candidates = _candidates("UPDATE", work, files, read.predicate, completes=values is not None)
-    driver_images = None
-    if candidates is not None and values is not None:
-        write = partial(write_images, work, files, candidates, values)
-        driver_images = choice.attempt("UPDATE", work, write)
-    if driver_images is not None:
-        written = driver_images
-    elif files.num_rows:
-        values_assigned = (one.value for one in assignments if not isinstance(one.value, Default))
-        expressions = [*values_assigned, *(() if condition is None else (condition,))]
-        few_rows = _few_candidate_rows(work, files, candidates, expressions)
-        if few_rows is None:
-            scanned = work.scan(files, positions=True, where=read.predicate)
-        else:
-            scanned = few_rows
-        frame = _where(work, scanned, condition, alias)
-        images = updated_frame(work, frame, resolved, carried=(FILE, ROW))
-        checked = rows.checked(images, work.snapshot, given=set(resolved))
-        written = write_frame(
-            checked,
-            work.target(),
-            few_rows_max=choice.few_rows_max(files),
-            held=few_rows is not None,
-        )
-    else:
-        # Spark refuses invalid values even if there are no rows; this only plans.
-        frame = _where(work, work.scan(files, positions=True), condition, alias)
-        updated_frame(work, frame, resolved, carried=(FILE, ROW))
-    deletions = delete_positions(work, files, written.replaced)
+    candidates = _candidates(
+        "UPDATE", work, files, read.predicate, completes=values is not None, reads_rows=True
+    )
+    written = None
+    with Uploads() as uploads:  # the deletion vectors are written meanwhile
+        if candidates is not None and values is not None:
+            write = partial(write_images, work, files, candidates, values, uploads)
+            written = choice.attempt("UPDATE", work, write)
+        if written is None:
+            assigned_values = [
+                one.value for one in assignments if not isinstance(one.value, Default)
+            ]
+            expressions = [*assigned_values, *(() if condition is None else (condition,))]
+            few_rows = None
+            if files.num_rows:
+                few_rows = _few_candidate_rows(work, files, candidates, expressions)
+            written = _write_by_spark(work, files, read, few_rows, condition, alias, resolved)
+        deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return update_change(
         condition, read, deletions, written.adds, count, update_origins(files, written)
+    )
+
+
+def _write_by_spark(
+    work: TableAccess,
+    files: pa.Table,
+    read: Read,
+    few_rows: DataFrame | None,
+    condition: Expression | None,
+    alias: str | None,
+    assigned: Assigned,
+) -> WriteResult:
+    """Write the new images of an UPDATE's rows by a Spark job; without files only plan it.
+
+    `few_rows` are the candidate rows, where the driver holds them. Raises InvalidRequest as
+    `update`.
+    """
+    if not files.num_rows:
+        # Spark refuses invalid values even if there are no rows.
+        frame = _where(work, work.scan(files, positions=True), condition, alias)
+        updated_frame(work, frame, assigned, carried=(FILE, ROW))
+        return WriteResult()
+    if few_rows is None:
+        scanned = work.scan(files, positions=True, where=read.predicate)
+    else:
+        scanned = few_rows
+    frame = _where(work, scanned, condition, alias)
+    images = updated_frame(work, frame, assigned, carried=(FILE, ROW))
+    checked = rows.checked(images, work.snapshot, given=set(assigned))
+    return write_frame(
+        checked,
+        work.target(),
+        few_rows_max=choice.few_rows_max(files),
+        held=few_rows is not None,
     )
 
 

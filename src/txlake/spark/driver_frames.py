@@ -13,6 +13,7 @@ from txlake.local.candidate_rows import (
     arrow_rows_at,
     extra_names,
     find_candidates,
+    stored_fields,
 )
 from txlake.local.char_types import length_metadata
 from txlake.local.choice import attempt
@@ -70,7 +71,10 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
 
     def read() -> pa.Table:
         """Return the rows as Arrow. Raises Declined where Spark has to read them."""
-        candidates = find_candidates(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
+        later = stored_fields(work)
+        candidates = find_candidates(
+            work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX, later
+        )
         rows = arrow_rows_at(work, files, candidates.positions)
         return rows.select(work.snapshot.schema.names)
 

@@ -19,6 +19,7 @@ from txlake.commit.change import Change
 from txlake.commit.data_plane import EvolveSchema
 from txlake.commit.row_origins import Origins
 from txlake.conflict.footprint import Read
+from txlake.datafiles.files import Uploads
 from txlake.datafiles.write_task import (
     DELETE_BY_SOURCE,
     INSERT,
@@ -84,11 +85,14 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
             work = work.after(schema_actions)
     read = target_read(work, statement, delta_schema(source.schema))
     local_source = collect_source(work, statement, source)
-    with identity_values(work) as generation:
-        files, written, read = _written(work, statement, source, local_source, read, generation)
-        written = generation.with_marks(written)
-    distinct = _replaced_count(written)
-    deletions = delete_positions(work, files, written.replaced)
+    with Uploads() as uploads:  # the deletion vectors are written meanwhile
+        with identity_values(work) as generation:
+            files, written, read = _written(
+                work, statement, source, local_source, read, generation, uploads
+            )
+            written = generation.with_marks(written)
+        distinct = _replaced_count(written)
+        deletions = delete_positions(work, files, written.replaced)
     origins = update_origins(files, written)
     change = merge_change(statement, read, written, distinct, deletions, schema_actions, origins)
     if local_source is None:
@@ -167,17 +171,20 @@ def _written(
     local_source: CollectedSource | None,
     read: Read,
     generation: IdentityValues,
+    uploads: Uploads,
 ) -> tuple[pa.Table, WriteResult, Read]:
     """Run the job or jobs; return the files read, what was written, and the read of the statement.
 
     Reports refer to the files by ordinal. With a local source, only target rows with its keys are
-    read.
+    read. New files exist when the caller has waited for `uploads`.
     """
     if local_source is not None:
         key_read = narrowed_read(work, statement, read, local_source)
         files = work.snapshot.select(key_read.predicate)
         possible = key_read.predicate or Always(True)
-        carry_out = partial(merge_on_driver, work, statement, local_source, files, possible)
+        carry_out = partial(
+            merge_on_driver, work, statement, local_source, files, possible, uploads
+        )
         driver_written = attempt("MERGE", work, carry_out)
         if driver_written is not None:
             return files, driver_written, key_read

@@ -214,6 +214,11 @@ class Database:
         """
         return frozenset()
 
+    def delete_strays(self) -> None:
+        """Delete what processes wrote that didn't know yet that an older catalog was put in place,
+        if that can be beside the catalog.
+        """
+
     @property
     def leases_may_step(self) -> bool:
         """Whether the clock of leases can be set: a lease that seems expired may not be."""

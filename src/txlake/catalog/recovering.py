@@ -91,6 +91,7 @@ class Recovery:
             counter_rows.raise_number(connection, SESSION_COUNTER, session_id)
             return epoch, sequence
 
+        self._database.delete_strays()
         self._fence.epoch, self._fence.newest = self._database.write(work)
         return self._fence.epoch
 

@@ -16,6 +16,7 @@ from tests.catalog.replicated.frozen_world import MINUTE_MS, RETENTION_MS, Viola
 from tests.commit.log_of import Clock, FakeStore
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.replicated import log as log_module
+from txlake.catalog.replicated import retention
 from txlake.catalog.replicated.database import ReplicatedDatabase
 from txlake.catalog.replicated.entries import (
     LogEntry,
@@ -126,7 +127,7 @@ def test_the_setting_reaches_the_log(tmp_path: Path) -> None:
     catalog = connecting._catalog("warehouse", open_store(tmp_path), System(), settings, {})
     database = catalog._database
     assert isinstance(database, ReplicatedDatabase)
-    assert database.log._retention_ms == DAY_MS
+    assert database.log._cleanup._retention_ms == DAY_MS
     catalog.close()
 
 
@@ -310,10 +311,10 @@ def test_the_rest_of_a_large_deletion_is_deleted_later(
     opened: Opened, store: Deleting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = opened()
-    monkeypatch.setattr(log_module, "_DELETED_MAX", 0)
+    monkeypatch.setattr(retention, "_DELETED_MAX", 0)
     work_for_hours(a, clock)
     assert entries(store)[0] == 1
-    monkeypatch.setattr(log_module, "_DELETED_MAX", 2)
+    monkeypatch.setattr(retention, "_DELETED_MAX", 2)
     for first in (3, 5):
         tidy(a)
         assert entries(store)[0] == first
@@ -323,7 +324,7 @@ def test_a_closed_log_deletes_nothing_more(opened: Opened, store: Deleting, cloc
     a, b = opened(None), opened(None)
     work_for_hours(a, clock)
     names(b)
-    b.log._retention_ms = RETENTION_MS
+    b.log._cleanup._retention_ms = RETENTION_MS
     work_for_hours(a, clock, 20)
     b.close()
     b.log.delete_surplus()

@@ -177,6 +177,10 @@ class ReplicatedDatabase(Database):
             self.leases.beat()
         return frozenset(session_id for session_id, _ in rows)
 
+    def delete_strays(self) -> None:
+        self._catch_up()
+        self.log.delete_strays()
+
     def close(self) -> None:
         super().close()
         self.log.close()

@@ -9,14 +9,17 @@ undecided: this process writes no other entry's outcome before it has read or ta
 
 A process that hasn't looked at the log for a while also reads the newest entry that it applied,
 after each entry that it finds, misses or puts: if it is gone, old entries were deleted meanwhile,
-or the log was restored, and the replica is made anew. `retention` says why that is enough.
+or the log was restored, and the replica is made anew. `retention` says why that is enough. While it
+works it reads two entries that it applied every few seconds, beside its other requests, and so
+notices soon that an older log was put in place.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -27,7 +30,6 @@ from txlake.catalog.relations import REVISION
 from txlake.catalog.replicated import replica
 from txlake.catalog.replicated.entries import (
     LOG_FOLDER,
-    SNAPSHOT_FOLDER,
     LogEntry,
     compress,
     decode,
@@ -39,9 +41,9 @@ from txlake.catalog.replicated.entries import (
 )
 from txlake.catalog.replicated.replica import Position
 from txlake.catalog.replicated.retention import (
-    expired_entries,
-    find_surplus,
+    LogCleanup,
     require_retention,
+    snapshot_numbers,
 )
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
@@ -51,9 +53,10 @@ _ATTEMPTS = 6
 _WAIT_MS = 50.0
 # For so long after a look at the end of the log no later entry can have been deleted.
 _SURE_MS = 600_000
+# So often a process that works checks that the entries that it applied are still in the log.
+_CHECK_MS = 5_000
 _SNAPSHOT_ENTRIES = 32
 _SNAPSHOT_BYTES = 1 << 20
-_DELETED_MAX = 10_000
 _LOAD_WINDOW = 64
 _RECENT = 64
 _RECENT_MS = 10_000
@@ -105,7 +108,7 @@ class CatalogLog:
         retention_ms: int | None = None,
     ) -> None:
         require_retention(retention_ms, _SURE_MS)
-        self._retention_ms = retention_ms
+        self._cleanup = LogCleanup(store, retention_ms)
         self._store = store
         self._system = system
         self._path = path
@@ -117,10 +120,11 @@ class CatalogLog:
         self.latency_ms = 10.0
         self.is_undecided = False
         self._looking = threading.Lock()
-        self._deleting = threading.Lock()
-        self._is_closed = False
         self._end_seen_ms = float("-inf")
         self._sure: tuple[float, float] | None = None
+        # The position at the last check that the log is still the one that was applied, and when.
+        self._checked = Position()
+        self._checked_at: tuple[float, float] | None = None
         self._fetchers: ThreadPoolExecutor | None = None
         # Why this process can't use the catalog any more: an upgrade, or its log is gone.
         self._refusal: TxlakeError | None = None
@@ -137,8 +141,10 @@ class CatalogLog:
         """
         with self.lock:
             self.recent.clear()
+            checked_at = self._clocks()
             while not self._load_entries():
                 pass
+            self._checked, self._checked_at = self.position, checked_at
 
     def reopen(self) -> None:
         """Make the replica anew in a new file."""
@@ -185,7 +191,7 @@ class CatalogLog:
         damaged = 0
         while True:
             begun, self._sure = self._clocks(), None
-            numbers = sorted(self._snapshot_numbers())
+            numbers = sorted(snapshot_numbers(self._store))
             newest = max(numbers, default=0)
             following = range(newest + 1, newest + 2 + _interval(numbers))
             entries = [entry_path(number) for number in following]
@@ -220,13 +226,6 @@ class CatalogLog:
             self._note_schema()
         return is_taken
 
-    def _snapshot_numbers(self) -> Iterator[int]:
-        """Yield the numbers of the entries after which there are snapshots."""
-        for found in self._store.list(SNAPSHOT_FOLDER):
-            number = number_of(found.path)
-            if number is not None:
-                yield number
-
     def catch_up(self, since_ms: float | None = None) -> None:
         """Apply all entries that were in the log when this was called, or at `since_ms` of the
         monotonic clock.
@@ -237,21 +236,23 @@ class CatalogLog:
         with self._looking:
             if self._end_seen_ms >= since_ms:
                 return
-            window = 1
+            window, checked_at = 1, self._checked_at
             while self.apply_next(window):
                 window = min(4 * window, _LOAD_WINDOW)
+            if self._checked_at != checked_at:
+                self._checked = self.position  # all up to there was just read
         self._require_known_schema()
 
     def apply_next(self, window: int = 1) -> bool:
         """Apply up to `window` next entries; return whether there may be more."""
         begun, base = self._clocks(), self.position
-        found = self._fetch(base.number + 1, window)
-        is_end = len(found) < window
-        if found or not self._is_sure():
+        found = self._fetch(base, window)
+        is_end = found is not None and len(found) < window
+        if found or found is None or not self._is_sure():
             with self.lock:
                 if self.position != base:  # this process has written, or applied them, meanwhile
                     return True
-                if not self._has_entry(base):
+                if found is None or not self._has_entry(base):
                     self.load()
                     self._require_any_entry()
                     return True
@@ -303,15 +304,20 @@ class CatalogLog:
                 present = data if outcome is PutOutcome.CREATED else self._get(path)
                 found = None if present is None else decode(present, f"{self.url}/{path}")
                 # What is there says nothing if its number was deleted and given again.
-                is_final = present is None or self._has_entry(base)
+                is_final = present is None or (self._has_entry(base) and not self._is_replaced())
             except TxlakeError as error:
                 raise self._unsettled(str(error)) from error
+            is_own = found is not None and found.id in ids
+            if not is_final and is_own and self._is_cut(base):
+                self._store.delete([path])  # nobody reads an entry after a gap
+                raise Superseded
             if not is_final:
                 raise self._unsettled(
-                    f"{self.url}/{path}: this process stood still for so long that the log went on "
-                    "without it; run the transaction again"
+                    f"{self.url}/{path}: entries before it are gone: this process stood still for "
+                    "so long that they were deleted, or an older catalog was put in place; run "
+                    "the transaction again"
                 )
-            if found is not None and found.id in ids:
+            if found is not None and is_own:
                 self._sure = begun
                 self.is_undecided = False
                 return Position(base.number + 1, found.id, found.time_ms)
@@ -364,36 +370,17 @@ class CatalogLog:
         self._store.put_if_absent(snapshot_path(number), compress(content))
 
     def delete_surplus(self) -> None:
-        """Delete the snapshots and entries that nobody needs, up to a number of entries.
+        """Delete the snapshots and entries that nobody needs. Raises as the store."""
+        self._cleanup.delete_surplus(self.position.number)
 
-        Does nothing while another thread does it. Raises as the store.
-        """
-        if not self._deleting.acquire(blocking=False):
-            return
-        try:
-            snapshots = list(self._store.list(SNAPSHOT_FOLDER))
-            now_ms = max((found.modified_ms for found in snapshots), default=0)
-            surplus = find_surplus(snapshots, self.position.number, now_ms, self._retention_ms)
-            self._store.delete(surplus.snapshots)
-            if surplus.floor and self._retention_ms is not None:
-                entries = self._store.list(LOG_FOLDER)
-                old = expired_entries(entries, surplus.floor, now_ms, self._retention_ms)
-                if self._delete_in_order(old):
-                    self._store.delete(surplus.expired)
-        finally:
-            self._deleting.release()
-
-    def _delete_in_order(self, paths: Iterable[str]) -> bool:
-        """Delete each entry after the one before; return False if some are left for later."""
-        for count, path in enumerate(paths):
-            if count == _DELETED_MAX or self._is_closed:
-                return False
-            self._store.delete([path])  # several in one request have no order
-        return True
+    def delete_strays(self) -> None:
+        """Delete the entries and snapshots that don't belong to the log. Raises as the store."""
+        with self.lock:
+            self._cleanup.delete_strays(self.position.number)
 
     def close(self) -> None:
         """Close the replica."""
-        self._is_closed = True
+        self._cleanup.stop()
         if self._fetchers is not None:
             self._fetchers.shutdown(wait=False)
             self._fetchers = None
@@ -448,27 +435,60 @@ class CatalogLog:
         if self._refusal is not None:
             raise self._refusal
 
-    def _fetch(self, first: int, window: int) -> Sequence[bytes]:
-        """Return the entries from `first` on, up to the first that is missing."""
-        begun_ms = self._system.monotonic_ms()
+    def _fetch(self, base: Position, window: int) -> Sequence[bytes] | None:
+        """Return the entries after `base`, up to the first that is missing.
+
+        Returns None if entries that were applied are gone, which is checked from time to time.
+        """
+        begun = self._clocks()
+        checks = self._due_checks(base)
+        following = range(base.number + 1, base.number + 1 + window)
+        paths = [*(each.number for each in checks), *following]
+        contents = self._contents([entry_path(number) for number in paths])
+        if not self._are_entries(checks, contents):
+            return None
+        if checks:
+            self._checked, self._checked_at = base, begun
+        found = list(itertools.takewhile(lambda data: data is not None, contents))
         if window == 1:
-            data = self._get(entry_path(first))
-            self._note_latency(begun_ms)
-            return [] if data is None else [data]
-        paths = [entry_path(number) for number in range(first, first + window)]
-        found: list[bytes] = []
-        for data in self._contents(paths):
-            if data is None:
-                break
-            found.append(data)
-        return found
+            self._note_latency(begun[0])
+        return [data for data in found if data is not None]
+
+    def _due_checks(self, base: Position) -> Sequence[Position]:
+        """Return positions whose entries are to be read again: the replica's, and that of the last
+        check, if no entry of it can have been deleted since.
+        """
+        if self._is_recent(self._checked_at, _CHECK_MS):
+            return ()
+        checks = [base]
+        if self._checked != base and self._is_recent(self._checked_at, _SURE_MS):
+            checks.append(self._checked)
+        return [each for each in checks if each.number > 0]
+
+    def _are_entries(self, positions: Sequence[Position], contents: Iterator[bytes | None]) -> bool:
+        """Return whether the next contents are the entries of these positions."""
+        present = [self._is_entry(each, data) for each, data in zip(positions, contents)]
+        return all(present)
+
+    def _is_replaced(self) -> bool:
+        """Return whether a check is due, and finds that the log isn't the one that was applied."""
+        checks = self._due_checks(self.position)
+        paths = [entry_path(each.number) for each in checks]
+        return not self._are_entries(checks, self._contents(paths))
+
+    def _is_cut(self, base: Position) -> bool:
+        """Return whether an entry that was applied is gone without having been deleted as old."""
+        newest = max(snapshot_numbers(self._store), default=0)
+        positions = [each for each in (base, self._checked) if each.number > newest]
+        paths = [entry_path(each.number) for each in positions]
+        return not self._are_entries(positions, self._contents(paths))
 
     def _contents(self, paths: Sequence[str]) -> Iterator[bytes | None]:
         """Return the contents of objects in order, None for a missing one.
 
         They are requested at once, except from a local store.
         """
-        if self._store.excludes_late_writes:
+        if len(paths) == 1 or self._store.excludes_late_writes:
             return map(self._get, paths)
         if self._fetchers is None:
             self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="txlake-catalog")
@@ -485,10 +505,14 @@ class CatalogLog:
 
     def _is_sure(self) -> bool:
         """Return whether no entry after the replica's position can have been deleted."""
-        if self._sure is None:
+        return self._is_recent(self._sure, _SURE_MS)
+
+    def _is_recent(self, then: tuple[float, float] | None, age_ms: float) -> bool:
+        """Return whether both clocks say that less than `age_ms` has passed since then."""
+        if then is None:
             return False
-        passed = [now - then for now, then in zip(self._clocks(), self._sure)]
-        return min(passed) >= 0 and max(passed) < _SURE_MS
+        passed = [now - begun for now, begun in zip(self._clocks(), then)]
+        return min(passed) >= 0 and max(passed) < age_ms
 
     def _has_entry(self, position: Position) -> bool:
         """Return whether no entry after a position has been deleted: its own is still there.
@@ -498,7 +522,7 @@ class CatalogLog:
         if self._is_sure():
             return True
         if position.number == 0:  # nothing is deleted before there are snapshots
-            return not any(self._snapshot_numbers())
+            return not any(snapshot_numbers(self._store))
         return self._is_entry(position, self._get(entry_path(position.number)))
 
     def _is_entry(self, position: Position, data: bytes | None) -> bool:

@@ -1,4 +1,4 @@
-"""Which snapshots and entries of a catalog's log are deleted, and when.
+"""Delete the entries and snapshots of a catalog's log that nobody needs.
 
 An entry is deleted when it and a later snapshot are older than the retention, by the store's own
 times, the lowest number first. Two rules of readers follow:
@@ -10,14 +10,23 @@ times, the lowest number first. Two rules of readers follow:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from txlake.catalog.replicated.entries import number_of
+from txlake.catalog.replicated.entries import (
+    LOG_FOLDER,
+    SNAPSHOT_FOLDER,
+    decode,
+    entry_path,
+    number_of,
+    snapshot_path,
+)
 from txlake.errors import InvalidRequest
-from txlake.ports import StoredObject
+from txlake.ports import Store, StoredObject
 
-SNAPSHOTS_KEPT = 3
+_SNAPSHOTS_KEPT = 3
+_DELETED_MAX = 10_000
 _PERIODS = 8
 _MIN_TIMES_SURE = 6
 
@@ -70,7 +79,7 @@ def find_surplus(
         retention_ms: how old what is deleted is at least; None for entries that are kept for good.
     """
     older = [found for found in snapshots if (number_of(found.path) or position + 1) <= position]
-    del older[-SNAPSHOTS_KEPT + 1 :]  # the last that stays is the newest possible floor
+    del older[-_SNAPSHOTS_KEPT + 1 :]  # the last that stays is the newest possible floor
     if retention_ms is None:
         return Surplus(snapshots=[found.path for found in older[:-1]])
     expired = [found for found in older if now_ms - found.modified_ms >= retention_ms]
@@ -101,3 +110,88 @@ def expired_entries(
         if number >= floor or now_ms - found.modified_ms < retention_ms:
             return
         yield found.path
+
+
+def snapshot_numbers(store: Store) -> Iterator[int]:
+    """Yield the numbers of the entries after which a log has snapshots, in ascending order."""
+    for found in store.list(SNAPSHOT_FOLDER):
+        number = number_of(found.path)
+        if number is not None:
+            yield number
+
+
+class LogCleanup:
+    """Deletes objects of a log. Thread-safe.
+
+    `retention_ms`: how old entries are when they are deleted; None to keep them for good.
+    """
+
+    def __init__(self, store: Store, retention_ms: int | None) -> None:
+        self._store = store
+        self._retention_ms = retention_ms
+        self._deleting = threading.Lock()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Let a deletion that is under way end early."""
+        self._is_stopped = True
+
+    def delete_surplus(self, position: int) -> None:
+        """Delete the snapshots and entries that nobody needs, up to a number of entries.
+
+        Does nothing while another thread does it. `position`: the number of the newest entry that
+        the process has applied. Raises as the store.
+        """
+        if not self._deleting.acquire(blocking=False):
+            return
+        try:
+            snapshots = list(self._store.list(SNAPSHOT_FOLDER))
+            # The newest was just written.
+            now_ms = max((found.modified_ms for found in snapshots), default=0)
+            surplus = find_surplus(snapshots, position, now_ms, self._retention_ms)
+            self._store.delete(surplus.snapshots)
+            if surplus.floor and self._retention_ms is not None:
+                entries = self._store.list(LOG_FOLDER)
+                old = expired_entries(entries, surplus.floor, now_ms, self._retention_ms)
+                if self._delete_in_order(old):
+                    self._store.delete(surplus.expired)
+        finally:
+            self._deleting.release()
+
+    def _delete_in_order(self, paths: Iterable[str]) -> bool:
+        """Delete each entry after the one before; return False if some are left for later."""
+        for count, path in enumerate(paths):
+            if count == _DELETED_MAX or self._is_stopped:
+                return False
+            self._store.delete([path])  # several in one request have no order
+        return True
+
+    def delete_strays(self, position: int) -> None:
+        """Delete the entries and snapshots that don't belong to the log.
+
+        A process that works while an older log is put in place may write them after a gap, before
+        it notices. `position` as for `delete_surplus`. Raises as the store.
+        """
+        listed = [
+            number
+            for found in self._store.list(LOG_FOLDER, entry_path(position))
+            if (number := number_of(found.path)) is not None
+        ]
+        gap = position + 1
+        while gap in listed:
+            gap += 1
+        snapshots = [number for number in snapshot_numbers(self._store) if number > gap]
+        if self._store.head(entry_path(gap)) is not None:
+            return  # others have gone on meanwhile
+        for path in (entry_path(number) for number in listed if number > gap):
+            if self._is_stray(path):
+                self._store.delete([path])
+        self._store.delete(snapshot_path(number) for number in snapshots)
+
+    def _is_stray(self, path: str) -> bool:
+        """Return whether the entry says which one is before it, which a claim of a turn doesn't."""
+        try:
+            data = self._store.get(path)
+        except FileNotFoundError:
+            return False
+        return bool(decode(data, f"{self._store.url}/{path}").previous)

@@ -17,7 +17,7 @@ from txlake.ports import Store
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_TABLES_MAX = 16
+_TABLES_MAX = 32
 _REQUESTS_MAX = 64
 
 

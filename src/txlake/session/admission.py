@@ -260,8 +260,10 @@ def admit(
     transaction.tables.learn(admission.view)
     locks = targets.resolve(admission.view)
     handles = {lock.table: lock.handle(context.engine) for lock in locks}
+    meanings = {table: handle for table, handle in handles.items() if handle is not None}
+    transaction.tables.read_ahead(meanings.values())
     context.tables.fix_meanings(
-        {table: handle for table, handle in handles.items() if handle is not None},
+        meanings,
         without_database=[lock.table for lock in locks if lock.database is None],
     )
 

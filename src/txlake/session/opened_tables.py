@@ -5,12 +5,13 @@ Owns the transaction's instant, and the isolation level and conflict granularity
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from txlake.catalog import DatabaseEntry
 from txlake.catalog.lookup import CatalogView
 from txlake.commit.membership import catalog_required_error, is_open
+from txlake.commit.parallel import is_far, parallel_map
 from txlake.commit.part_states import TableSavepoint
 from txlake.commit.rebase import check_read_unchanged
 from txlake.commit.table_transaction import TableTransaction
@@ -18,7 +19,7 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
-from txlake.errors import Conflict, InvalidRequest
+from txlake.errors import Conflict, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
 
@@ -43,6 +44,8 @@ class OpenedTables:
     _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
     # By table id, at the instant.
     _versions: dict[str, int] = field(default_factory=dict)
+    # By key, tables at the instant that aren't opened yet.
+    _bases: dict[str, Snapshot] = field(default_factory=dict)
     # By table name, the older version that a DataFrame shows which the transaction wrote from.
     _outdated: dict[str, int] = field(default_factory=dict)
 
@@ -85,6 +88,37 @@ class OpenedTables:
         """
         is_first = self.instant is None and handle.key not in self._parts
         return is_first and handle.entry is not None and self.engine.catalog.is_lake
+
+    def read_ahead(self, handles: Iterable[Handle]) -> None:
+        """Read tables of the lake that a statement may open, side by side, if there are several in
+        stores over a network.
+
+        Does nothing before the instant is fixed. A table that can't be read is left out: opening it
+        raises the error.
+        """
+        unread = {
+            handle.key: handle
+            for handle in handles
+            if handle.entry is not None
+            and is_far(handle.store)
+            and handle.key not in self._parts
+            and handle.key not in self._bases
+        }
+        if self.instant is None or len(unread) < 2 or not self.engine.catalog.is_lake:
+            return
+        snapshots = parallel_map(
+            self._readable_base, list(unread.values()), store=lambda handle: handle.store
+        )
+        self._bases.update(
+            (key, snapshot) for key, snapshot in zip(unread, snapshots) if snapshot is not None
+        )
+
+    def _readable_base(self, handle: Handle) -> Snapshot | None:
+        """Return the table as `_base_of`; None if it can't be read."""
+        try:
+            return self._base_of(handle)
+        except TxlakeError:
+            return None
 
     def open(self, handle: Handle) -> TableTransaction:
         """Return the transaction's part on a table; the first call fixes the table's snapshot.
@@ -210,6 +244,9 @@ class OpenedTables:
             return None if handle.is_new else handle.log.latest_or_none()
         if handle.is_new:
             return None
+        base = self._bases.pop(handle.key, None)
+        if base is not None:
+            return base
         assert self.instant is not None, "an instant is fixed before a table of the lake is opened"
         return handle.log.at_sequence(self.instant, self._versions.get(handle.entry.id))
 

@@ -163,33 +163,34 @@ def is_done(lake: txlake.Lake, work: str, number: int) -> bool:
     return found.pop()
 
 
+FAULTS: dict[str, tuple[Fault | Answer, int, str]] = {
+    "expired": (EXPIRED, 10**9, "expired"),
+    "done-cut": (Fault.DONE_AND_CUT, 1, ""),
+    "unknown key": (UNKNOWN_KEY, 10**9, "credentials in storage_options"),
+    "away": (Fault.CUT, 10**9, "connection was closed without an answer"),
+    "cut": (Fault.CUT, 1, ""),
+    "done-503": (Fault.DONE_AND_503, 1, ""),
+    "silent": (Fault.SILENT, 1, ""),
+    "done-silent": (Fault.DONE_AND_SILENT, 1, ""),
+}
+CELLS = [("insert", "expired"), ("two tables", "done-cut"), ("insert", "done-cut")]
+CELLS += [("create", fault) for fault in ("expired", "done-cut")]
+CELLS += [("two tables", fault) for fault in FAULTS if fault != "done-cut"]
+
+
 @pytest.mark.broad(keep=2)
-@pytest.mark.parametrize("work", list(WORK))
-@pytest.mark.parametrize(
-    ("what", "left", "said"),
-    [
-        (EXPIRED, 10**9, "expired"),
-        (UNKNOWN_KEY, 10**9, "credentials in storage_options"),
-        (Fault.CUT, 10**9, "connection was closed without an answer"),
-        (Fault.CUT, 1, ""),
-        (Fault.DONE_AND_CUT, 1, ""),
-        (Fault.DONE_AND_503, 1, ""),
-        (Fault.SILENT, 1, ""),
-        (Fault.DONE_AND_SILENT, 1, ""),
-    ],
-    ids=["expired", "unknown key", "away", "cut", "done-cut", "done-503", "silent", "done-silent"],
-)
-def test_a_fault_at_each_request_of_a_statement(
-    bucket: Bucket, work: str, what: Fault | Answer, left: int, said: str
-) -> None:
+@pytest.mark.parametrize(("work", "fault"), CELLS)
+def test_a_fault_at_each_request_of_a_statement(bucket: Bucket, work: str, fault: str) -> None:
     """From each request on, to the end or once; afterwards the same lake goes on."""
+    what, left, said = FAULTS[fault]
     faults = Faults()
     told: list[int] = []
     retries = "0" if left > 1 else "3"
+    timeout = "0.5s" if "silent" in fault else "30s"
     with (
         bucket.behind(faults) as proxy,
         bucket.connect() as other,
-        bucket.through(proxy, max_retries=retries, timeout="0.5s") as lake,
+        bucket.through(proxy, max_retries=retries, timeout=timeout) as lake,
     ):
         WORK[work](lake, 0)
         for begin in count():

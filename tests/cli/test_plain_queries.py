@@ -33,9 +33,10 @@ DELETE FROM parts WHERE id = 3;
 DELETE FROM parts WHERE id = 4;
 ALTER TABLE parts RENAME COLUMN id TO number;
 ALTER TABLE parts ADD COLUMN more INT;
-CREATE TABLE padded (c CHAR(5));
-INSERT INTO padded VALUES ('a');
-CREATE TABLE nested (p STRUCT<x: INT>);
+CREATE TABLE padded (c CHAR(5), i INT);
+INSERT INTO padded VALUES ('a', 1);
+CREATE TABLE nested (p STRUCT<x: INT>, i INT, q STRING) PARTITIONED BY (q);
+INSERT INTO nested VALUES (named_struct('x', 1), 2, 'u'), (NULL, 3, NULL);
 CREATE VIEW seen AS SELECT l FROM kinds
 """
 WITHOUT_SPARK = (
@@ -51,6 +52,9 @@ WITHOUT_SPARK = (
     "SELECT `a b`, p FROM parts WHERE number = 1 -- one",
     "SELECT number FROM parts WHERE number IN (3, 4)",
     "SELECT number FROM parts WHERE number = 7 LIMIT 1",
+    "SELECT i, q, i AS again FROM nested",
+    "SELECT q FROM nested WHERE i = 3",
+    "SELECT i FROM padded",
     "SELECT * FROM sys.dm_tran_locks",
     "SELECT name, database_id FROM sys.databases LIMIT 1",
     "SELECT * FROM txlake.conflicts",
@@ -81,6 +85,8 @@ BY_SPARK = (
     "SELECT name FROM sys.databases WHERE database_id = 1",
     "SELECT * FROM padded",
     "SELECT * FROM nested",
+    "SELECT p FROM nested WHERE i = 3",
+    "SELECT i FROM padded WHERE c = 'a'",
     "SELECT * FROM seen",
     "SELECT nothing FROM kinds",
     "SELECT * FROM nowhere",

@@ -211,12 +211,15 @@ class Table:
         )
         return made
 
-    def select(self, condition: str | None, limit: int | None = None) -> list[object] | None:
-        """The ids that the driver finds; None if it declines."""
+    def select(
+        self, condition: str | None, limit: int | None = None, column: str = "id"
+    ) -> list[object] | None:
+        """The column's values that the driver finds; None if it declines."""
         work = self.work()
         predicate = work.predicate(None if condition is None else SqlText(condition), None)
-        rows = plain_rows(work, work.snapshot.select(predicate), predicate, limit)
-        return None if rows is None else rows.column("id").to_pylist()
+        files = work.snapshot.select(predicate)
+        rows = plain_rows(work, files, predicate, limit, [column])
+        return None if rows is None else rows.column(column).to_pylist()
 
     def bytes(self) -> int:
         return sum(length for _, _, length in self.store.noted)
@@ -240,13 +243,19 @@ def test_a_small_file_takes_one_request(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_row_by_key_takes_two_round_trips(monkeypatch: pytest.MonkeyPatch) -> None:
     t = Table(monkeypatch, {"a": rows(0, 100_000), "b": rows(100_000, 100_000)})
-    assert t.select("id = 130000") == [130_000]
+    assert t.select("id = 130000", column="p") == [rows(100_000, 100_000)["p"][30_000].as_py()]
     assert len(t.batches) == 2
     assert t.batches[0] == 2  # the footers of both files
     assert {path for path, _, _ in t.store.noted[2:]} == {"b"}  # by the footers' numbers
-    assert t.bytes() < 3_000_000  # one row group of ten
+    assert t.bytes() < 2_500_000  # one row group of ten, of 80 bytes a row
     assert t.select("id = 130001 OR id = 5") == [5, 130_001]
     assert len(t.batches) == 2
+
+
+def test_only_the_columns_of_a_query_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Table(monkeypatch, {"a": rows(0, 100_000)})
+    assert t.select("id = 70000") == [70_000]
+    assert t.bytes() < 500_000  # the texts of a row group have 1.6 MB
 
 
 def test_columns_of_many_row_groups_wait_for_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +298,7 @@ def test_a_limit_opens_no_more_files_than_it_needs(monkeypatch: pytest.MonkeyPat
 def test_spark_reads_what_is_too_much_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     t = Table(monkeypatch, {"a": rows(0, 100_000)})
     monkeypatch.setattr(remote_files, "FETCHED_BYTES_MAX", 1_000_000)
-    assert t.select("id = 30000") is None
+    assert t.select("id = 30000", column="p") is None
     assert len(t.batches) == 1  # the footer says how much it is
 
 

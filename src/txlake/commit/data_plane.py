@@ -165,12 +165,17 @@ class TableData(Protocol):
         """
 
     def plain_rows(
-        self, files: pa.Table, predicate: Predicate | None, limit: int | None, /
+        self,
+        files: pa.Table,
+        predicate: Predicate | None,
+        limit: int | None,
+        columns: Sequence[str] | None = None,
+        /,
     ) -> pa.Table | None:
         """Return the live rows of these files for which the predicate is true, at most `limit`.
 
-        This process reads them, with all columns of the table in its order. None if it can't read
-        or compare them exactly as Spark, and if they are many.
+        This process reads them, with these columns of the table, or all in its order for None. None
+        if it can't read or compare them exactly as Spark, and if they are many.
         """
 
     def scan_with_metadata(self, files: pa.Table) -> DataFrame:

@@ -34,7 +34,7 @@ from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
-from txlake.protocol.types import Field, Primitive, to_arrow_type
+from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
 
 _FILES_MAX = FILES_MAX
 _ROWS_MAX = 24_000_000
@@ -219,38 +219,39 @@ def arrow_rows_at(
     files: pa.Table,
     positions: Mapping[int, np.ndarray],
     bytes_max: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Return the rows at these positions, by file ordinal, with the columns of a scan with
     positions.
 
-    They are the table's columns by logical name, then those of `extra_names`. The rows come by
-    file, in the order of their positions. Raises Declined if the table has nested, CHAR or void
-    columns, if a file might be read otherwise by Spark, and if the rows exceed `bytes_max` (64 MiB
-    by default).
+    They are the table's columns by logical name, then those of `extra_names`; with `columns` only
+    these columns of the table. The rows come by file, in the order of their positions. Raises
+    Declined if one of the columns is nested, CHAR or void, if a file might be read otherwise by
+    Spark, and if the rows exceed `bytes_max` (64 MiB by default).
     """
-    snapshot = work.snapshot
-    data = data_fields(snapshot)
-    partitions = len(snapshot.partition_columns)
-    if len(data) + partitions < len(snapshot.schema.fields) or not all(map(is_plain_field, data)):
+    schema = work.snapshot.schema
+    items = [item for item in schema if columns is None or item.name in columns]
+    if not all(map(is_plain_field, items)):
         raise Declined("the table has columns that the driver can't read as Spark does")
-    if any(map(is_padded, snapshot.schema)):
+    if any(map(is_padded, items)):
         raise Declined("the table has a CHAR column, which Spark pads")
-    names = [*snapshot.schema.names, *extra_names(work)]
+    names = [*schema.names, *extra_names(work)] if columns is None else list(columns)
+    stored = stored_fields(work, columns)
     adds = adds_of(work.in_zone(files))
     budget = _ByteBudget(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
 
     def of_file(item: tuple[int, np.ndarray]) -> pa.Table:
         ordinal, file_positions = item
-        return _rows_of_file(work, ordinal, adds[ordinal], file_positions, names, budget)
+        return _rows_of_file(work, ordinal, adds[ordinal], file_positions, stored, names, budget)
 
     try:
         chosen = [adds[ordinal] for ordinal in positions]
-        fetch_columns(work, chosen, stored_fields(work), positions=positions.values())
+        fetch_columns(work, chosen, stored, positions=positions.values())
         with ThreadPoolExecutor(threads_for(len(positions))) as pool:
             parts = list(pool.map(of_file, positions.items()))
     except UNREADABLE as error:
         raise Declined(str(error)) from error
-    return pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
+    return pa.concat_tables(parts) if parts else _no_rows(schema, names)
 
 
 @dataclass(slots=True)
@@ -269,13 +270,12 @@ class _ByteBudget:
                 raise Declined(f"the rows have more than {self.bytes_max:,} bytes")
 
 
-def _no_rows(snapshot: Snapshot, all_names: Sequence[str]) -> pa.Table:
-    """Return no rows, with the columns `all_names`: first all of the table's, then control columns
-    as bigint.
+def _no_rows(schema: Struct, names: Sequence[str]) -> pa.Table:
+    """Return no rows, with the columns `names`: those of the table, and control columns as
+    bigint.
     """
-    fields = [(item.name, to_arrow_type(item.type)) for item in snapshot.schema]
-    fields += [(name, pa.int64()) for name in all_names[len(fields) :]]
-    return pa.schema(fields).empty_table()
+    types = {item.name: to_arrow_type(item.type) for item in schema}
+    return pa.schema([(name, types.get(name, pa.int64())) for name in names]).empty_table()
 
 
 def extra_names(work: LocalTable) -> list[str]:
@@ -285,8 +285,15 @@ def extra_names(work: LocalTable) -> list[str]:
     return [FILE, ROW, ROW_ID, ROW_VERSION] if work.tracks_rows else [FILE, ROW]
 
 
-def stored_fields(work: LocalTable) -> list[Field]:
-    """Return the columns of data files that `arrow_rows_at` reads."""
+def stored_fields(work: LocalTable, columns: Sequence[str] | None = None) -> list[Field]:
+    """Return the columns of data files that `arrow_rows_at` reads; `columns` as there.
+
+    If files have none of the columns, another one, which says how many rows there are.
+    """
+    if columns is not None:
+        data = data_fields(work.snapshot)
+        others = [item for item in data if is_plain_field(item)][:1]
+        return [item for item in data if item.name in columns] or others
     tracked = [Field(name, _LONG) for name in _tracking_columns(work).values() if name]
     return [*data_fields(work.snapshot), *(tracked if work.tracks_rows else ())]
 
@@ -307,10 +314,12 @@ def _rows_of_file(
     ordinal: int,
     add: Add,
     positions: np.ndarray,
+    fields: Sequence[Field],
     names: list[str],
     budget: _ByteBudget,
 ) -> pa.Table:
-    """Return the rows at ascending positions of one file, with the columns `names`.
+    """Return the rows at ascending positions of one file, with the columns `names`, of which the
+    file stores `fields`.
 
     Row ids and versions that the file doesn't store are derived from the add action. Raises
     Declined when the budget is exceeded, and one of UNREADABLE.
@@ -318,14 +327,14 @@ def _rows_of_file(
     snapshot = work.snapshot
     tracked = _tracking_columns(work)
     parts = []
-    for _, start, rows in read_rows(work, add, stored_fields(work), positions):
+    for _, start, rows in read_rows(work, add, fields, positions):
         first, last = np.searchsorted(positions, [start, start + rows.num_rows])
         if first == last:
             continue
         position_column = pa.array(positions[first:last], pa.int64())
         rows = rows.take(pa.array(positions[first:last] - start))
         columns = dict(zip(rows.column_names, rows.columns, strict=True))
-        if work.tracks_rows:
+        if ROW_ID in names:
             base = pa.scalar(add.base_row_id, pa.int64())
             version = pa.scalar(add.default_row_commit_version, pa.int64())
             for name, default in ((ROW_ID, pc.add(position_column, base)), (ROW_VERSION, version)):

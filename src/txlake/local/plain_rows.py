@@ -15,13 +15,12 @@ from txlake.local.candidate_rows import arrow_rows_at, find_candidates, stored_f
 from txlake.local.choice import FILES_MAX, Declined, attempt
 from txlake.local.file_rows import UNREADABLE, deleted_rows, fetch_beginnings, row_count
 from txlake.local.table import LocalTable
-from txlake.local.types import is_plain
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.protocol.actions import Add
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.statistics import FileStatistics
-from txlake.protocol.types import Primitive
+from txlake.protocol.types import Field
 
 _FILES_MAX = 16
 _BYTES_MAX = 64 * 1024 * 1024
@@ -29,19 +28,28 @@ _ROWS_MAX = 100_000
 
 
 def plain_rows(
-    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
+    work: LocalTable,
+    files: pa.Table,
+    predicate: Predicate | None,
+    limit: int | None,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table | None:
     """Return the live rows of the files for which the predicate is true, at most `limit`.
 
-    All columns of the table by logical name, in its order; rows by file and position. None if Spark
-    has to read them: the driver can't decide the predicate or read a column exactly, or there are
-    too many rows, files or bytes. Errors beside Declined pass.
+    They have these columns of the table, by logical name; all in its order for None. Rows come by
+    file and position. None if Spark has to read them: the driver can't decide the predicate or read
+    a column exactly, or there are too many rows, files or bytes. Errors beside Declined pass.
     """
-    return attempt("SELECT", work, lambda: _plain_rows(work, files, predicate, limit))
+    names = work.snapshot.schema.names if columns is None else columns
+    return attempt("SELECT", work, lambda: _plain_rows(work, files, predicate, limit, names))
 
 
 def _plain_rows(
-    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
+    work: LocalTable,
+    files: pa.Table,
+    predicate: Predicate | None,
+    limit: int | None,
+    columns: Sequence[str],
 ) -> pa.Table:
     """Return the rows as `plain_rows` does. Raises Declined where Spark has to read them."""
     snapshot = work.snapshot
@@ -51,26 +59,27 @@ def _plain_rows(
     is_large = not reads_parts and sum(add.size for add in adds_of(files)) > _BYTES_MAX
     if files.num_rows > files_max or is_large:
         raise Declined(f"there are more than {files_max} files, or {_BYTES_MAX:,} bytes")
-    if collated_columns(snapshot.schema) or not all(
-        isinstance(item.type, Primitive) and is_plain(item.type) for item in snapshot.schema
-    ):
+    if collated_columns(snapshot.schema):
         raise Declined("the table has columns that the driver can't read as Spark does")
-    positions = _positions(work, files, predicate, limit)
-    rows = arrow_rows_at(work, files, positions)
-    return rows.select(snapshot.schema.names)
+    positions = _positions(work, files, predicate, limit, stored_fields(work, columns))
+    return arrow_rows_at(work, files, positions, columns=columns)
 
 
 def _positions(
-    work: LocalTable, files: pa.Table, predicate: Predicate | None, limit: int | None
+    work: LocalTable,
+    files: pa.Table,
+    predicate: Predicate | None,
+    limit: int | None,
+    later: Sequence[Field],
 ) -> Mapping[int, np.ndarray]:
     """Return the positions of the rows to return, ascending, by file ordinal.
 
-    Raises Declined if the predicate isn't certain for every candidate, and as `find_candidates`.
+    `later` as for `find_candidates`. Raises Declined if the predicate isn't certain for every
+    candidate, and as `find_candidates`.
     """
     if predicate is None:
         positions = _all_positions(work, files, limit)
     else:
-        later = stored_fields(work)
         candidates = find_candidates(work, files, predicate, _ROWS_MAX, later=later)
         if not candidates.certain:
             raise Declined("the driver can't decide the condition for every row")

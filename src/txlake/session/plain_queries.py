@@ -195,8 +195,10 @@ def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | Non
         if found is None:
             return None
         predicate, text, condition = found
-    held = work.plain_rows(work.snapshot.select(predicate), predicate, plain.limit)
-    rows = None if held is None else _values(held, [place for place, _ in places])
+    names = list(dict.fromkeys(snapshot.schema.names[place] for place, _ in places))
+    held = work.plain_rows(work.snapshot.select(predicate), predicate, plain.limit, names)
+    taken = [names.index(snapshot.schema.names[place]) for place, _ in places]
+    rows = None if held is None else _values(held, taken)
     if rows is None:
         return None
     part = context.transaction.open(handle)

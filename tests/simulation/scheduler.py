@@ -64,10 +64,11 @@ class Task:
 class Scheduler:
     """The turns of one run. `now_ms` is true time; the clocks of processes may differ from it."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, step_ms: float = _STEP_MS) -> None:
         self._tasks: list[Task] = []
         self._current: Task | None = None
         self._hub: greenlet | None = None
+        self._step_ms = step_ms
         self.turns_max = _TURNS_MAX
         self.reset(rng, 1_800_000_000_000.0)
 
@@ -195,7 +196,7 @@ class Scheduler:
         if self.turns > self.turns_max:
             names = [task.name for task in self._tasks]
             raise NoProgress(f"{self.turns_max} turns and no end of {names}")
-        self.now_ms += self.rng.random() * _STEP_MS
+        self.now_ms += self.rng.random() * self._step_ms
         able = self._runnable()
         if not able:
             self._advance()

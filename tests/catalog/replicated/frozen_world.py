@@ -191,7 +191,7 @@ class World:
                 self.unsettled += 1
                 return
             replica.apply_entry(log._replica, entry, position)
-            log.note(position, log.writer)
+            log.note_written(position)
             self.told.add(name)
             if self.genuine[position.number].id != position.entry_id:
                 raise Violation(f"{name} was told to be entry {position.number}, and is a ghost")

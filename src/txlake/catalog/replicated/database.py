@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Generic, TypeVar, cast
 
 import sqlalchemy as sa
@@ -265,7 +266,7 @@ class ReplicatedDatabase(Database):
                 outcome.is_settled = True
                 write_position(raw, position)
                 transaction.commit()
-                self.log.note(position, self.log.writer)
+                self.log.note_written(position)
             except CommitUnsettled:
                 raise
             except (TxlakeError, SQLAlchemyError, sqlite3.Error) as error:
@@ -295,6 +296,7 @@ class ReplicatedDatabase(Database):
             time_ms=self.system.now_ms(),
             changes=changes,
             database=database_bytes(raw) if is_new_schema else b"",
+            latency_ms=ceil(self.log.latency_ms),
         )
 
     def _write_snapshot_beside(self) -> None:

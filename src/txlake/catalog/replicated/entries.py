@@ -45,6 +45,7 @@ class LogEntry(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
         time_ms: the writer's time, never earlier than that of the entry before.
         changes: the rows that were changed; none in an entry that only claims a turn.
         database: in place of changes, the whole SQLite database.
+        latency_ms: how long the writer's requests take, for those that wait for its next entry.
     """
 
     id: bytes
@@ -53,6 +54,12 @@ class LogEntry(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     time_ms: int
     changes: list[TableChanges] = []
     database: bytes = b""
+    latency_ms: int = 0
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether the entry only claims a turn: it may follow any entry."""
+        return not (self.previous or self.changes or self.database)
 
 
 def entry_path(number: int) -> str:

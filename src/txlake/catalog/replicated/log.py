@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from math import ceil, isfinite
 
 import msgspec
 
@@ -45,6 +44,7 @@ from txlake.catalog.replicated.retention import (
     require_retention,
     snapshot_numbers,
 )
+from txlake.catalog.replicated.writer_queue import WriterQueue
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store, System
 
@@ -58,30 +58,26 @@ _CHECK_MS = 5_000
 _SNAPSHOT_ENTRIES = 32
 _SNAPSHOT_BYTES = 1 << 20
 _LOAD_WINDOW = 64
-_RECENT = 64
-_RECENT_MS = 10_000
+# So many entries are requested when a put has met one: others may have followed.
+_TAKEN_WINDOW = 3
 
 
 class Superseded(Exception):
     """Another process has written first: nothing happened, and the transaction runs again.
 
     Attributes:
-        number: the number of the other's entry, if it was read.
-        data: the other's entry.
+        number: the number of the first of the others' entries, if it was read.
+        entries: the others' entries from that number on.
+        seen_ms: when they were requested (monotonic).
     """
 
-    def __init__(self, number: int = 0, data: bytes = b"") -> None:
+    def __init__(
+        self, number: int = 0, entries: Sequence[bytes] = (), seen_ms: float = 0.0
+    ) -> None:
         super().__init__(number)
         self.number = number
-        self.data = data
-
-
-@dataclass(frozen=True, slots=True)
-class RecentWriter:
-    """A process that wrote an entry, and when this process learned of it (monotonic)."""
-
-    name: str
-    seen_ms: float
+        self.entries = entries
+        self.seen_ms = seen_ms
 
 
 class CatalogLog:
@@ -94,8 +90,9 @@ class CatalogLog:
         lock: held while this process changes the replica.
         position: the place in the log that the replica has reached.
         writer: this process's name in entries.
-        recent: the writers of the newest entries, oldest first.
+        queue: the processes that wrote recently, as the entries show them.
         latency_ms: how long a request takes, as an average of the recent ones.
+        free_ms: when the number after the position was last known to be free (monotonic).
         is_undecided: a put of this process may still arrive.
     """
 
@@ -116,8 +113,9 @@ class CatalogLog:
         self.lock = threading.RLock()
         self.position = Position()
         self.writer = writer
-        self.recent: deque[RecentWriter] = deque(maxlen=_RECENT)
-        self.latency_ms = 10.0
+        self.queue = WriterQueue()
+        self.latency_ms = 0.0
+        self.free_ms = float("-inf")
         self.is_undecided = False
         self._looking = threading.Lock()
         self._end_seen_ms = float("-inf")
@@ -140,7 +138,8 @@ class CatalogLog:
         Both are requested at once, with as many entries as there may be before the next snapshot.
         """
         with self.lock:
-            self.recent.clear()
+            self.queue.clear()
+            self.free_ms = float("-inf")
             checked_at = self._clocks()
             while not self._load_entries():
                 pass
@@ -256,8 +255,7 @@ class CatalogLog:
                     self.load()
                     self._require_any_entry()
                     return True
-                for place, data in enumerate(found, 1):
-                    self._apply(base.number + place, data)
+                self._apply_all(base.number + 1, found, begun[0])
         if is_end:
             self._note_end(begun)
         return not is_end
@@ -266,13 +264,26 @@ class CatalogLog:
         """Record that the replica has all entries that were in the log at these clocks."""
         self._sure = begun
         self._end_seen_ms = max(self._end_seen_ms, begun[0])
+        self.free_ms = max(self.free_ms, begun[0] + self.latency_ms / 2)
 
     def apply_taken(self, superseded: Superseded) -> None:
         """Apply the entry that a put has met, and those after it."""
         with self.lock:
-            if superseded.data and superseded.number == self.position.number + 1:
-                self._apply(superseded.number, superseded.data)
-        self.catch_up()
+            if superseded.number == self.position.number + 1:
+                self._apply_all(superseded.number, superseded.entries, superseded.seen_ms)
+        if not 0 < len(superseded.entries) < _TAKEN_WINDOW:
+            self.catch_up()
+
+    def _apply_all(self, first: int, entries: Sequence[bytes], seen_ms: float) -> None:
+        """Apply entries from the number `first` on, which were requested at `seen_ms`.
+
+        They were created since the number was known to be free, at even intervals as far as this
+        process knows.
+        """
+        since_ms = max(self.free_ms, self.queue.newest_ms)
+        interval_ms = (seen_ms + self.latency_ms / 2 - since_ms) / (len(entries) + 1)
+        for place, data in enumerate(entries):
+            self._apply(first + place, data, since_ms + (place + 1) * interval_ms)
 
     def append(self, entry: LogEntry) -> Position:
         """Append an entry after the replica's position; return the position after it.
@@ -300,11 +311,14 @@ class CatalogLog:
             except Unavailable as error:
                 raise self._unsettled(str(error)) from error
             self._note_latency(begun[0])
+            seen_ms = self._system.monotonic_ms()
             try:  # whatever fails from here on, the entry may be in the log
-                present = data if outcome is PutOutcome.CREATED else self._get(path)
-                found = None if present is None else decode(present, f"{self.url}/{path}")
+                present = [data]
+                if outcome is not PutOutcome.CREATED:
+                    present = self._following(base, _TAKEN_WINDOW)
+                found = decode(present[0], f"{self.url}/{path}") if present else None
                 # What is there says nothing if its number was deleted and given again.
-                is_final = present is None or (self._has_entry(base) and not self._is_replaced())
+                is_final = not present or (self._has_entry(base) and not self._is_replaced())
             except TxlakeError as error:
                 raise self._unsettled(str(error)) from error
             is_own = found is not None and found.id in ids
@@ -321,9 +335,9 @@ class CatalogLog:
                 self._sure = begun
                 self.is_undecided = False
                 return Position(base.number + 1, found.id, found.time_ms)
-            if present is not None:
+            if present:
                 self.is_undecided = False
-                raise Superseded(base.number + 1, present)
+                raise Superseded(base.number + 1, present, seen_ms)
             # A lost put may arrive later: this number stays the next one until it is taken.
             self._system.wait_ms(wait_ms * (0.5 + self._system.random()))
             wait_ms *= 2
@@ -337,18 +351,25 @@ class CatalogLog:
         self.is_undecided = True
         return CommitUnsettled(reason)
 
-    def note(self, position: Position, writer: str) -> None:
-        """Record that the replica has reached a position, by an entry of that writer."""
+    def note_written(self, position: Position) -> None:
+        """Record that the replica has reached a position, by an entry of this process."""
         self.position = position
-        if abs(self._system.now_ms() - position.time_ms) < _RECENT_MS:
-            self.recent.append(RecentWriter(writer, self._system.monotonic_ms()))
+        self.free_ms = self._system.monotonic_ms() - self.latency_ms / 2
+        self.queue.record(self.writer, self.free_ms, self.latency_ms)
 
-    def claim(self, ahead: int) -> None:
-        """Put an entry without changes some numbers ahead, so that the others learn of this
-        process as a writer.
+    def claim(self, number: int) -> bool:
+        """Put an entry without changes at a number ahead, so that the others let this process
+        write after it. Returns False if the number is taken.
         """
-        entry = LogEntry(id=new_entry_id(self._system), previous=b"", writer=self.writer, time_ms=0)
-        self._store.put_if_absent(entry_path(self.position.number + ahead), encode(entry))
+        entry = LogEntry(
+            id=new_entry_id(self._system),
+            previous=b"",
+            writer=self.writer,
+            time_ms=0,
+            latency_ms=ceil(self.latency_ms),
+        )
+        outcome = self._store.put_if_absent(entry_path(number), encode(entry))
+        return outcome is not PutOutcome.EXISTS
 
     def is_snapshot_due(self, position: Position) -> bool:
         """Return whether the process that wrote an entry also writes a snapshot.
@@ -387,7 +408,8 @@ class CatalogLog:
         with self.lock:  # a snapshot may be under way
             self._replica.close()
 
-    def _apply(self, number: int, data: bytes) -> None:
+    def _apply(self, number: int, data: bytes, created_ms: float = float("-inf")) -> None:
+        """Apply the next entry. `created_ms`: when it was created (monotonic), if that is known."""
         url = f"{self.url}/{entry_path(number)}"
         entry = decode(data, url)
         if entry.previous not in (b"", self.position.entry_id):
@@ -400,7 +422,9 @@ class CatalogLog:
         replica.apply_entry(self._replica, entry, Position(number, entry.id, time_ms))
         if entry.database:
             self._note_schema()
-        self.note(Position(number, entry.id, time_ms), entry.writer)
+        self.position = Position(number, entry.id, time_ms)
+        if isfinite(created_ms):
+            self.queue.record(entry.writer, created_ms, entry.latency_ms, is_claim=entry.is_claim)
 
     def _damage(self, found: str) -> CorruptTable:
         """Return the error for a log whose entries don't fit together."""
@@ -449,10 +473,15 @@ class CatalogLog:
             return None
         if checks:
             self._checked, self._checked_at = base, begun
-        found = list(itertools.takewhile(lambda data: data is not None, contents))
+        found = _present(contents)
         if window == 1:
             self._note_latency(begun[0])
-        return [data for data in found if data is not None]
+        return found
+
+    def _following(self, base: Position, window: int) -> list[bytes]:
+        """Return the entries after `base` as `_fetch`, without checks."""
+        following = range(base.number + 1, base.number + 1 + window)
+        return _present(self._contents([entry_path(number) for number in following]))
 
     def _due_checks(self, base: Position) -> Sequence[Position]:
         """Return positions whose entries are to be read again: the replica's, and that of the last
@@ -531,7 +560,8 @@ class CatalogLog:
         return data is not None and decode(data, url).id == position.entry_id
 
     def _note_latency(self, begun_ms: float) -> None:
-        self.latency_ms += 0.1 * (self._system.monotonic_ms() - begun_ms - self.latency_ms)
+        took_ms = self._system.monotonic_ms() - begun_ms
+        self.latency_ms += (0.1 if self.latency_ms else 1.0) * (took_ms - self.latency_ms)
 
 
 def _interval(snapshots: Sequence[int]) -> int:
@@ -540,6 +570,11 @@ def _interval(snapshots: Sequence[int]) -> int:
     """
     before, newest = [0, 0, *snapshots][-2:]
     return min(newest - before, _LOAD_WINDOW) or _SNAPSHOT_ENTRIES
+
+
+def _present(contents: Iterator[bytes | None]) -> list[bytes]:
+    """Return the contents up to the first that is missing."""
+    return [data for data in itertools.takewhile(lambda data: data is not None, contents) if data]
 
 
 def new_entry_id(system: System) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -483,6 +485,26 @@ def test_the_newest_of_many_entries_are_read_side_by_side(
     for number in range(40):
         put(a, f"{number:03}")
     assert names(b) == names(a)
+
+
+def test_threads_go_on_after_the_main_thread_has_ended(tmp_path: Path) -> None:
+    """No executor takes work then."""
+    program = (
+        "import sys, threading\n"
+        "from tests.catalog.replicated.test_log import *\n"
+        "store = FaultyStore(open_store(sys.argv[1]))\n"
+        "a, b = ReplicatedDatabase(store, System()), ReplicatedDatabase(store, System())\n"
+        "def work():\n"
+        "    threading.main_thread().join()\n"
+        "    a.write(lambda connection: upgrade(a, connection))\n"
+        "    for number in range(9):\n"
+        "        put(a, str(number))\n"
+        "    print(len(names(b)))\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert ended.stdout == "9\n", ended.stderr
 
 
 def test_a_replica_can_be_deleted_at_any_time(process: Process) -> None:

@@ -515,13 +515,16 @@ class CatalogLog:
     def _contents(self, paths: Sequence[str]) -> Iterator[bytes | None]:
         """Return the contents of objects in order, None for a missing one.
 
-        They are requested at once, except from a local store.
+        They are requested at once, except from a local store and while Python shuts down.
         """
         if len(paths) == 1 or self._store.excludes_late_writes:
             return map(self._get, paths)
         if self._fetchers is None:
             self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="txlake-catalog")
-        return self._fetchers.map(self._get, paths)
+        try:
+            return self._fetchers.map(self._get, paths)
+        except RuntimeError:  # the main thread has ended: an executor takes no more work
+            return map(self._get, paths)
 
     def _get(self, path: str) -> bytes | None:
         try:

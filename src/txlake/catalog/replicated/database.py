@@ -3,6 +3,8 @@
 A transaction that writes runs on the replica, and the rows that it changed become the log's next
 entry: that put is its commit. If another process has written first, the other's entry is applied
 and the work runs again. A transaction that only reads sees all that was committed before it began.
+
+Threads that write while an entry is under way share the next one: one thread runs the work of all.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -30,6 +32,7 @@ from txlake.catalog import shielding
 from txlake.catalog.database import CommitUnsettled, Database, sqlite_url
 from txlake.catalog.database_errors import translate_error
 from txlake.catalog.engines import sqlite_engine
+from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.replicated.entries import LogEntry
 from txlake.catalog.replicated.leases import Leases
 from txlake.catalog.replicated.log import CatalogLog, Superseded, new_entry_id
@@ -45,6 +48,7 @@ from txlake.ports import Store, System
 _log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+_Work = Callable[[Connection], object]
 _RECORDER = "txlake_recorder"
 _LEASE_END = "txlake_lease_end_ms"
 _SESSIONS = "txlake_sessions"
@@ -92,6 +96,7 @@ class ReplicatedDatabase(Database):
         self.log = CatalogLog(store, system, self._path, self.leases.holder, retention_ms)
         self._may_delete = True
         self._turns = WriterTurns(self.log, system)
+        self._group: GroupCommit[_Work, _Outcome] = GroupCommit(self._write_batch, turn=self.turn)
         super().__init__(
             sqlite_url(self._path), _LogClock(system, self.log), busy_timeout_s=busy_timeout_s
         )
@@ -135,31 +140,25 @@ class ReplicatedDatabase(Database):
     def write(self, work: Callable[[Connection], Value]) -> Value:
         self._origin.require()
         assert not shielding.is_interruptible(), "an interrupt would leave the transaction open"
-        begun_ms, losses = self.system.monotonic_ms(), 0
-        with self._writing_turn, self._replica_errors():
-            while True:
-                self._ensure_replica()
-                self._turns.wait()
-                base = self.log.position
-                try:
-                    outcome = self._attempt(work)
-                    # What wrote nothing, or was refused, is checked against the newest state.
-                    if not outcome.is_settled:
-                        self._catch_up()
-                    if outcome.is_settled or self.log.position == base:
-                        return self._result(outcome)
-                except Superseded as superseded:
-                    self.log.apply_taken(superseded)
-                if self.system.monotonic_ms() - begun_ms > 1000 * self._busy_timeout_s:
-                    raise Unavailable(
-                        f"catalog {self.display_url}: other processes have written first for "
-                        f"{self._busy_timeout_s:g} s; try again"
-                    )
-                losses += 1
-                self._turns.note_loss(losses)
+        try:
+            return cast(Value, self._result(self._group.submit(work)))
+        except Interrupted:
+            raise CommitUnsettled(
+                f"catalog {self.display_url}: the thread that wrote the work of several was stopped"
+            ) from None
 
     def write_relaxed(self, work: Callable[[Connection], Value]) -> Value:
         return self.write(work)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for this process's turn to write, which several of its threads have at a time: what
+        they write in the block shares an entry.
+        """
+        with self._writing_turn, self._replica_errors():
+            self._ensure_replica()
+            self._turns.wait()
+        yield
 
     def observe_leases(self, *, is_urgent: bool = False) -> bool:
         with self.reading() if is_urgent else super().reading() as connection:
@@ -191,7 +190,34 @@ class ReplicatedDatabase(Database):
         except TxlakeError as error:  # its sessions have ended, or end with their leases
             _log.warning("a heartbeat of catalog %s stays: %s", self.display_url, error)
 
-    def _result(self, outcome: _Outcome[Value]) -> Value:
+    def _write_batch(self, works: Sequence[_Work]) -> Sequence[_Outcome]:
+        """Run works in one transaction, again until no other process has written first; return
+        their outcomes in order. Raises as `write`.
+        """
+        begun_ms, losses = self.system.monotonic_ms(), 0
+        with self._writing_turn, self._replica_errors():
+            while True:
+                self._ensure_replica()
+                self._turns.wait()
+                base = self.log.position
+                try:
+                    outcomes, is_settled = self._attempt(works)
+                    # What wrote nothing, or was refused, is checked against the newest state.
+                    if not is_settled:
+                        self._catch_up()
+                    if is_settled or self.log.position == base:
+                        return outcomes
+                except Superseded as superseded:
+                    self.log.apply_taken(superseded)
+                if self.system.monotonic_ms() - begun_ms > 1000 * self._busy_timeout_s:
+                    raise Unavailable(
+                        f"catalog {self.display_url}: other processes have written first for "
+                        f"{self._busy_timeout_s:g} s; try again"
+                    )
+                losses += 1
+                self._turns.note_loss(losses)
+
+    def _result(self, outcome: _Outcome) -> object:
         """Return what the work returned, or raise what it raised."""
         if isinstance(outcome.error, SQLAlchemyError):
             raise translate_error(outcome.error, self.url) from outcome.error
@@ -199,7 +225,7 @@ class ReplicatedDatabase(Database):
             raise Unavailable(f"catalog {self.display_url}: {outcome.error}") from outcome.error
         if outcome.error is not None:
             raise outcome.error
-        return cast(Value, outcome.value)
+        return outcome.value
 
     def _warn_of_network(self) -> None:
         """Warn of nothing: no other process uses the replica."""
@@ -244,42 +270,46 @@ class ReplicatedDatabase(Database):
                 f"catalog {self.display_url}: its replica in {self._folder}: {cause}; try again"
             ) from error
 
-    def _attempt(self, work: Callable[[Connection], Value]) -> _Outcome[Value]:
-        """Run the work, and append what it changed. Raises Superseded if another process has
-        written since the replica was current, CommitUnsettled if the store doesn't say.
+    def _attempt(self, works: Sequence[_Work]) -> tuple[Sequence[_Outcome], bool]:
+        """Run the works in a transaction, and append what they changed.
+
+        Returns the outcomes, and whether the log has their changes; if not, none changed anything.
+        Raises Superseded if another process has written since the replica was current,
+        CommitUnsettled if the store doesn't say.
         """
+        is_settled = False
+        outcomes: Sequence[_Outcome] = ()
         with self.log.lock, self._connected(self._durable) as connection:
             raw: Any = connection.connection.driver_connection
             recorder = connection.info.setdefault(_RECORDER, ChangeRecorder(raw))
             recorder.prepare()
             transaction = connection.begin()
-            outcome: _Outcome[Value] = _Outcome()
             try:
-                outcome.value = work(connection)
+                outcomes = [_run(work, connection, raw) for work in works]
                 entry = self._entry(raw, recorder)
                 if entry is None:
-                    return outcome
+                    return outcomes, False
                 if any(change.relation == _SESSIONS and change.rows for change in entry.changes):
                     self.leases.ensure()
                 self._store.ensure_safe()
                 position = self.log.append(entry)
-                outcome.is_settled = True
+                is_settled = True
                 write_position(raw, position)
                 transaction.commit()
                 self.log.note_written(position)
             except CommitUnsettled:
                 raise
             except (TxlakeError, SQLAlchemyError, sqlite3.Error) as error:
-                if outcome.is_settled:  # the log has it, and the replica gets it from there
+                if is_settled:  # the log has it, and the replica gets it from there
                     _log.debug("the replica of %s didn't take an entry: %s", self.url, error)
-                    return outcome
-                return _Outcome(error=error)
+                    return outcomes, True
+                return [_Outcome(error=error)] * len(works), False
             finally:
                 if transaction.is_active:
                     transaction.rollback()
         if self.log.is_snapshot_due(position):
             self._write_snapshot_beside()
-        return outcome
+        return outcomes, True
 
     def _entry(self, raw: sqlite3.Connection, recorder: ChangeRecorder) -> LogEntry | None:
         """Return the entry for the open transaction; None if there is nothing to write."""
@@ -332,18 +362,28 @@ class ReplicatedDatabase(Database):
             _log.info("old objects of catalog %s stay for now: %s", self.display_url, error)
 
 
-@dataclass(slots=True)
-class _Outcome(Generic[Value]):
-    """The outcome of an attempt.
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a work returned, or raised."""
 
-    Attributes:
-        value: what the work returned, unless there is an error.
-        is_settled: the log has the work's changes.
+    value: object = None
+    error: Exception | None = None
+
+
+def _run(work: _Work, connection: Connection, raw: sqlite3.Connection) -> _Outcome:
+    """Run one of a transaction's works and return its outcome. If it raises, what it changed is
+    rolled back, and nothing else; raises its error if SQLite has rolled back the transaction.
     """
-
-    value: Value | None = None
-    error: TxlakeError | SQLAlchemyError | sqlite3.Error | None = None
-    is_settled: bool = False
+    raw.execute("SAVEPOINT txlake_work")
+    try:
+        outcome = _Outcome(work(connection))
+    except Exception as error:
+        if not raw.in_transaction:
+            raise
+        raw.execute("ROLLBACK TO txlake_work")
+        outcome = _Outcome(error=error)
+    raw.execute("RELEASE txlake_work")
+    return outcome
 
 
 class _LogClock:

@@ -16,7 +16,6 @@ notices soon that an older log was put in place.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -577,7 +576,12 @@ def _interval(snapshots: Sequence[int]) -> int:
 
 def _present(contents: Iterator[bytes | None]) -> list[bytes]:
     """Return the contents up to the first that is missing."""
-    return [data for data in itertools.takewhile(lambda data: data is not None, contents) if data]
+    present: list[bytes] = []
+    for data in contents:
+        if data is None:
+            break
+        present.append(data)
+    return present
 
 
 def new_entry_id(system: System) -> bytes:

@@ -148,7 +148,7 @@ def _chain(cell: Measured) -> Iterator[str]:
 
 def short(key: str) -> str:
     """Return a key without the bucket, shortened in the middle."""
-    key = key.removeprefix("/far/").removeprefix("/devstoreaccount1/far/")
+    key = key.removeprefix("/devstoreaccount1").removeprefix("/far").removeprefix("/")
     if len(key) <= _WORD_LENGTH_MAX:
         return key
     half = _WORD_LENGTH_MAX // 2 - 1

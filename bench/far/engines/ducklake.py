@@ -23,18 +23,19 @@ def measure(meter: Meter) -> None:
     numbers = itertools.count(10**6)
     duck = _connect(meter)
 
-    def insert(*names: str) -> None:
+    def insert(*names: str, connection: duckdb.DuckDBPyConnection = duck) -> None:
         statements = [f"INSERT INTO {name} VALUES ({next(numbers)}, 0)" for name in names]
         if len(names) > 1:
             statements = ["BEGIN", *statements, "COMMIT"]
         for statement in statements:
-            duck.execute(statement)
+            connection.execute(statement)
 
     names = [f"t{number}" for number in range(task.sizes["tables"])]
     with meter.undelayed():
         duck.execute(f"CREATE TABLE t AS {_rows(task.sizes['rows'])}")
         for name in names:
             duck.execute(f"CREATE TABLE {name} AS {_rows(1)}")
+        other = _connect(meter)
     meter.run("insert", lambda n: insert("t"))
     meter.run("update", lambda n: duck.execute(f"UPDATE t SET value = {n} WHERE id = {100 + n}"))
     meter.run("delete", lambda n: duck.execute(f"DELETE FROM t WHERE id = {200 + n}"))
@@ -42,7 +43,7 @@ def measure(meter: Meter) -> None:
     meter.run(
         "select_after",
         lambda n: duck.execute(f"SELECT * FROM t WHERE id = {400 + n}").fetchall(),
-        before=lambda: insert("t"),
+        before=lambda: insert("t", connection=other),
     )
     meter.run("two_tables", lambda n: insert("t0", "t1"))
     meter.run("ten_inserts", lambda n: insert(*["t2"] * 10))

@@ -52,7 +52,8 @@ def upload(source: Rows, url: str, options: Mapping[str, str]) -> None:
 
 def delta_rs_options(task: Task) -> dict[str, str]:
     """Return the storage options with which delta-rs commits by put-if-absent."""
-    return {**task.storage_options, "conditional_put": "etag"}
+    on_s3 = task.url.startswith("s3:")
+    return {**task.storage_options, **({"conditional_put": "etag"} if on_s3 else {})}
 
 
 def write_commits(task: Task, url: str) -> None:

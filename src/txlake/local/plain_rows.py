@@ -103,8 +103,10 @@ def _all_positions(
         for ordinal, add in enumerate(adds):
             if limit is not None and count >= limit:
                 break
-            positions = np.arange(row_count(work, add))
-            live = np.setdiff1d(positions, deleted_rows(work, add))
+            is_live = np.ones(row_count(work, add), dtype=bool)
+            deleted = deleted_rows(work, add)
+            is_live[deleted[deleted < len(is_live)]] = False
+            live = np.flatnonzero(is_live)
             if len(live):
                 live_positions[ordinal] = live
                 count += len(live)

@@ -329,6 +329,13 @@ class Executor:
             return self._session.execute(statement)
         return self._session.execute_in(self._transaction, statement)
 
+    def perform(self, statement: Statement) -> None:
+        """Run a statement without making its result, which needs Spark."""
+        if self._transaction is None:
+            self._session.perform(statement)
+        else:
+            self._session.answer_in(self._transaction, statement)
+
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
         """Return the table's rows."""
         return self._session.frame(table, travel, transaction=self._transaction)

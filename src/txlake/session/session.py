@@ -183,6 +183,10 @@ class Session:
         """Execute a statement in the current transaction, or in a transaction of its own."""
         return self.execute_in(self._current, statement)
 
+    def perform(self, statement: Statement) -> None:
+        """Execute a statement as `execute` does, without making its result, which needs Spark."""
+        self.answer_in(self._current, statement)
+
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
         """Execute a statement in a transaction and return its result.
 

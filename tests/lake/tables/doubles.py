@@ -111,10 +111,14 @@ DELTA_CATALOG = {
 
 @dataclass
 class Recorder:
-    """Notes statements; the tables of `existing` exist, with columns id, key, value and nested."""
+    """Notes statements; the tables of `existing` exist, with columns id, key, value and nested.
+
+    `performed` are the statements whose result isn't made.
+    """
 
     existing: set[Table] = field(default_factory=set)
     statements: list[Statement] = field(default_factory=list)
+    performed: list[Statement] = field(default_factory=list)
     fake_spark: FakeSpark = field(default_factory=FakeSpark)
     failure: Exception | None = None
 
@@ -127,6 +131,10 @@ class Recorder:
             raise self.failure
         self.statements.append(statement)
         return cast("DataFrame", Frame(statement))
+
+    def perform(self, statement: Statement) -> None:
+        self.execute(statement)
+        self.performed.append(statement)
 
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
         return cast("DataFrame", Frame(table))

@@ -52,6 +52,16 @@ def statement_of(call: Callable[[DeltaTable], object]) -> object:
     return recorder.only
 
 
+def test_updates_and_deletes_make_no_result() -> None:
+    """It would be a DataFrame, and start Spark."""
+    executor = Recorder({PLACE})
+    table = DeltaTable(executor, PLACE)
+    table.update("id = 1", {"key": "'a'"})
+    table.delete("id = 1")
+    assert len(executor.performed) == 2
+    assert executor.performed == executor.statements
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

@@ -31,6 +31,10 @@ class Executor(Protocol):
         """Carry out a statement. Returns its rows, or its counts."""
         ...
 
+    def perform(self, statement: Statement) -> None:
+        """Carry out a statement without making its result, which needs Spark."""
+        ...
+
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
         """Return the table's rows."""
         ...

@@ -337,7 +337,7 @@ class DeltaTable:
         Column, an UnsupportedOperationException for a table that txlake doesn't write.
         """
         expression = condition_of(condition, self._scope)
-        self._executor.execute(
+        self._executor.perform(
             Delete(table=self._table, alias=self._qualifier, condition=expression)
         )
 
@@ -356,7 +356,7 @@ class DeltaTable:
         assignments = assignments_of(set, self._scope, "'set'")
         expression = condition_of(condition, self._scope)
         columns = self._executor.snapshot(self._table).schema.names
-        self._executor.execute(
+        self._executor.perform(
             Update(
                 table=self._table,
                 alias=self._qualifier,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,10 @@ pytestmark = pytest.mark.timeout(1800)
 TOO_LATE = "Python worker failed to connect back"
 
 
-def demo() -> subprocess.CompletedProcess[str]:
+def demo(name: str = "demo.py", **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "demo.py")],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"},
+        [sys.executable, str(ROOT / "examples" / name)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120", **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -57,6 +58,21 @@ def test_the_demo_comes_to_its_end() -> None:
         "$200 are paid back, and nothing was lost",
     ):
         assert said in shown, f"{said!r} isn't in:\n{shown}"
+
+
+@pytest.mark.broad
+def test_two_hosts_take_orders_in_a_bucket() -> None:
+    """Nothing else is needed, Java neither."""
+    ran = demo("two_hosts.py", JAVA_HOME="/nowhere")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    for said in (
+        r"west-1 │ west │ +[3-6] │ killed",
+        r"west-2 │ west │ +6 │ done",
+        r"lake\.recover\(\) has nothing to do",
+        r"delta-rs │ +\d+ │ +\d+ │ ",
+        r"polars +│ +\d+ │ +\d+ │ ",
+    ):
+        assert re.search(said, ran.stdout), f"{said!r} isn't in:\n{ran.stdout}"
 
 
 def test_its_data_is_found_wherever_the_package_is(

@@ -177,7 +177,7 @@ interrupts: setup ## Ctrl-C at COUNT=10000 random instants of work on a lake, a 
 		--seed $(or $(SEED),1)
 
 .PHONY: disasters
-disasters: setup-python ## processes are killed and frozen, catalogs put back: KILLS=300 CATALOG=postgresql
+disasters: setup-python ## processes are killed and frozen, catalogs put back: KILLS=300 CATALOG=store
 	@PYTHONPATH=src:. $(PYTHON) -m tests.disasters --kills $(KILLS) --freezes $(FREEZES) \
 		--restores $(RESTORES) --catalog $(CATALOG) --seed $(or $(SEED),1)
 

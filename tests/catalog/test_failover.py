@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -32,11 +32,13 @@ class Pair:
 
     Attributes:
         url: of both, whichever takes writes.
+        options: none; for catalogs in a store.
     """
 
     primary: PostgresServer
     standby: Path
     url: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def copy(self) -> RestoreBackup:
         """Return what makes the standby take over; nothing is put back."""

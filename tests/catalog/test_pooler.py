@@ -8,8 +8,8 @@ import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -108,6 +108,7 @@ class Pooled:
     """A catalog for the disasters that is reached through the pooler, and isn't put back."""
 
     url: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def copy(self) -> RestoreBackup:
         raise AssertionError("nothing is put back here")

@@ -1,4 +1,4 @@
-"""The disasters: `make disasters KILLS=300 FREEZES=30 RESTORES=10 CATALOG=sqlite`.
+"""The disasters: `make disasters KILLS=300 FREEZES=30 RESTORES=10 CATALOG=store`.
 
 Each round is a lake that several processes write. They are killed, and frozen longer than their
 lease, and an older copy of the catalog is restored. A round ends with an audit of the outcomes that
@@ -18,11 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.disasters.audit import Verdict
-from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog
+from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog, StoreCatalog
 from tests.disasters.rounds import STOPPED, Plan, run_round
 from tests.postgresql import postgres_server
+from tests.storage.conftest import s3_server
+from tests.storage.servers import azure_server
 
 ARTIFACTS = Path("artifacts", "disasters")
+KINDS = ("sqlite", "postgresql", "store", "s3", "azure")
 # In one round: the second copy may be from before the first recovery.
 _RESTORES = 2
 
@@ -38,8 +41,19 @@ def catalogs(kind: str, scratch: Path) -> Iterator[Callable[[Path], Catalog]]:
     if kind == "sqlite":
         yield lambda folder: SqliteCatalog(folder / "catalog.db")
         return
-    with postgres_server(scratch) as server:
-        yield lambda folder: PostgresqlCatalog.create(server, folder.name.replace("-", "_"), folder)
+    if kind == "store":
+        yield lambda folder: StoreCatalog((folder / "catalog").as_uri(), folder)
+    elif kind == "s3":
+        with s3_server() as options:
+            yield lambda folder: StoreCatalog(f"s3://lake/{folder.name}", folder, options)
+    elif kind == "azure":
+        with azure_server(scratch) as options:
+            yield lambda folder: StoreCatalog(f"az://lake/{folder.name}", folder, options)
+    else:
+        with postgres_server(scratch) as server:
+            yield lambda folder: PostgresqlCatalog.create(
+                server, folder.name.replace("-", "_"), folder
+            )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--freezes", type=int, default=30)
     parser.add_argument("--restores", type=int, default=10)
-    parser.add_argument("--catalog", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--catalog", choices=KINDS, default="sqlite")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args(arguments)
     stopped_kinds = [STOPPED[number % len(STOPPED)] for number in range(chosen.restores)]

@@ -23,6 +23,7 @@ from tests.disasters.catalogs import Catalog, Ratified
 from tests.disasters.journal import Effect, Journals
 from tests.disasters.worker import ACCOUNTS, TABLES, close_session, open_session, recover_lake
 from tests.interop import delta_tables
+from tests.simulation.rows import RowSession
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _LEASE_MS = 30_000
@@ -153,12 +154,17 @@ class _Audit:
         self._check_messages()
         return self._verdict
 
+    def _open(self) -> RowSession:
+        return open_session(
+            str(self._warehouse), self._catalog.url, _LEASE_MS, self._catalog.options
+        )
+
     def _fault(self, text: str) -> None:
         self._verdict.faults.append(text)
 
     def _recover(self) -> None:
         """Publish what is ratified; after a restore, recover the lake."""
-        session = open_session(str(self._warehouse), self._catalog.url, _LEASE_MS)
+        session = self._open()
         if self._restores:
             recover_lake(session)
         catalog = session.engine.catalog.of_lake()
@@ -199,7 +205,7 @@ class _Audit:
     # Rows
 
     def _check_rows(self) -> None:
-        session = open_session(str(self._warehouse), self._catalog.url, _LEASE_MS)
+        session = self._open()
         catalog = session.engine.catalog.of_lake()
         names = {entry.name for entry in catalog.tables("default")}
         dropped_names = {one.entry.name for one in catalog.dropped.entries()}

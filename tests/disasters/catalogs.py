@@ -1,16 +1,17 @@
 """The catalog's database as an operator sees it: copied, and restored from an older copy.
 
 SQLite by its backup API and a rename over the path; PostgreSQL by pg_dump and pg_restore into a new
-schema, or by its rows.
+schema, or by its rows; the log in a store object by object.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,10 @@ from sqlalchemy.engine import make_url
 from tests.catalog import backups
 from tests.postgresql import PostgresServer
 from txlake.catalog.relations import commits, tables
+from txlake.catalog.replicated.database import ReplicatedDatabase
+from txlake.ports import Store
+from txlake.storage import open_store
+from txlake.system import System
 
 Version = tuple[str, int]
 """A table's location and one of its versions."""
@@ -34,6 +39,11 @@ class Catalog(Protocol):
     @property
     def url(self) -> str:
         """The URL that txlake is given."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The storage options that txlake is given."""
         ...
 
     def copy(self) -> RestoreBackup:
@@ -63,6 +73,7 @@ class SqliteCatalog:
     """A SQLite file. Replaced files keep another name, for reading."""
 
     path: Path
+    options: Mapping[str, str] = field(default_factory=dict)
     _count: int = 0
 
     @property
@@ -107,6 +118,7 @@ class PostgresqlCatalog:
     schema: str
     folder: Path
     _url: str
+    options: Mapping[str, str] = field(default_factory=dict)
     _count: int = 0
 
     @classmethod
@@ -141,3 +153,66 @@ class PostgresqlCatalog:
             f"WHERE application_name = '{self.schema}'"
         )
         work()
+
+
+@dataclass(slots=True)
+class StoreCatalog:
+    """A log in a store. Replaced logs are kept in local folders, for reading."""
+
+    url: str
+    folder: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+    _replaced: list[Path] = field(default_factory=list)
+
+    def copy(self) -> RestoreBackup:
+        copy = _objects(self._store)
+        return lambda: self._restore(copy)
+
+    def ratified(self) -> Ratified:
+        found = _ratified_in_store(self._store)
+        for folder in self._replaced:
+            found |= _ratified_in_store(open_store(folder))
+        return found
+
+    @property
+    def _store(self) -> Store:
+        return open_store(self.url, self.options)
+
+    def _restore(self, copy: Mapping[str, bytes]) -> None:
+        store = self._store
+        replaced = _objects(store)
+        away = self.folder / f"away-{len(self._replaced)}"
+        self._replaced.append(away)
+        _put_all(open_store(away), replaced)
+        store.delete(replaced)
+        _put_all(store, copy)
+        time.sleep(3 * CHECK_MS / 1000)  # a restore takes longer than a process works unchecked
+
+
+CHECK_MS = 100
+"""How often a process checks that its catalog's log wasn't replaced."""
+
+
+def _objects(store: Store) -> dict[str, bytes]:
+    """Return the snapshots and entries of a log, which others may write meanwhile."""
+    found: dict[str, bytes] = {}
+    for folder in ("snapshots", "log"):  # a snapshot's entry has to be in the copy
+        for each in store.list(folder):
+            try:
+                found[each.path] = store.get(each.path)
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def _put_all(store: Store, objects: Mapping[str, bytes]) -> None:
+    for path, data in objects.items():
+        store.put(path, data)
+
+
+def _ratified_in_store(store: Store) -> Ratified:
+    database = ReplicatedDatabase(store, System())
+    try:
+        return ratified_in(f"sqlite:///{database.url.database}")
+    finally:
+        database.close()

@@ -84,6 +84,7 @@ class _Workers:
             number=self.started,
             seed=self.assignment.seed,
             lease_ms=self.assignment.lease_ms,
+            options=self.assignment.options,
         )
         process = _forks.Process(target=worker.main, args=(assignment,), daemon=True)
         process.start()
@@ -151,7 +152,17 @@ def run_round(folder: Path, catalog: Catalog, plan: Plan, seed: int) -> Verdict:
     journals = folder / "journals"
     journals.mkdir(parents=True)
     create_lake(warehouse, catalog)
-    workers = _Workers(Assignment(str(warehouse), catalog.url, str(journals), 0, seed, LEASE_MS))
+    workers = _Workers(
+        Assignment(
+            warehouse=str(warehouse),
+            catalog=catalog.url,
+            folder=str(journals),
+            number=0,
+            seed=seed,
+            lease_ms=LEASE_MS,
+            options=catalog.options,
+        )
+    )
     events: Counter[str] = Counter()
     backups: list[RestoreBackup] = []
     restores: list[Restore] = []
@@ -206,7 +217,7 @@ def _journal_bytes(journals: Path) -> int:
 
 def create_lake(warehouse: Path, catalog: Catalog) -> None:
     """Create a lake with both tables and their accounts."""
-    session = open_session(str(warehouse), catalog.url, LEASE_MS)
+    session = open_session(str(warehouse), catalog.url, LEASE_MS, catalog.options)
     for table in TABLES:
         session.rows(f"CREATE TABLE {table} {COLUMNS}")
         rows = ", ".join(f"('account-{number}', 0)" for number in range(ACCOUNTS))

@@ -1,4 +1,4 @@
-"""A short round of disasters on both databases, and checks that the audit finds what it must."""
+"""A short round of disasters on each kind of catalog, and checks that the audit finds faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.disasters.audit import Restore, Verdict, audit
-from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog
+from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog, StoreCatalog
 from tests.disasters.journal import Attempt, Effect, Journal, Note, Outcome, Record, Reply
 from tests.disasters.rounds import LEASE_MS, Plan, Stopped, create_lake, run_round
 from tests.disasters.worker import close_session, open_session
@@ -22,13 +22,17 @@ pytestmark = pytest.mark.no_interop("the audit reads the tables by delta-rs itse
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     if request.param == "sqlite":
         return SqliteCatalog(tmp_path / "catalog.db")
+    if request.param == "store":
+        return StoreCatalog((tmp_path / "catalog").as_uri(), tmp_path)
     server = request.getfixturevalue("postgres")
     return PostgresqlCatalog.create(server, f"disasters_{uuid.uuid4().hex}", tmp_path)
 
 
 @pytest.mark.broad
 @pytest.mark.parametrize(
-    ("catalog", "stopped"), [("sqlite", "none"), ("postgresql", "killed")], indirect=["catalog"]
+    ("catalog", "stopped"),
+    [("sqlite", "none"), ("postgresql", "killed"), ("store", "none")],
+    indirect=["catalog"],
 )
 def test_a_short_round_neither_loses_nor_doubles_rows(
     tmp_path: Path, catalog: Catalog, stopped: Stopped

@@ -10,14 +10,16 @@ from __future__ import annotations
 import fcntl
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.disasters.catalogs import CHECK_MS
 from tests.disasters.journal import Attempt, Effect, Journal, Note, Outcome, Reply
 from tests.judge.lakes import row_engine
 from tests.simulation.rows import RowSession
+from txlake.catalog.replicated import log as log_module
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, TxlakeError
 from txlake.session.membership.opening import open_lake
@@ -59,13 +61,17 @@ class Assignment:
     number: int
     seed: int
     lease_ms: int
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_session(warehouse: str, catalog: str, lease_ms: int) -> RowSession:
-    """Open a session of the lake in an engine of its own."""
+def open_session(
+    warehouse: str, catalog: str, lease_ms: int, options: Mapping[str, str] | None = None
+) -> RowSession:
+    """Open a session of the lake in an engine of its own; `options` are of the catalog's store."""
     engine = row_engine(
         warehouse,
         catalog,
+        options=options,
         settings=Settings(lease_ms=lease_ms),
         spark_settings={_RETENTION_CHECK: "false"},
     )
@@ -99,6 +105,7 @@ def recover_lake(session: RowSession) -> Recovered:
 def main(assignment: Assignment) -> None:
     """Run the process."""
     logging.disable()
+    log_module._CHECK_MS = CHECK_MS
     _Worker(assignment).run()
 
 
@@ -175,7 +182,10 @@ class _Worker:
 
     def _connect(self) -> RowSession:
         self._session = open_session(
-            self._assignment.warehouse, self._assignment.catalog, self._assignment.lease_ms
+            self._assignment.warehouse,
+            self._assignment.catalog,
+            self._assignment.lease_ms,
+            self._assignment.options,
         )
         self._journal.write(Note("opened"))
         return self._session

@@ -66,7 +66,7 @@ def row_engine(
         system=system,
         settings=settings,
         warehouse=open_store(warehouse, dict(options or {})),
-        catalog=Catalog(catalog, system, lease_ms=settings.lease_ms),
+        catalog=Catalog(catalog, system, lease_ms=settings.lease_ms, storage_options=options),
         storage_options=dict(options or {}),
         spark_settings=spark_settings or {},
     )

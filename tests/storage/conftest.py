@@ -21,9 +21,9 @@ from txlake.ports import Store
 from txlake.storage import canonical_url, join_url, open_store
 
 
-@contextmanager
-def s3_server() -> Iterator[dict[str, str]]:
-    """Run an S3 server with the bucket `lake`, and yield its storage options."""
+@pytest.fixture(scope="module")
+def s3_options() -> Iterator[dict[str, str]]:
+    """The storage options of an S3 server with the bucket `lake`."""
     pytest.importorskip("moto", reason="moto, the S3 of these tests, isn't installed")
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -46,13 +46,6 @@ def s3_server() -> Iterator[dict[str, str]]:
     with serving(server):
         with s3_client(options) as client:
             client.create_bucket(Bucket="lake")
-        yield options
-
-
-@pytest.fixture(scope="module")
-def s3_options() -> Iterator[dict[str, str]]:
-    """The storage options of an S3 server with the bucket `lake`."""
-    with s3_server() as options:
         yield options
 
 

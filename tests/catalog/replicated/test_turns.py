@@ -33,7 +33,8 @@ def test_one_process_alone_waits_for_nobody() -> None:
     contention.add()
     found = figures(contention)
     assert found.throughput >= 0.9
-    assert found.wait(1) < 2
+    assert found.wait(0.9) < 2
+    assert found.wait(1) < 4  # now and then it also checks that the log is still its own
 
 
 @pytest.mark.parametrize(("count", "seed"), [(2, 1), (3, 2), (8, 3)])
@@ -114,7 +115,7 @@ def test_who_writes_now_and_then_does_not_wait_for_the_idle() -> None:
     contention = Contention(10)
     for _ in range(6):
         contention.add(think_ms=100 * LATENCY_MS)
-    assert figures(contention).wait(0.5) < 4
+    assert figures(contention).wait(0.5) < 6
 
 
 NOW = 100_000.0

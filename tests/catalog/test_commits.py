@@ -45,7 +45,8 @@ def test_all_of_it_is_true_at_one_instant(user: User) -> None:
     assert [ledger.version_at("a", sequence) for sequence in range(4)] == [None, 0, 1, 1]
     user.write(version("a", 2))
     assert (ledger.version_at("a", 3), ledger.version_at("b", 3)) == (2, 1)
-    assert ledger.head("nowhere") is None
+    assert ledger.known_head("a") == ledger.head("a")
+    assert ledger.head("nowhere") is ledger.known_head("nowhere") is None
     assert ledger.version_at("nowhere", 3) is None
 
 

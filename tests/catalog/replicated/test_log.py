@@ -104,6 +104,32 @@ def test_one_change_is_one_put_and_a_look_is_one_get(process: Process, store: Fa
     assert store.requests == {"get": 1}
 
 
+def test_what_a_process_knows_costs_no_request(process: Process, store: FaultyStore) -> None:
+    a, b = process(), process()
+    put(a, "x")
+    store.requests.clear()
+    facts = sa.text("SELECT name FROM txlake_facts")
+    for known in ([], ["x"]):
+        with b.reading_known() as connection:
+            assert list(connection.scalars(facts)) == known
+        assert not store.requests
+        assert names(b) == ["x"]
+        store.requests.clear()
+
+
+def test_the_entries_of_others_are_requested_in_growing_numbers(
+    process: Process, store: FaultyStore
+) -> None:
+    a, b = process(), process()
+    for number in range(1 + 4 + 16):
+        put(a, f"{number:03}")
+    rounds = [threading.Barrier(size) for size in (1, 4, 16, 64)]
+    coming = iter([barrier for barrier in rounds for _ in range(barrier.parties)])
+    store.meets = lambda: next(coming).wait(LIMIT_S)
+    assert len(names(b)) == 1 + 4 + 16
+    assert next(coming, None) is None
+
+
 def test_work_that_was_too_late_runs_again_on_the_newest_state(process: Process) -> None:
     a, b = process(), process()
     put(a, "counter", "0")

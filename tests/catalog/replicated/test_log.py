@@ -130,6 +130,44 @@ def test_the_entries_of_others_are_requested_in_growing_numbers(
     assert next(coming, None) is None
 
 
+def windows_of(database: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list of how many entries are requested at once from here on."""
+    windows: list[int] = []
+    apply_next = database.log.apply_next
+
+    def noted(window: int = 1) -> bool:
+        windows.append(window)
+        return apply_next(window)
+
+    monkeypatch.setattr(database.log, "apply_next", noted)
+    return windows
+
+
+def test_a_look_requests_as_many_entries_as_the_last_ones_found(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = process(), process()
+    windows = windows_of(b, monkeypatch)
+    for number in range(10):
+        if number < 4:
+            for each in range(3):
+                put(a, f"{number} {each}")
+        assert len(names(b)) == 3 * min(number + 1, 4)
+    assert windows == [1, 4, *[4] * 3, 4, 2, *[1] * 4]
+
+
+def test_no_more_than_a_few_entries_are_expected(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = process(), process()
+    for number in range(30):
+        put(a, f"{number:03}")
+    names(b)
+    windows = windows_of(b, monkeypatch)
+    names(b)
+    assert windows == [1 + log_module._EXPECTED_MAX]
+
+
 def test_work_that_was_too_late_runs_again_on_the_newest_state(process: Process) -> None:
     a, b = process(), process()
     put(a, "counter", "0")

@@ -59,6 +59,7 @@ _SNAPSHOT_BYTES = 1 << 20
 _LOAD_WINDOW = 64
 # So many entries are requested when a put has met one: others may have followed.
 _TAKEN_WINDOW = 3
+_EXPECTED_MAX = 15
 
 
 class Superseded(Exception):
@@ -117,6 +118,8 @@ class CatalogLog:
         self.free_ms = float("-inf")
         self.is_undecided = False
         self._looking = threading.Lock()
+        # How many entries the next look will probably find.
+        self._expected = 0
         self._end_seen_ms = float("-inf")
         self._sure: tuple[float, float] | None = None
         # The position at the last check that the log is still the one that was applied, and when.
@@ -227,6 +230,9 @@ class CatalogLog:
     def catch_up(self, since_ms: float | None = None) -> None:
         """Apply all entries that were in the log when this was called, or at `since_ms` of the
         monotonic clock.
+
+        As many entries are requested at once as the last looks found, and one more: its absence is
+        the end.
         """
         if since_ms is None:
             since_ms = self._system.monotonic_ms()
@@ -234,9 +240,11 @@ class CatalogLog:
         with self._looking:
             if self._end_seen_ms >= since_ms:
                 return
-            window, checked_at = 1, self._checked_at
+            window, checked_at, before = 1 + self._expected, self._checked_at, self.position
             while self.apply_next(window):
                 window = min(4 * window, _LOAD_WINDOW)
+            found = self.position.number - before.number
+            self._expected = min(max(found, self._expected // 2), _EXPECTED_MAX)
             if self._checked_at != checked_at:
                 self._checked = self.position  # all up to there was just read
         self._require_known_schema()
